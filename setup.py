@@ -310,7 +310,7 @@ setup(
             include_dirs=["csrc/src"],
             depends=[
                 *("mblob/bytes/_copy_loop.h", "mblob/bytes/_crc32_wide.h"),
-                *("csrc/src/base/crc32.c", "csrc/src/base/digest.h", "csrc/src/base/bytes.h"),
+                *("csrc/src/base/crc32.c", "csrc/src/base/bytes.h"),
             ],
             extra_compile_args=C_FLAGS,
             extra_link_args=["-pthread"],

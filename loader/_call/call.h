@@ -215,15 +215,14 @@ void call_frame_release(
  * holds stays its own. */
 void call_frame_borrow(call_frame *frame, const call_frame *from);
 int call_frame_traverse(const call_frame *frame, visitproc visit, void *arg);
-/* Set an exception "NAME: argument I (PARAMETER): ...", counted from 0 as kernels do; `type` as of
- * `call_raise`. Returns false. */
 /* "f: argument 1: item 2": what error texts start with. A new reference. */
 PyObject *call_frame_place(const call_frame *frame, int i);
+/* Set an exception "NAME: argument I (PARAMETER): ...", counted from 0 as kernels do; `type` as of
+ * `call_raise`. Returns false. */
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
-bool call_frame_on_host(const DLTensor *tensor);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 /* Check the tensor of a slot against the signature. */
 bool call_frame_parameter(call_frame *frame, int i);

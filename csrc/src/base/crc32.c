@@ -7,7 +7,6 @@
 #include <pthread.h>
 
 #include "base/bytes.h"
-#include "base/bytes.h"
 
 static uint32_t tables[8][256];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;

@@ -187,7 +187,7 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   library->loading = true;
   library->worker = mb_thread_id();
   set_unload(library, options->unload);
-  int status = mb_library_load(library, options, mb_open, out);
+  int status = mb_library_load(library, options, out);
   library->loading = false;
   mb_wake(&mb_loaded.changed);
   if (status) {

@@ -28,7 +28,7 @@ void mb_library_free(struct mb_library *library);
 int mb_library_read(struct mb_library *library, const mblob_open_options *options,
                     struct mb_tree **out);
 /* The same, then let the linker run; the root of its tree. */
-int mb_library_load(struct mb_library *library, const mblob_open_options *options, mb_opener *open,
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
                     mblob_module **out);
 /* Another tree of a library that is in memory; its root. */
 int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options,

@@ -128,7 +128,7 @@ int mb_library_read(struct mb_library *library, const mblob_open_options *option
   return read_library(library, options, &bytes, &symbol, out);
 }
 
-int mb_library_load(struct mb_library *library, const mblob_open_options *options, mb_opener *open,
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
                     mblob_module **out) {
   struct mb_slice bytes;
   ElfW(Sym) symbol;
@@ -136,7 +136,7 @@ int mb_library_load(struct mb_library *library, const mblob_open_options *option
   int status = read_library(library, options, &bytes, &symbol, &tree);
   if (!status && library->dialect != MB_CLASSIC)
     status = mb_plugin_convention(&library->convention);
-  if (!status) status = mb_library_link(library, open);
+  if (!status) status = mb_library_link(library, mb_open);
   if (status) {
     if (tree) mb_tree_free(tree);
     return status;

@@ -29,7 +29,11 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
 }
 
 static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
-  return mb_registered_loader(MB_FIRST_LOADERS, module->type_key, out) ? MB_PRESENT : MB_ABSENT;
+  return mb_registered_loader(MB_FIRST_LOADERS, module->type_key, out);
+}
+
+static enum mb_found registered_last(const mblob_module *module, mblob_loader *out) {
+  return mb_registered_loader(MB_LAST_LOADERS, module->type_key, out);
 }
 
 static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
@@ -59,12 +63,11 @@ static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
 /* In the order in which they count (mblob/plugin.h). */
 static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
   static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {
-      given, registered, carried, builtin, in_files};
+      given, registered, carried, builtin, in_files, registered_last};
   enum mb_found found = MB_ABSENT;
   for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++)
     found = sources[i](module, out);
-  if (found != MB_ABSENT) return found;
-  return mb_registered_loader(MB_LAST_LOADERS, module->type_key, out) ? MB_PRESENT : MB_ABSENT;
+  return found;
 }
 
 static char *available(const mblob_module *module) {

@@ -48,8 +48,6 @@ int TVMBackendRegisterSystemLibSymbol(const char *name, void *ptr) {
   return rc;
 }
 
-/* What a library announces of itself, behind its prefix; in the ffi dialect under names of its
- * own. */
 enum { PART_NAME_SIZE = 24 /* of the longest, with its end */ };
 static const char part_names[MB_PARTS][PART_NAME_SIZE] = {
     [MB_PART_BLOB] = "__tvm_dev_mblob",
@@ -127,8 +125,8 @@ void *mb_system_symbol(const char *prefix, const char *name, enum mb_system_name
   return address;
 }
 
-/* Whether any name is the prefix's own. Where no library is of just this prefix, a name that
- * starts with it may be of one with a shorter prefix: `a__f` is `_f` of the library `a_`. */
+/* Where no library is of just this prefix, a name that starts with it may be of one with a shorter
+ * prefix: `a__f` is `_f` of the library `a_`. */
 bool mb_is_announced(const char *prefix) {
   const struct mb_map_item *item = NULL;
   size_t length = strlen(prefix);

@@ -78,7 +78,8 @@ int mblob_register_last_loader(const mblob_loader *loader) {
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-bool mb_registered_loader(enum mb_loader_order order, const char *type_key, mblob_loader *out) {
+enum mb_found mb_registered_loader(enum mb_loader_order order, const char *type_key,
+                                   mblob_loader *out) {
   const struct registry *r = order == MB_LAST_LOADERS ? &last : &first;
   mb_lock(&registry_lock);
   size_t at = place_in(r, type_key);
@@ -86,7 +87,7 @@ bool mb_registered_loader(enum mb_loader_order order, const char *type_key, mblo
   if (found && out) *out = r->items[at];
   mb_unlock(&registry_lock);
   if (found && out) out->type_key = type_key; /* the registry's copy may go */
-  return found;
+  return found ? MB_PRESENT : MB_ABSENT;
 }
 
 void mb_list_registered_loaders(FILE *out, size_t *count) {

@@ -97,8 +97,9 @@ int mb_plugin_convention(const mblob_convention **out);
 bool mb_no_loader(const char *function, const mblob_loader *loader);
 /* Those that count before the loaders that come with libraries, and those that count after all. */
 enum mb_loader_order { MB_FIRST_LOADERS, MB_LAST_LOADERS };
-/* Whether there is one for the key, which `out`, if it is not NULL, keeps. */
-bool mb_registered_loader(enum mb_loader_order order, const char *type_key, mblob_loader *out);
+/* The one for the key, which `out`, if it is not NULL, keeps. */
+enum mb_found mb_registered_loader(enum mb_loader_order order, const char *type_key,
+                                   mblob_loader *out);
 /* The keys of the first ones, with commas, behind `*count` others. */
 void mb_list_registered_loaders(FILE *out, size_t *count);
 

@@ -57,11 +57,8 @@ static char *copy_name(struct mb_slice name) {
 static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 16, "symbols")) return false;
-  loader->symbols = calloc(mb_size(count ? count : 1), sizeof(*loader->symbols));
-  if (!loader->symbols) {
-    (void)mb_fail_memory(mb_size(count * sizeof(*loader->symbols)));
-    return false;
-  }
+  loader->symbols = mb_new_items(count, sizeof(*loader->symbols));
+  if (!loader->symbols) return false;
   while (loader->symbol_count < count) {
     struct mb_slice name;
     struct symbol *symbol = &loader->symbols[loader->symbol_count];
@@ -76,11 +73,8 @@ static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
                               struct symbol *symbol) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
-  symbol->constants = calloc(count ? (size_t)count : 1, sizeof(size_t));
-  if (!symbol->constants) {
-    (void)mb_fail_memory(mb_size(count * sizeof(size_t)));
-    return false;
-  }
+  symbol->constants = mb_new_items(count, sizeof(*symbol->constants));
+  if (!symbol->constants) return false;
   while (symbol->count < count) {
     struct mb_slice name;
     uint64_t start = c->pos;

@@ -21,7 +21,9 @@ enum relax_kind { RELAX_PACKED, RELAX_CODE, RELAX_COMPILED };
 enum relax_opcode { RELAX_CALL = 1, RELAX_RET, RELAX_GOTO, RELAX_IF };
 enum relax_operand { RELAX_REGISTER, RELAX_IMMEDIATE, RELAX_CONSTANT, RELAX_FUNCTION };
 
-static inline unsigned relax_operand_kind(int64_t word) { return (unsigned)((uint64_t)word >> 56); }
+static inline enum relax_operand relax_operand_kind(int64_t word) {
+  return (enum relax_operand)((uint64_t)word >> 56);
+}
 static inline int64_t relax_operand_value(int64_t word) {
   return (int64_t)((uint64_t)word << 8) >> 8;
 }
@@ -98,6 +100,8 @@ void relax_executable_free(struct relax_executable *exec);
 /* (executable.c) The constant as a value, with a reference; tensors keep `exec->module`. */
 int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value, int *code);
 
+/* The instruction's name in listings (listing.c). */
+const char *relax_opcode_name(enum relax_opcode opcode);
 /* Texts for people, TVM's own (listing.c); on the heap, NULL after an error. */
 char *relax_list_text(const struct relax_executable *exec);
 char *relax_list_python(const struct relax_executable *exec);

@@ -45,6 +45,25 @@ static int forward(mblob_function *function, const TVMValue *args, const int *co
   return status;
 }
 
+/* Room for so many arguments; their codes lie behind them. */
+static int take_row(size_t count, TVMValue **args, int **codes) {
+  if (count > INT16_MAX)
+    return mb_fail(MBLOB_E_KERNEL, "InternalError: %zu arguments, at most 32767 can be passed",
+                   count);
+  *args = mb_block_take(count * (sizeof(**args) + sizeof(**codes)));
+  if (!*args) return mb_fail_memory(count * sizeof(**args));
+  *codes = (int *)(*args + count);
+  return MBLOB_OK;
+}
+
+/* The same as `forward`, and the room is given back. */
+static int forward_row(mblob_function *function, TVMValue *args, const int *codes, size_t count,
+                       struct mb_call *call) {
+  int status = forward(function, args, codes, (int)count, call);
+  mb_block_give(args, count * (sizeof(*args) + sizeof(*codes)));
+  return status;
+}
+
 /* (machine, function, args...) */
 int relax_invoke_closure(void *unused, struct mb_call *call) {
   (void)unused;
@@ -65,30 +84,24 @@ static int call_tir_dyn(void *unused, struct mb_call *call) {
   struct mb_object *shape = NULL;
   mblob_function *function = function_at(call, 0);
   if (!function) return relax_mismatch(call, 0, "ffi.Function");
-  int status = relax_shape(call, call->count - 1, &shape);
+  TVMValue *args = NULL;
+  int *codes = NULL, status = relax_shape(call, call->count - 1, &shape);
   if (status) return status;
   const size_t tensors = call->count > 2 ? (size_t)call->count - 2 : 0,
                count = tensors + mb_object_count(shape);
-  if (count > INT16_MAX)
-    return mb_fail(MBLOB_E_KERNEL, "InternalError: %zu arguments, at most 32767 can be passed",
-                   count);
-  TVMValue *args = mb_block_take(count * sizeof(*args));
-  int *codes = mb_block_take(count * sizeof(*codes));
-  if (!args || !codes) status = mb_fail_memory(count * sizeof(*args));
+  status = take_row(count, &args, &codes);
+  if (status) return status;
   const bool borrows = mblob_function_is_ffi(function) == 1;
-  for (size_t i = 0; !status && i < tensors; i++) {
+  for (size_t i = 0; i < tensors; i++) {
     args[i] = call->args[i + 1];
     codes[i] = call->codes[i + 1];
     if (borrows && codes[i] == kTVMNDArrayHandle) codes[i] = kTVMDLTensorHandle;
   }
-  for (size_t i = tensors; !status && i < count; i++) { /* kTVMArgInt is 0 */
+  for (size_t i = tensors; i < count; i++) { /* kTVMArgInt is 0 */
     args[i].v_int64 = mb_object_item(shape, i - tensors)->value.v_int64;
     codes[i] = kTVMArgInt;
   }
-  if (!status) status = forward(function, args, codes, (int)count, call);
-  if (args) mb_block_give(args, count * sizeof(*args));
-  if (codes) mb_block_give(codes, count * sizeof(*codes));
-  return status;
+  return forward_row(function, args, codes, count, call);
 }
 
 /* (None, name of a global function, text of a line, args...) */
@@ -114,20 +127,14 @@ static int invoke_debug_func(void *unused, struct mb_call *call) {
 static int call_with_items(mblob_function *function, const struct mb_object *array,
                            struct mb_call *call) {
   const size_t count = array ? mb_object_count(array) : 0;
-  TVMValue *args = mb_block_take(count * sizeof(*args));
-  int *codes = mb_block_take(count * sizeof(*codes));
-  int status = args && codes ? MBLOB_OK : mb_fail_memory(count * sizeof(*args));
-  if (!status && count > INT16_MAX)
-    status =
-        mb_fail(MBLOB_E_KERNEL, "InternalError: %zu arguments, at most 32767 can be passed", count);
-  for (size_t i = 0; !status && i < count; i++) {
+  TVMValue *args = NULL;
+  int *codes = NULL, status = take_row(count, &args, &codes);
+  if (status) return status;
+  for (size_t i = 0; i < count; i++) {
     args[i] = mb_object_value(array, i);
     codes[i] = mb_object_item(array, i)->code;
   }
-  if (!status) status = forward(function, args, codes, (int)count, call);
-  if (args) mb_block_give(args, count * sizeof(*args));
-  if (codes) mb_block_give(codes, count * sizeof(*codes));
-  return status;
+  return forward_row(function, args, codes, count, call);
 }
 
 /* (machine, closure, tuple of arguments, id [, shape]): nothing is captured, the closure runs. */

@@ -373,9 +373,8 @@ static int branch(struct relax_frame *frame, const struct relax_instruction *in)
 static void locate(const struct relax_machine *m, const struct relax_frame *frame) {
   char text[256];
   const struct relax_instruction *in = &m->exec->code[frame->pc];
-  static const char names[][8] = {[RELAX_CALL] = "call", "ret", "goto", "If"};
   (void)snprintf(text, sizeof(text), "%.80s, instruction %zu (%s%s%.80s)", frame->function->name,
-                 frame->pc - frame->function->start, names[in->opcode],
+                 frame->pc - frame->function->start, relax_opcode_name(in->opcode),
                  in->opcode == RELAX_CALL ? " " : "",
                  in->opcode == RELAX_CALL ? m->exec->functions[in->target].name : "");
   mb_error_place(text);

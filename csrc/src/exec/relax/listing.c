@@ -28,7 +28,7 @@ static void put_operand(FILE *out, const struct relax_executable *exec, int64_t 
     case RELAX_REGISTER: put_register(out, value); break;
     case RELAX_IMMEDIATE: (void)fprintf(out, "i%lld", (long long)value); break;
     case RELAX_CONSTANT: (void)fprintf(out, "c[%lld]", (long long)value); break;
-    default: (void)fprintf(out, "f[%s]", exec->functions[value].name);
+    case RELAX_FUNCTION: (void)fprintf(out, "f[%s]", exec->functions[value].name);
   }
 }
 
@@ -47,22 +47,24 @@ static void put_operands(FILE *out, const struct relax_executable *exec,
   free(text);
 }
 
+const char *relax_opcode_name(enum relax_opcode opcode) {
+  static const char names[][8] = {[RELAX_CALL] = "call", "ret", "goto", "If"};
+  return names[opcode];
+}
+
 static void put_instruction(FILE *out, const struct relax_executable *exec,
                             const struct relax_instruction *in) {
+  (void)fprintf(out, "  %-6s", relax_opcode_name(in->opcode));
   switch (in->opcode) {
     case RELAX_CALL:
-      (void)fprintf(out, "  %-6s%-16s in: ", "call", exec->functions[in->target].name);
+      (void)fprintf(out, "%-16s in: ", exec->functions[in->target].name);
       put_operands(out, exec, in, 12);
       (void)fputs(" dst: ", out);
       put_register(out, in->other);
       break;
-    case RELAX_RET:
-      (void)fprintf(out, "  %-6s", "ret");
-      put_register(out, in->target);
-      break;
-    case RELAX_GOTO: (void)fprintf(out, "  %-6s%lld", "goto", (long long)in->target); break;
+    case RELAX_RET: put_register(out, in->target); break;
+    case RELAX_GOTO: (void)fprintf(out, "%lld", (long long)in->target); break;
     case RELAX_IF:
-      (void)fprintf(out, "  %-6s", "If");
       put_register(out, in->target);
       (void)fprintf(out, ", %lld", (long long)in->other);
   }
@@ -105,7 +107,7 @@ static void put_python_operand(FILE *out, const struct relax_executable *exec, i
     case RELAX_REGISTER: put_python_register(out, value); break;
     case RELAX_IMMEDIATE: (void)fprintf(out, "ib.imm(%lld)", (long long)value); break;
     case RELAX_CONSTANT: (void)fprintf(out, "ib.c(%lld)", (long long)value); break;
-    default: (void)fprintf(out, "ib.f(%s)", exec->functions[value].name);
+    case RELAX_FUNCTION: (void)fprintf(out, "ib.f(%s)", exec->functions[value].name);
   }
 }
 

@@ -30,7 +30,7 @@ static bool read_name(struct mb_cursor *c, char **out, const char *what) {
   if (memchr(name.data, 0, mb_size(name.size)))
     return bad(c, c->pos - name.size, "a name has a NUL byte");
   *out = strndup((const char *)name.data, mb_size(name.size));
-  return *out || (mb_fail_memory(mb_size(name.size)), false);
+  return *out || !mb_fail_memory(mb_size(name.size));
 }
 
 static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const char *what) {
@@ -256,8 +256,8 @@ static const char *check_operand(const struct relax_executable *exec, struct rel
     case RELAX_FUNCTION:
       return value >= 0 && (uint64_t)value < exec->function_count ? NULL
                                                                   : "a function that is not there";
-    default: return "an operand of a kind that is not known";
   }
+  return "an operand of a kind that is not known";
 }
 
 static const char *check_jump(const struct relax_function *f, size_t at, int64_t offset) {

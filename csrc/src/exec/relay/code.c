@@ -31,11 +31,6 @@ static bool bad(const struct place *p, const char *text) {
   return false;
 }
 
-static bool no_memory(size_t size) {
-  (void)mb_fail_memory(size);
-  return false;
-}
-
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /* A decimal number, as TVM writes counts here. */
@@ -83,7 +78,7 @@ static bool reserve(struct vm_function *f, size_t count, size_t *capacity) {
   if (count <= *capacity - f->field_count) return true;
   size_t larger = *capacity + count > 2 * *capacity ? *capacity + count + 64 : 2 * *capacity;
   int64_t *grown = realloc(f->fields, larger * sizeof(*grown));
-  if (!grown) return no_memory(larger * sizeof(*grown));
+  if (!grown) return !mb_fail_memory(larger * sizeof(*grown));
   f->fields = grown;
   *capacity = larger;
   return true;
@@ -134,8 +129,8 @@ static bool read_instruction(struct place *p, size_t *capacity) {
     return false;
   if (opcode >= VM_OPCODE_COUNT) return bad(p, "unknown opcode");
   count -= 2;
-  int64_t *numbers = calloc(count ? (size_t)count : 1, sizeof(*numbers));
-  if (!numbers) return no_memory(mb_size(count * sizeof(*numbers)));
+  int64_t *numbers = mb_new_items(count, sizeof(*numbers));
+  if (!numbers) return false;
   uint64_t folded = opcode, number = 0;
   bool ok = true;
   for (uint64_t i = 0; ok && i < count; i++) {

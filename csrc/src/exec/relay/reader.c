@@ -36,11 +36,6 @@ static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
   return false;
 }
 
-static bool no_memory(size_t size) {
-  (void)mb_fail_memory(size);
-  return false;
-}
-
 /* ---- names ----------------------------------------------------------------------------------- */
 
 bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) {
@@ -54,7 +49,7 @@ bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) 
     if (memchr(name.data, 0, mb_size(name.size)))
       return bad(c, c->pos - name.size, "a name has a NUL byte");
     out->names[out->count] = strndup((const char *)name.data, mb_size(name.size));
-    if (!out->names[out->count++]) return no_memory(mb_size(name.size));
+    if (!out->names[out->count++]) return !mb_fail_memory(mb_size(name.size));
   }
   return true;
 }
@@ -109,7 +104,7 @@ static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool
   if (tag != VM_LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
   if (!mb_read_string(c, &name, "constant.name")) return false;
   out->name = strndup((const char *)name.data, mb_size(name.size));
-  return out->name || no_memory(mb_size(name.size));
+  return out->name || !mb_fail_memory(mb_size(name.size));
 }
 
 static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
@@ -179,7 +174,7 @@ static bool read_header(struct mb_cursor *c, struct vm_executable *exec) {
     return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
   exec->version = strndup((const char *)version.data, mb_size(version.size));
-  return exec->version || no_memory(mb_size(version.size));
+  return exec->version || !mb_fail_memory(mb_size(version.size));
 }
 
 /* Free what was read behind the header. */
