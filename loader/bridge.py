@@ -7,8 +7,8 @@ addresses and weak references; the Python modules hold the library.
 
 from __future__ import annotations
 
+from _collections_abc import Callable
 from _weakref import ref  # `weakref` itself imports three modules more
-from collections.abc import Callable
 
 from mblob.annotations import TYPE_CHECKING, Any
 from mblob.loader import _call

@@ -6,7 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from _collections_abc import Callable, Mapping
 
 from mblob import arguments, errors
 from mblob.annotations import TYPE_CHECKING, Any

@@ -9,9 +9,9 @@ view holds the C module only. No cycles: the library goes with the last of them.
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable, Mapping, Sequence
 from _thread import RLock, get_ident
 from _weakref import ref
-from collections.abc import Callable, Mapping, Sequence
 from os import register_at_fork
 
 from mblob import errors, texts

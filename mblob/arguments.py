@@ -4,8 +4,8 @@ expected, found."""
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable
 from _operator import index  # what `operator` hands on
-from collections.abc import Callable
 
 from mblob import texts
 from mblob.annotations import TYPE_CHECKING, Any

@@ -8,7 +8,7 @@ classes. docs/errors.md has the table.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Sequence
+from _collections_abc import Iterable, Sequence
 
 from mblob.annotations import TYPE_CHECKING, Any
 

@@ -8,8 +8,8 @@ here.
 from __future__ import annotations
 
 import os
+from _collections_abc import Callable, Iterable, Iterator, Mapping, Sequence
 from _weakref import ref  # `weakref` itself imports three modules more
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from _collections_abc import Mapping
 
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
 from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, listed, one_line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from _collections_abc import Callable, Mapping, Sequence
 
 from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any

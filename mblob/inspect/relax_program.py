@@ -4,12 +4,11 @@ instructions, and TVM's own listing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, List, NamedTuple, Tuple, Union  # noqa: UP035
+from typing import Any, List, NamedTuple, Tuple  # noqa: UP035
 
-from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.format.ndarray import ArrayRecord
-from mblob.inspect.tensors import stored_array
+from mblob.inspect.tensors import stored_array, stored_dtype
 from mblob.native import programs
 from mblob.native.programs import ffi, lib
 
@@ -64,13 +63,11 @@ class Function(NamedTuple):
 
 # Kind, name, (start, end, num_args, registers), params.
 Row = Tuple[int, bytes, Tuple[int, int, int, int], List[bytes]]  # noqa: UP006
-# An ArrayRecord, a DataType, a tuple of extents, bytes of a text, a number.
-Value = Union[ArrayRecord, DataType, Tuple[int, ...], bytes, int, float]  # noqa: UP006
 
 
 class Constant(NamedTuple):
-    """A constant: "tensor", "dtype", "shape", "string", "int" or "float", and its value. Element types
-    are as stored."""
+    """A constant: a "tensor" (ArrayRecord), "dtype" (DataType), "shape" (its extents), "string" (bytes),
+    "int" or "float". Element types are as stored."""
 
     kind: str
     value: Any
@@ -204,11 +201,11 @@ def _function(row: Row) -> Function:
 
 def _constant(code: memoryview, read: Any) -> Constant:
     kind = _CONSTANT_KINDS[read.kind]
-    value: Value
+    value: Any
     if kind == "tensor":
         value = stored_array(code, read.array.view, read.end)
     elif kind == "dtype":
-        value = programs.dtype(read.value.v_type)
+        value = stored_dtype(read.value.v_type)
     elif kind == "shape":
         value = tuple(ffi.unpack(read.extents, read.extent_count)) if read.extent_count else ()
     elif kind == "string":

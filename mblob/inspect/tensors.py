@@ -95,10 +95,15 @@ def stored_array(code: memoryview, view: Any, end: int) -> ArrayRecord:
         view: its `DLTensor`.
         end: where it ends in the code.
     """
-    dtype = DataType(view.dtype.code, view.dtype.bits, view.dtype.lanes)
+    dtype = stored_dtype(view.dtype)
     shape = tuple(int(view.shape[i]) for i in range(view.ndim))
     offset = end - (dtype.bits + 7) // 8 * prod(shape)
     return ArrayRecord(dtype, shape, code[offset:end], offset)
+
+
+def stored_dtype(stored: Any) -> DataType:
+    """An element type, with the numbers that a program has."""
+    return DataType(stored.code, stored.bits, stored.lanes)
 
 
 def placed(arrays: Iterable[tuple[str, ArrayRecord]], base: int) -> list[tuple[str, ArrayRecord]]:

@@ -55,9 +55,8 @@ typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
 typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
 typedef struct { int32_t ndim; DLDataType dtype; int64_t *shape; ...; } DLTensor;
 typedef union { int64_t v_int64; double v_float64; DLDataType v_type; ...; } TVMValue;
-typedef struct { int status; const char *message, *code; int64_t offset; ...; } mblob_error_info;
+typedef struct { int status; const char *message, *code; int64_t offset, entry; ...; } mblob_error_info;
 const mblob_error_info *mblob_last_error_info(void);
-#define MBLOB_E_FORMAT ...
 #define MB_UNKNOWN ...
 
 struct mb_slice { const uint8_t *data; uint64_t size; };

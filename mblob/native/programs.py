@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mblob.dtype import DataType
-from mblob.errors import FormatError
 from mblob.native._programs import ffi as ffi
 from mblob.native._programs import lib as lib
-from mblob.native.runtime import text
+from mblob.native.runtime import last_error
 
 CLASSIC, FFI_OF_0_21, FFI = lib.MB_CLASSIC, lib.MB_FFI_OF_0_21, lib.MB_FFI
 
@@ -43,11 +41,6 @@ def read_relay(code: memoryview) -> Any:
     return program
 
 
-def dtype(stored: Any) -> DataType:
-    """An element type, with the numbers that the program has."""
-    return DataType(stored.code, stored.bits, stored.lanes)
-
-
 def slice_bytes(piece: Any) -> bytes:
     """The bytes of a `struct mb_slice`."""
     return bytes(ffi.buffer(piece.data, piece.size)) if piece.size else b""
@@ -59,11 +52,5 @@ def slice_bytes(piece: Any) -> bytes:
 
 def _check(status: int) -> None:
     """Raise what reading failed with."""
-    if status == 0:
-        return
-    info = lib.mblob_last_error_info()
-    message = text(info.message)
-    if status != lib.MBLOB_E_FORMAT:
-        raise MemoryError(message)
-    offset = int(info.offset) if info.offset >= 0 else None
-    raise FormatError(message, code=text(info.code), offset=offset)
+    if status:
+        raise last_error(of=lib)

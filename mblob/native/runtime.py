@@ -29,14 +29,15 @@ def text(pointer: Any) -> str:
     return str(ffi.string(pointer).decode("utf-8", "backslashreplace")) if pointer else ""
 
 
-def last_error(called: str = "") -> Exception:
+def last_error(called: str = "", of: Any = lib) -> Exception:
     """The exception for the last failure on this thread.
 
     Args:
         called: name of the function that was called, put in front of errors that are not its own
             text.
+        of: the cffi module that failed: this one, or that of the readers of programs.
     """
-    info = lib.mblob_last_error_info()
+    info = of.mblob_last_error_info()
     message = text(info.message) or "failed without saying why"
     entry = int(info.entry) if info.entry >= 0 else None
     status = info.status

@@ -76,20 +76,8 @@ print(*(m for m in set(sys.modules) - before if m.partition(".")[0] not in ("mbl
         "stat",
         "zipimport",
     }
-    few = {"__future__", "atexit", "errno"}  # atexit is a part of the interpreter
-    of_abc = {
-        "_collections",
-        "_operator",
-        "collections",
-        "collections.abc",
-        "itertools",
-        "keyword",
-        "operator",
-        "reprlib",
-    }
-    if sys.version_info < (3, 10):  # whose collections imports it
-        of_abc |= {"_heapq", "heapq"}
-    assert set(done.stdout.split()) <= startup | few | of_abc
+    few = {"__future__", "_operator", "atexit", "errno"}  # two are parts of the interpreter
+    assert set(done.stdout.split()) <= startup | few
 
 
 LATE_USES = {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import mblob
-from tests.unit.test_layering import HALVES, HEAVY, SOURCES
+from tests.unit.test_layering import HALVES, HEAVY, SOURCES, imports
 
 ANNOTATIONS = "mblob.annotations"
 # Packages that are slow to import, or that may be missing.
@@ -45,20 +43,6 @@ print(*set(sys.modules) - before)
 """
 
 
-def late_imports(tree: ast.AST, *, inside: bool = False) -> Iterator[str]:
-    """Modules that functions of a file import."""
-    for node in ast.iter_child_nodes(tree):
-        if inside and isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif inside and isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                yield name if name in SOURCES else str(node.module)
-        yield from late_imports(
-            node, inside=inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        )
-
-
 def half_of(module: str) -> str:
     """The packager, the loader, or "" of all else."""
     return next((half for half in HALVES if module.startswith(f"mblob.{half}")), "")
@@ -79,7 +63,7 @@ def test_imports_inside_functions_name_only_what_may_come_late(tmp_path: Path) -
         # A first result does not wait for what only other uses of its modules need, nor the command
         # line for what its verbs do.
         is_short = module in road or module.startswith("mblob.cli.")
-        for name in late_imports(ast.parse(path.read_text())):
+        for _, name in {*imports(path)} - {*imports(path, deferred=False)}:
             is_between = name == "mblob" or half_of(name) not in ("", half_of(module))
             if not name.startswith("mblob"):
                 found.add(name.partition(".")[0])
@@ -96,6 +80,18 @@ def test_no_module_but_one_hides_types_from_python() -> None:
 
 def test_a_first_result_imports_neither_typing_nor_numpy_nor_re(tmp_path: Path) -> None:
     road = imported_by_a_first_result(tmp_path)
-    assert not {"typing", "numpy", "re", "enum", "functools", "dataclasses", "contextlib"} & road
+    assert (
+        not {
+            "typing",
+            "collections",
+            "numpy",
+            "re",
+            "enum",
+            "functools",
+            "dataclasses",
+            "contextlib",
+        }
+        & road
+    )
     takes = {m for m, path in SOURCES.items() if f"from {ANNOTATIONS} import" in path.read_text()}
     assert takes <= road  # all others take their types from `typing`
