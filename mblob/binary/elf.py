@@ -58,7 +58,7 @@ class ElfFile(ElfTables):
     def dynamic(self) -> dict[int, list[int]]:
         """Values per tag of the dynamic section."""
         tags: dict[int, list[int]] = {}
-        segment = next((s for s in self.segments if s.p_type == PT_DYNAMIC), None)
+        segment = self.first_segment(PT_DYNAMIC)
         if segment is None:
             return tags
         record = self.layout.dyn

@@ -160,6 +160,10 @@ class ElfTables:
                 self._check(s.p_offset, s.p_filesz, f"segment {i}")
         return found
 
+    def first_segment(self, kind: int) -> Segment | None:
+        """The first program header of a type (p_type)."""
+        return next((s for s in self.segments if s.p_type == kind), None)
+
     def _check_size(self, field: str, record: Record, what: str) -> None:
         """Check the field of the header that says how large the records of a table are."""
         size = getattr(self, field)

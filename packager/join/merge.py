@@ -174,8 +174,7 @@ def _check_part(part: ElfFile) -> None:
 
 def _thread(host: ElfFile, part: ElfFile) -> int:
     """Where the part's variables of a thread go: behind those of the host."""
-    ours = next((s for s in part.segments if s.p_type == PT_TLS), None)
-    theirs = next((s for s in host.segments if s.p_type == PT_TLS), None)
+    ours, theirs = part.first_segment(PT_TLS), host.first_segment(PT_TLS)
     if ours is None or theirs is None:
         return 0
     if ours.p_filesz:

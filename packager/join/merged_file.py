@@ -321,7 +321,7 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
     before: list[bytes] = []
     loads: list[bytes] = []
     rest: list[bytes] = []
-    own_thread = next((s for s in part.segments if s.p_type == PT_TLS), None)
+    own_thread = part.first_segment(PT_TLS)
     for i, s in enumerate(host.segments):
         raw = bytes(host.data[host.e_phoff + i * host.e_phentsize :][: host.e_phentsize])
         if s.p_type == PT_PHDR:

@@ -50,7 +50,7 @@ def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
         FormatError: tables are damaged.
     """
     start, end = host.e_phoff, host.e_phoff + size
-    head = next((s for s in host.segments if s.p_type == PT_LOAD), None)
+    head = host.first_segment(PT_LOAD)
     if start != host.layout.ehdr.size or head is None or head.p_offset or end > head.p_filesz:
         return None
     pieces = _pieces(host)

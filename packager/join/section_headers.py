@@ -19,6 +19,7 @@ from mblob.binary.elf_records import (
     DT_VERSYM,
     PF_W,
     PF_X,
+    PT_GNU_EH_FRAME,
     PT_LOAD,
     PT_TLS,
     SHF_ALLOC,
@@ -38,7 +39,7 @@ from mblob.binary.elf_records import (
     Section,
     SectionHeader,
 )
-from mblob.packager.join import symbol_versions, unwind_table
+from mblob.packager.join import symbol_versions
 from mblob.packager.join.merge import MergedLayout, MergeInput, Name, mapped
 from mblob.packager.write.elf_patch import Patch
 
@@ -117,7 +118,7 @@ def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
         i: places[s.sh_addr] for i, s in enumerate(host.sections)
         if s.sh_addr in places and s.sh_flags & SHF_ALLOC and s.sh_size and s.sh_type not in (SHT_PROGBITS, SHT_NOBITS)
     }  # fmt: skip
-    table = unwind_table.segment(host)
+    table = host.first_segment(PT_GNU_EH_FRAME)
     if table is not None and "unwind" in tables:
         found.update(
             {
@@ -194,8 +195,7 @@ def _left_rows(
 def _join_thread(host: ElfFile, part: ElfFile, rows: list[SectionHeader], thread: int) -> None:
     """Let the sections of variables of a thread be in a row: tools that copy a library make PT_TLS
     anew from them, and of two places the first would be all."""
-    theirs = next((s for s in host.segments if s.p_type == PT_TLS), None)
-    ours = next((s for s in part.segments if s.p_type == PT_TLS), None)
+    theirs, ours = host.first_segment(PT_TLS), part.first_segment(PT_TLS)
     if theirs is None or ours is None:
         return
     in_thread = [i for i, row in enumerate(rows) if row.sh_flags & SHF_TLS]

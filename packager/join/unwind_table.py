@@ -8,16 +8,11 @@ has none for only if it names them, too. Linux Standard Base, section 10.6.2.
 from __future__ import annotations
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import PT_GNU_EH_FRAME, Segment
+from mblob.binary.elf_records import PT_GNU_EH_FRAME
 
 # version 1; forms that all linkers write: distances of 32 bits, a sorted table
 _LEAD = bytes((1, 0x1B, 0x03, 0x3B))
 _REACH = (1 << 31) - (1 << 28)  # bytes from the table, less some for places that are not final yet
-
-
-def segment(elf: ElfFile) -> Segment | None:
-    """The program header of the table."""
-    return next((s for s in elf.segments if s.p_type == PT_GNU_EH_FRAME), None)
 
 
 def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
@@ -43,7 +38,8 @@ def joined(host: ElfFile, part: ElfFile, address: int, moved: int) -> bytes:
 
 def _read(elf: ElfFile) -> tuple[int, list[tuple[int, int]]] | None:
     """Address of the unwind information, and those of each function and of its entry."""
-    s, head, row = segment(elf), elf.layout.eh_frame_hdr, elf.layout.eh_frame_row
+    s = elf.first_segment(PT_GNU_EH_FRAME)
+    head, row = elf.layout.eh_frame_hdr, elf.layout.eh_frame_row
     if (
         s is None
         or s.p_filesz < head.size
