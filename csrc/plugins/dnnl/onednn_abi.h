@@ -1,5 +1,5 @@
 /* onednn_abi.h - numbers in which oneDNN 2 and 3 differ, as each version's headers have them
- * (tests/c/dnnl_headers.c compares all of them, and those of onednn.h, with the headers where
+ * (tests/c/plugins/dnnl_headers.c compares all of them, and those of onednn.h, with the headers where
  * there are any). */
 #ifndef DN_ONEDNN_ABI_H
 #define DN_ONEDNN_ABI_H
