@@ -131,9 +131,13 @@ def write_for_c(folder: Path) -> None:
 LIBRARY_OF = {"mblob.loader._call": "_lib", "mblob.native._native": "../loader/_lib"}
 
 
-# The one that has a part of it inside. Its functions are not those of a libmblob that the process has.
+# The one that has a part of it inside.
 PROGRAMS = "mblob.native._programs"
-PROGRAMS_LINK = ["-pthread", "-Wl,--exclude-libs,ALL", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]
+PROGRAMS_LINK = [
+    "-pthread",
+    f"-Wl,--version-script={ROOT / 'mblob' / 'native' / 'programs.map'}",
+    "-Wl,-z,nodelete",
+]
 
 
 def say(what: str) -> None:
