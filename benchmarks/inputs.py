@@ -83,6 +83,22 @@ def library(bench: Bench, name: str, payload: Path | None, count: int = 1) -> Pa
     return path
 
 
+def large_library(bench: Bench, functions: int = 50_000, mib: int = 100) -> Path:
+    """A library of so many bytes with the code, symbols and relocations of a large program, as
+    LLVM's."""
+    path, source, code = bench.path("large.so"), bench.path("large.s"), bench.path("large.o")
+    size = mib * MIB // functions
+    with source.open("w") as file:
+        for i in range(functions):
+            name = f"_ZN5large13function{i:05}Ev"  # of C++
+            file.write(f".text\n.globl {name}\n.type {name},@function\n.size {name},{size}\n")
+            file.write(f"{name}: .fill {size},1,0x90\n")
+            file.write(f'.section .data.rel.ro,"aw"\n.rept 8\n.dc.a {name}\n.endr\n')
+    subprocess.run([*os.environ.get("CC", "cc").split(), "-c", source, "-o", code], check=True)
+    mblob.export_library(mblob.static_library(code), path)
+    return path
+
+
 OF_TENSORS = r"""
 #include <stdint.h>
 typedef struct { int32_t type; uint32_t zero; union { int64_t i; void *p; } v; } any;

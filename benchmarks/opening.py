@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks import inputs
 from benchmarks.results import MIB, Row, Sample, Section, Target, in_mib, medians, thousand
-from benchmarks.sampling import HERE, Bench, Worker, alternate, compiled, tvm_worker
+from benchmarks.sampling import HERE, Bench, Worker, alternate, command, compiled, tvm_worker
 from mblob.compilers import include_flags
 
 PAYLOADS = 4
@@ -39,6 +39,7 @@ def run(bench: Bench) -> list[Section]:
                 t for row, limit in zip(found, (0.1, 0.25, 0.25)) for t in _targets(row, mib, limit)
             ]
     _many(bench, section, empty)
+    _verify(bench, section)
     return [section, _beside(bench)]
 
 
@@ -76,11 +77,15 @@ def _targets(row: Row, mib: int, limit: float) -> list[Target]:
     ]
 
 
+def _runtime() -> list[str]:
+    """Options of the compiler for a program that uses libmblob."""
+    runtime = inputs.runtime_library()
+    return [*include_flags(), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
+
+
 def _lines(bench: Bench, entries: int, files: list[Path]) -> list[tuple[Sample, float]]:
     """Samples of the C program, and how often the disk was read."""
-    runtime = inputs.runtime_library()
-    options = [*include_flags(), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
-    program = compiled(bench, HERE / "opening.c", *options)
+    program = compiled(bench, HERE / "opening.c", *_runtime())
     words = [str(program), str(entries), *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     found = []
@@ -160,6 +165,32 @@ def _many(bench: Bench, section: Section, empty: Path) -> None:
     found = thousand(medians(row.ours).wall) if row else None
     what = f"C: mblob_open, list {entries} entries, cold: wall"
     section.targets.append(Target(what, 10, found, "ms", "the disk was busy, or more is read."))
+
+
+def _verify(bench: Bench, section: Section) -> None:
+    """A large library by the command, beside a C program that checks it with the same reader."""
+    bench.say("verifying a large library")
+    path = inputs.large_library(bench)
+    program = compiled(bench, HERE / "looking.c", *_runtime())
+    python, environment = inputs.interpreter(bench)
+    words = [python, "-m", "mblob.cli.main", "verify", path]
+    cases = {
+        "mblob-pack verify": lambda: command(bench, words, **environment),
+        "C: mblob_look, MBLOB_VERIFY_FULL": lambda: command(bench, [program, path]),
+    }
+    (ours, theirs), found = cases, alternate(cases, bench.scale.rounds)
+    row = Row(ours, path.stat().st_size // MIB, theirs, found[ours], found[theirs])
+    section.rows.append(row)
+    doubled = [Sample(cpu=2 * (s.cpu or 0)) for s in row.theirs]
+    section.targets.append(
+        Target(
+            f"{ours}, a library of 100 MiB: CPU over twice that of {theirs}",
+            300,
+            thousand(Row(ours, None, theirs, row.ours, doubled).over("cpu")),
+            "ms",
+            "Python looks at more of each symbol.",
+        )
+    )
 
 
 def _drop(path: Path) -> None:

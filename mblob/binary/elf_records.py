@@ -181,8 +181,11 @@ class Symbol(NamedTuple):
     @property
     def is_exported(self) -> bool:
         """Defined and visible to other objects (global or weak, default or protected)."""
-        bound = self.binding in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
-        return self.is_defined and bound and self.st_other & 3 in (STV_DEFAULT, STV_PROTECTED)
+        return (  # of each symbol of large libraries: without calls
+            self.st_shndx != SHN_UNDEF
+            and self.st_info >> 4 in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
+            and self.st_other & 3 in (STV_DEFAULT, STV_PROTECTED)
+        )
 
 
 class SymbolTable(NamedTuple):

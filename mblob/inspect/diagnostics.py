@@ -383,10 +383,10 @@ def _of_executors(library: Library) -> Iterator[Remark]:
 
 def missing_functions(library: Library) -> Iterator[Remark]:
     """Functions that programs of Relax name, and that neither the library nor mblob has."""
-    own = {f.name for f in library.host_functions}
     for e in library.entries:
         if e.type_key not in RELAX_EXECUTABLES or e.content.problem is not None:
             continue
+        own = set(library.functions)
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
