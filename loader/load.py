@@ -54,7 +54,8 @@ def load_module(
         verify: "header" (structure and index), "full" (also the digest of every payload), "off"
             (only bounds).
         missing: what happens if a type key has no loader. "error": LoaderMissingError. "stub": the
-            library opens, and calling a function of the module is an error.
+            library opens, and calling a function of the module is an error. In a library of TVM up to
+            0.20 without an index, only the last module may have a key that nobody knows.
         loaders: type key -> loader, for this library only. They come before the registered ones.
         keep: the code stays mapped after the last reference to the library is gone.
         unload: the code is unmapped then, whatever it calls. If a thread of the library still runs,

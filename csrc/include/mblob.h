@@ -152,7 +152,9 @@ typedef enum mblob_verify {
 
 typedef enum mblob_missing {
   MBLOB_MISSING_ERROR = 0, /* a type key without a loader fails the open (default) */
-  MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails */
+  MBLOB_MISSING_STUB = 1   /* it opens; calling into that module fails. In a blob without an index,
+                              nothing says where the payload of an unknown key ends: only the last
+                              module may have such a key, else MBLOB_E_FORMAT */
 } mblob_missing;
 
 /* What becomes of the code when the last reference to a library goes. */

@@ -55,17 +55,16 @@ struct mb_blob {
 
 /* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the
  * library's note says that there is an index. `verify` is a mblob_verify. On failure `out` is
- * empty. `known_part`: a type key that nobody knows, in a blob without an index, ends it: what
- * stands before is given, with the first module importing all others, because the tree is behind
- * what cannot be read. */
+ * empty. `rest`: in a blob without an index, the last module may have a type key that nobody knows.
+ * Its payload is all that is left before the import tree, or before the end. */
 int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
-                 int verify, bool known_part, struct mb_blob *out);
+                 int verify, bool rest, struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);
 /* Entry i of a blob that was read. */
 struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
 
 /* Parts of the reader. */
-int mb_stream_read(struct mb_blob *blob, bool known_part);
+int mb_stream_read(struct mb_blob *blob, bool rest);
 int mb_stream_compare(const struct mb_blob *blob);
 /* The same two of MB_FFI. */
 int mb_modules_read(struct mb_blob *blob);

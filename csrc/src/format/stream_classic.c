@@ -57,14 +57,37 @@ static int imply_library(struct mb_blob *blob) {
   return imply_tree(blob);
 }
 
-/* Leave the last entry out, and with it all behind. */
-static int end_before_last(struct mb_blob *blob) {
-  blob->stream_size = blob->entries[--blob->entry_count].item_offset;
-  return blob->entry_count ? imply_tree(blob) : imply_library(blob);
+/* Where the last of the items starts, if it is the import tree of `modules` modules and ends with
+ * the blob; 0 if it does not. Read from the end: behind the key are two counted lists, of which
+ * the first has modules + 1 numbers. There is one such place at most, for the numbers of a tree are
+ * too small to hold the key. */
+static uint64_t tree_at_end(const struct mb_cursor *c, uint64_t modules) {
+  static const char key[] = MB_TREE_KEY;
+  const uint64_t name = sizeof(key) - 1, rows = modules + 1, fixed = 8 + name + 8 + 8 * rows + 8;
+  const uint8_t *end = c->data + c->end;
+  const uint64_t room = mb_left(c) < fixed ? 0 : (mb_left(c) - fixed) / 8 + 1;
+  for (uint64_t k = 0; k < room && k / modules <= modules; k++) {
+    const uint8_t *at = end - fixed - 8 * k;
+    if (mb_u64_at(at) == name && memcmp(at + 8, key, name) == 0 &&
+        mb_u64_at(at + 8 + name) == rows && mb_u64_at(end - 8 * k - 8) == k)
+      return (uint64_t)(at - c->data);
+  }
+  return 0;
 }
 
-static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key,
-                     uint64_t item) {
+/* The payload of a key that nobody knows: all that is left, but for the import tree. `following`:
+ * number of items behind it. */
+static int take_rest(struct mb_cursor *c, uint64_t modules, uint64_t following) {
+  uint64_t end = following ? following == 1 ? tree_at_end(c, modules) : 0 : c->end;
+  if (!end) return mblob_last_error_info()->status; /* "unknown_key" */
+  c->pos = end;
+  return MBLOB_OK;
+}
+
+/* `rest`: a key that nobody knows has what is left, if that is one payload. `following`: number of
+ * items behind this one. */
+static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key, uint64_t item,
+                     bool rest, uint64_t following) {
   struct mb_entry *entry = mb_blob_add(blob);
   if (!entry) return MBLOB_E_MEMORY;
   entry->item_offset = item;
@@ -76,11 +99,13 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   entry->key = key;
   entry->offset = c->pos;
   int status = mb_payload_walk(key, c, blob->dialect);
+  if (status && rest && !mb_payload_is_known(key, blob->dialect))
+    status = take_rest(c, blob->entry_count, following);
   entry->size = c->pos - entry->offset;
   return status;
 }
 
-int mb_stream_read(struct mb_blob *blob, bool known_part) {
+int mb_stream_read(struct mb_blob *blob, bool rest) {
   struct mb_cursor c = {blob->bytes, 8, blob->size, MB_UNKNOWN};
   uint64_t count = 0;
   if (!mb_read_count(&c, &count, 8, "blob.count")) return MBLOB_E_FORMAT;
@@ -94,11 +119,9 @@ int mb_stream_read(struct mb_blob *blob, bool known_part) {
                             "item %llu ('%.*s') follows the import tree, which must be last",
                             (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
                             (const char *)key.data);
-    int status =
-        mb_slice_is(key, MB_TREE_KEY) ? read_tree(blob, &c) : read_item(blob, &c, key, item);
-    if (status == MBLOB_E_FORMAT && known_part &&
-        strcmp(mblob_last_error_info()->code, "unknown_key") == 0)
-      return end_before_last(blob);
+    int status = mb_slice_is(key, MB_TREE_KEY)
+                     ? read_tree(blob, &c)
+                     : read_item(blob, &c, key, item, rest, count - 1 - i);
     if (status) return status;
   }
   blob->stream_size = c.pos;
