@@ -245,7 +245,7 @@ class OpenedNode(Node):
                 return text(info.hint) or None
             remedy = (
                 f"pack it again with its prototype, functions=['void {name}(...)']"
-                f"{texts.say(texts.SYMBOL, repr(name))}"
+                f"{texts.say(texts.SYMBOL, f'{name!r}, restype, argtypes')}"
             )
             if code == "plain_function":
                 return f"{name!r} is a plain C function, without a packed function: {remedy}"
@@ -323,12 +323,23 @@ class OpenedNode(Node):
         return address_of(lib.mblob_module_symbol(self.handle, encoded))
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
+        from mblob.loader import c_functions  # few programs ask for symbols
+
         for candidate in self.module.walk():
             node = candidate._node
-            address = node.symbol_address(name) if isinstance(node, OpenedNode) else 0
-            if address:
-                return _c_function(address, restype, argtypes, candidate)
+            if not isinstance(node, OpenedNode) or not (address := node.symbol_address(name)):
+                continue
+            if restype is ...:
+                return c_functions.of_prototype(node, name, address, argtypes)
+            return c_functions.of_types(node, address, restype, argtypes)
         raise _no_symbol(self.module, name)
+
+    def c_names(self) -> Sequence[str]:
+        if self.type_key != LIBRARY:
+            return ()
+        from mblob.loader.c_functions import read_table
+
+        return [row.name for row in read_table(self.handle) if row.abi == "plain"]
 
     def on_import(self, child: Module) -> None:
         """Let the kernels of this library find the functions of `child`."""
@@ -347,22 +358,10 @@ class OpenedNode(Node):
             lib.mblob_module_release(made)
 
 
-def _c_function(
-    address: int, restype: Any, argtypes: Sequence[Any] | None, owner: Module
-) -> Callable[..., Any]:
-    """The C function at `address` as a ctypes function, which keeps `owner` and so the library."""
-    import ctypes  # few programs ask for symbols
-
-    function: Any = ctypes.CFUNCTYPE(restype, *(argtypes or ()))(address)
-    if argtypes is None:
-        function.argtypes = None  # nothing declared: ctypes converts by what it is given
-    function.mblob_module = owner
-    return function  # type: ignore[no-any-return]
-
-
 def _no_symbol(module: Module, name: str) -> errors.NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
-    hint = errors.did_you_mean(name, [n for m in module.walk() for n in m._node.functions()])
+    nodes = [m._node for m in module.walk()]
+    hint = errors.did_you_mean(name, [n for o in nodes for n in (*o.functions(), *o.c_names())])
     return errors.NotFoundError(
         errors.one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
     )

@@ -37,7 +37,7 @@ def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
         who = _argument(function, i, parameter)
         _check_type(parameter, value, who)
         if isinstance(value, tuple) and parameter.dims:
-            _check_shape(parameter.dims, value, numbers, who)
+            _check_shape(parameter, value, numbers, who)
 
 
 def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -> None:
@@ -48,7 +48,15 @@ def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -
     """
     known = parameters(prototype)
     if i < len(known) and known[i].dims:
-        _check_shape(known[i].dims, shape, {}, _argument(function, i, known[i]))
+        _check_shape(known[i], shape, {}, _argument(function, i, known[i]))
+
+
+def _check_shape(
+    parameter: Parameter, shape: tuple[int, ...], numbers: dict[str, int], who: str
+) -> None:
+    wrong = wrong_shape(parameter.dims, shape, numbers)
+    if wrong:
+        raise ArgumentValueError(f"{who}: {wrong}")
 
 
 def _number(value: Any) -> int | None:
@@ -79,9 +87,9 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         raise ArgumentTypeError(f"{who}: {texts.say(texts.EXPECTED, expected, found)}")
 
 
-def _check_shape(
-    dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str, int], who: str
-) -> None:
+def wrong_shape(dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str, int]) -> str:
+    """What is wrong with the shape of an array for a parameter with these dimensions, "" if nothing
+    is, as far as the numbers tell."""
     if len(dims) == 1:
         at_least = dims[0].startswith("static ")
         text = dims[0].removeprefix("static ").strip()
@@ -89,16 +97,17 @@ def _check_shape(
         for extent in shape:
             size *= extent
         if text in _ANY or found is None or size == found or (at_least and size >= found >= 0):
-            return
+            return ""
         least = "at least " if at_least else ""
         of = ("", "", "") if text.isdecimal() else (" for [", text, "]")
-        raise ArgumentValueError(f"{who}: {texts.say(texts.ELEMENTS, least, found, *of, shape)}")
+        return texts.say(texts.ELEMENTS, least, found, *of, shape)
     wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
     if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
-        return
+        return ""
     if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape)):
         expected = f"({', '.join('*' if w is None else str(w) for w in wanted)})"
-        raise ArgumentValueError(f"{who}: {texts.say(texts.SHAPE, expected, shape)}")
+        return texts.say(texts.SHAPE, expected, shape)
+    return ""
 
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|([-+*()]))")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mblob import arguments
-from mblob.format import exported, functions_table
+from mblob.format import exported
+from mblob.loader.c_functions import read_table
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.sources import signatures
 from mblob.module import Module
@@ -41,9 +42,8 @@ def _functions(root: Any) -> Mapping[str, str]:
     seen: set[int] = set()
     while pending:
         module = pending.pop()
-        address = lib.mblob_module_symbol(module, functions_table.SYMBOL.encode())
-        if address:
-            rows = functions_table.decode(ffi.string(ffi.cast("const char *", address)) + b"\0")
+        rows = read_table(module)
+        if rows:
             return signatures(exported.of_table(rows))
         if address_of(module) not in seen:
             seen.add(address_of(module))

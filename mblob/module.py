@@ -13,7 +13,7 @@ from _weakref import ref  # `weakref` itself imports three modules more
 
 from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
-from mblob.named import Flag, Named, Signature
+from mblob.named import CFunctions, Flag, Named, Signature
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
@@ -281,8 +281,7 @@ class Module:
             if all(module._node is not node for module in self.walk()):
                 return function  # a loader's, of any module
             _keepers.add(ref(self, _keepers.discard))
-        self.__dict__[name] = function
-        return function
+        return self.__dict__.setdefault(name, function)  # type: ignore[no-any-return]
 
     def __contains__(self, name: object) -> bool:
         """Whether `module[name]` gives a function."""
@@ -387,19 +386,42 @@ class Module:
         return self.entry_func(*args)
 
     def symbol(
-        self, name: str, restype: Any = None, argtypes: Sequence[Any] | None = None
+        self, name: str, restype: Any = ..., argtypes: Sequence[Any] | None = None
     ) -> Callable[..., Any]:
-        """A plain C function of the library as a ctypes callable.
+        """A plain C function of this library, or of one that it imports, as a function of ctypes. It
+        keeps the library open.
+
+        `symbol("half")(3.0)` takes the types of the arguments and of the result from the prototype
+        that the library has. Without a prototype, a call is an error. The function is the same object
+        each time. Pointers take what gives a buffer (numpy arrays, tensors, bytearray), and arrays and
+        pointers of ctypes. A call checks the number of the arguments, the ranges of ints, and of
+        arrays the element type, the layout, sizes that are numbers (`x[3]`), and whether they can be
+        written to where the parameter is not const.
 
         Args:
             name: the C symbol.
-            restype, argtypes: ctypes types, as of a ctypes function.
+            restype, argtypes: types of ctypes, which replace those of the prototype. A function with
+                `restype` is a new one each time; ctypes converts its arguments by itself.
+
+        Raises:
+            NotFoundError: no library exports that symbol.
+            TypeError, ValueError: by a call, which names the argument.
         """
         if not isinstance(name, str):
             raise errors.ArgumentTypeError(
                 f"symbol: name: expected str, found {type(name).__name__}"
             )
-        return self._node.symbol(name, restype, argtypes)
+        if restype is not ... or argtypes is not None:
+            return self._node.symbol(name, restype, argtypes)
+        key = "\0" + name  # which no function has for a name
+        kept = self.__dict__.get(key)
+        return kept or self._keep(key, self._node.symbol(name, ..., None))  # type: ignore[arg-type]
+
+    @property
+    def ctypes(self) -> CFunctions:
+        """The plain C functions of the library as attributes, as a `ctypes.CDLL` has them:
+        `lib.ctypes.half(3.0)` is `lib.symbol("half")(3.0)`."""
+        return CFunctions(self)
 
     def time_evaluator(
         self,

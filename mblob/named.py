@@ -64,6 +64,28 @@ def _begin(data: memoryview) -> str:
     return f"<{data.nbytes} bytes: {bytes(data[:_SHOWN])!r}{more}>"
 
 
+class CFunctions:
+    """The plain C functions of a module as attributes and items."""
+
+    def __init__(self, module: Module) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of protocols
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._module.symbol(name)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._module.symbol(name)
+
+    def __dir__(self) -> list[str]:
+        nodes = (module._node for module in self._module.walk())
+        return sorted({*object.__dir__(self), *(name for node in nodes for name in node.c_names())})
+
+    def __repr__(self) -> str:
+        return f"<C functions of {self._module!r}>"
+
+
 class Named(dict[str, "Any"]):
     """The functions, tensors or payloads of a module by name, to be read only. The error about a
     missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""

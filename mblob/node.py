@@ -91,6 +91,10 @@ class Node:
         what = "a plain C function needs an opened library, this module is not one"
         raise errors.NotFoundError(f"{self.type_key}: {what}")
 
+    def c_names(self) -> Sequence[str]:
+        """Names of the plain C functions that the module lists."""
+        return ()
+
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
 

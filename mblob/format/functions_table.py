@@ -130,17 +130,17 @@ class Parameter(NamedTuple):
 
 def parameters(prototype: str) -> list[Parameter]:
     """The parameters of a prototype; [] where it has none or cannot be read."""
-    return [_parameter(text) for text in _texts(prototype)]
+    return [parameter(text) for text in _texts(prototype)]
 
 
 def _texts(prototype: str) -> list[str]:
     start, end = prototype.find("("), prototype.rfind(")")
     if not 0 < start < end or len(prototype) > _LONGEST:
         return []
-    return _split(prototype[start + 1 : end])
+    return split(prototype[start + 1 : end])
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The parts between commas that are in no brackets."""
     parts, depth, start = [], 0, 0
     for at, c in enumerate(text):
@@ -151,7 +151,8 @@ def _split(text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part.strip() not in ("", "void")]
 
 
-def _parameter(text: str) -> Parameter:
+def parameter(text: str) -> Parameter:
+    """One parameter of a prototype."""
     head = text.partition("[")[0]
     dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
     words = re.findall(r"[A-Za-z_]\w*", head)
@@ -165,19 +166,19 @@ def contradicts(row: Row) -> bool:
     """Whether the prototype of a row has parameters of other types than the row says."""
     if not row.prototype or row.types == "?" or len(row.prototype) > _LONGEST:
         return False
-    told, types = _texts(row.prototype), _split(row.types)
+    told, types = _texts(row.prototype), split(row.types)
     return len(told) != len(types) or any(not _is_of_type(p, t) for p, t in zip(told, types))
 
 
 def _is_of_type(text: str, type_text: str) -> bool:
-    parameter, words = _parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
+    declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known
-    told = (_plain(parameter.words), _plain((*parameter.words, parameter.name)))
+    told = (_plain(declared.words), _plain((*declared.words, declared.name)))
     return (
-        parameter.pointer == ("*" in type_text)
+        declared.pointer == ("*" in type_text)
         and _plain(words) in told
-        and (same_const or not parameter.pointer)
+        and (same_const or not declared.pointer)
     )
 
 

@@ -1,0 +1,249 @@
+"""Plain C functions as functions of ctypes, whose types are those of the stored prototype."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import gc
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+SOURCE = r"""
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+double half(double x) { return x / 2; }
+float same(float x) { return x; }
+int64_t big(int64_t x) { return x; }
+uint64_t last(uint64_t x) { return x; }
+unsigned char byte(unsigned char x) { return x; }
+char letter(char x) { return x; }
+bool not(bool x) { return !x; }
+void nothing(void) {}
+void copy4(const float *from, float *to) { memcpy(to, from, 4 * sizeof *to); }
+int64_t sum(const int32_t *x, size_t n) { int64_t s = 0; while (n--) s += x[n]; return s; }
+const char *tail(const char *text) { return text + 1; }
+void fill(char *text, size_t n) { memset(text, 'x', n); }
+void *there(void *p) { return p; }
+float *second(float *x) { return x + 1; }
+int call(int (*f)(int), int x) { return f(x); }
+int64_t through(const int32_t *const *rows) { return rows[1][0]; }
+long double wide(long double x) { return x; }
+int mystery(int x) { return x + 1; }
+_Float16 small(_Float16 x) { return x; }
+"""
+PROTOTYPES = """
+double half(double x); float same(float x); int64_t big(int64_t); uint64_t last(uint64_t x);
+unsigned char byte(unsigned char x); char letter(char x); bool not(bool x); void nothing(void);
+void copy4(const float from[4], float to[4]); int64_t sum(const int32_t *x, size_t n); const char *tail(const char *text);
+void fill(char *text, size_t n); void *there(void *p); float *second(float *x); int call(void *f, int x);
+int64_t through(const void *rows); _Float16 small(_Float16 *x);
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("c_functions")
+    prototypes = [p for p in PROTOTYPES.split(";") if p.strip() and "small" not in p]
+    host = mblob.csource_module(SOURCE, fmt="c", functions=prototypes)
+    host.export_library(folder / "k.so")
+    return folder / "k.so"
+
+
+@pytest.fixture
+def lib(path: Path) -> mblob.Module:
+    return mblob.load_module(path)
+
+
+def test_a_result_is_what_the_function_returns(lib: mblob.Module) -> None:
+    assert lib.symbol("big")(1 << 40) == 1 << 40
+    assert lib.symbol("half")(3.0) == 1.5
+
+
+def test_types_are_those_of_the_prototype(lib: mblob.Module) -> None:
+    half, big = lib.symbol("half"), lib.symbol("big")
+    assert (half.restype, half.argtypes) == (ctypes.c_double, (ctypes.c_double,))
+    assert big.restype is ctypes.c_int64
+    assert issubclass(big.argtypes[0], ctypes.c_int64)
+    assert lib.symbol("copy4").restype is None
+    assert lib.symbol("tail").restype is ctypes.c_char_p
+    assert lib.symbol("there").restype is ctypes.c_void_p
+    assert lib.symbol("second").restype is ctypes.POINTER(ctypes.c_float)
+    assert lib.symbol("nothing").argtypes == ()
+    assert repr(half) == f"<C function double half(double x) of {lib._node.path}>"
+
+
+CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
+    "half": ((np.float32(3),), 1.5), "same": ((2.5,), 2.5), "big": ((np.int16(-3),), -3),
+    "last": ((2**64 - 1,), 2**64 - 1), "byte": ((ctypes.c_uint8(255),), 255), "letter": ((65,), 65),
+    "not": ((True,), False), "nothing": ((), None), "sum": ((np.array([1, 2, 3], "int32"), 3), 6),
+    "tail": ((b"abc",), b"bc"), "there": ((None,), None), "call": ((ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs), -7), 7),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_pass(name: str, lib: mblob.Module) -> None:
+    args, result = CALLS[name]
+    assert lib.symbol(name)(*args) == result
+
+
+def test_texts_and_pointers_to_pointers_pass(lib: mblob.Module) -> None:
+    assert lib.symbol("tail")("aé").decode() == "é"
+    rows = (ctypes.POINTER(ctypes.c_int32) * 2)((ctypes.c_int32 * 1)(3), (ctypes.c_int32 * 1)(4))
+    assert lib.symbol("through")(rows) == 4
+    assert lib.symbol("second")(np.array([1, 2], "float32"))[0] == 2
+
+
+def _arrays() -> dict[str, tuple[Any, Callable[[Any], list[float]]]]:
+    array = (ctypes.c_float * 4)()
+    there = np.zeros(4, "float32")
+    return {
+        "ctypes array": (array, list),
+        "ctypes reference": (ctypes.byref(array), lambda _: list(array)),
+        "ctypes pointer": (ctypes.cast(array, ctypes.POINTER(ctypes.c_float)), lambda p: p[:4]),
+        "numpy": (there, np.ndarray.tolist),
+        "numpy's ctypes": (there.ctypes, lambda _: there.tolist()),
+        "data_as": (there.ctypes.data_as(ctypes.c_void_p), lambda _: there.tolist()),
+        "memoryview": (memoryview(bytearray(16)).cast("f"), memoryview.tolist),
+        "tensor": (mblob.empty((4,), "float32", mblob.cpu(0)), lambda t: t.numpy().tolist()),
+    }
+
+
+@pytest.mark.parametrize("kind", _arrays())
+def test_pointers_take_arrays_of_all_kinds(kind: str, lib: mblob.Module) -> None:
+    array, read = _arrays()[kind]
+    given = np.arange(4, dtype="float32")
+    given.flags.writeable = False
+    lib.symbol("copy4")(given, array)
+    assert read(array) == [0, 1, 2, 3]
+
+
+def test_characters_are_written_where_they_can_be(lib: mblob.Module) -> None:
+    for text in (bytearray(b"ab"), ctypes.create_string_buffer(2), np.zeros(2, "int8")):
+        lib.symbol("fill")(text, 2)
+        assert bytes(text)[:2] == b"xx"
+
+
+FLOATS = np.zeros(4, "float32")
+READ_ONLY = np.frombuffer(bytes(16), "float32")
+MISTAKES: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
+    "too large": ("big", (2**63,), ValueError, r"big: argument 0: expected int64 \(-9.* to 9\d*\), found 9223372036854775808"),
+    "negative": ("last", (-1,), ValueError, r"last: argument 0 \(x\): expected uint64 \(0 to \d+\), found -1"),
+    "infinite": ("same", (1e300,), ValueError, r"same: argument 0 \(x\): expected float \(up to 3.4.*e\+38\), found 1e\+300"),
+    "a float for an int": ("big", (1.5,), TypeError, "big: argument 0: expected int, found float"),
+    "a text for a float": ("half", ("x",), TypeError, r"half: argument 0 \(x\): expected float, found str"),
+    "too few": ("copy4", (FLOATS,), ValueError, r"copy4: expected 2 arguments, found 1: void copy4\(const float from\[4\], "),
+    "too many": ("half", (3.0, 4.0), ValueError, "half: expected 1 argument, found 2"),
+    "read-only": ("copy4", (FLOATS, READ_ONLY), ValueError, r"argument 1 \(to\): its memory is read-only, and the function may"),
+    "bytes to write": ("fill", (b"ab", 2), ValueError, r"fill: argument 0 \(text\): its memory is read-only"),
+    "a text to write": ("fill", ("ab", 2), TypeError, "expected an array of char, found str"),
+    "c_char_p to write": ("fill", (ctypes.c_char_p(b"ab"), 2), TypeError, "found c_char_p"),
+    "NUL": ("tail", ("a\0b",), ValueError, "the str has a NUL inside"),
+    "dtype": ("copy4", (FLOATS.astype("float64"), FLOATS), TypeError, r"array of float32, found float64; convert it with astype"),
+    "byte order": ("copy4", (FLOATS.astype(">f4"), FLOATS), TypeError, "expected an array of float32, found format '>f'"),
+    "bytes": ("copy4", (bytes(16), FLOATS), TypeError, "expected an array of float32, found uint8"),
+    "gaps": ("copy4", (np.zeros(8, "float32")[::2], FLOATS), ValueError, "found a non-contiguous array"),
+    "size": ("copy4", (FLOATS[:3], FLOATS), ValueError, r"copy4: argument 0 \(from\): expected shape \(4,\), found \(3,\)"),
+    "NULL for a size": ("copy4", (None, FLOATS), TypeError, "expected an array of float32, found None"),
+    "another pointer": ("second", (ctypes.pointer(ctypes.c_int()),), TypeError, "expected a pointer to float32, found c_int"),
+    "another reference": ("second", (ctypes.byref(ctypes.c_double()),), TypeError, "expected a pointer to float32, found c_double"),
+    "an address": ("second", (4096,), TypeError, "expected an array of float32, found int"),
+    "a text for a pointer": ("there", ("x",), TypeError, "expected an array or an address, found str"),
+    "not a buffer": ("there", (object(),), TypeError, "expected an array or an address, found object"),
+    "by name": ("half", (), ValueError, "half: expected 1 argument, found 0"),
+    "without a prototype": ("mystery", (1,), TypeError,
+        r"mystery: no prototype says what it .*returns; pack it with its prototype \(functions=\), or get it with symbol\('mystery', "),
+    "packed": ("half__packed", (1,), TypeError, r"it is the packed function 'half', so call module\['half'\]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_wrong_arguments_are_one_error_each(mistake: str, lib: mblob.Module) -> None:
+    name, args, kind, text = MISTAKES[mistake]
+    with pytest.raises(kind, match=text) as caught:
+        lib.symbol(name)(*args)
+    assert isinstance(caught.value, mblob.MblobError)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_function_without_prototype_says_so(lib: mblob.Module) -> None:
+    mystery = lib.symbol("mystery")
+    assert "no prototype says what it" in repr(mystery) and "a call is an error" in repr(mystery)
+    assert lib.symbol("mystery", ctypes.c_int, [ctypes.c_int])(2) == 3
+    mystery.restype, mystery.argtypes = ctypes.c_int, [ctypes.c_int]  # as programs of ctypes do
+    assert mystery(2) == lib.symbol("mystery")(2) == 3
+    assert "error" not in repr(mystery)
+
+
+def test_types_of_the_caller_replace_those_of_the_prototype(lib: mblob.Module) -> None:
+    assert lib.symbol("big", ctypes.c_uint8, [ctypes.c_int64])(257) == 1
+    assert lib.symbol("big", argtypes=[ctypes.c_uint8])(257) == 1
+    assert lib.symbol("big", None, [ctypes.c_int64])(1) is None
+
+
+def test_a_function_is_the_same_object_each_time(lib: mblob.Module) -> None:
+    half = lib.symbol("half")
+    assert half is lib.symbol("half")
+    assert half is lib.ctypes.half is lib.ctypes["half"]
+    assert copy.copy(half) is copy.deepcopy(half) is half
+    assert lib["half"] is not half
+
+
+def test_ctypes_gives_the_functions_as_a_cdll_does(lib: mblob.Module) -> None:
+    assert lib.ctypes.half(3.0) == 1.5
+    assert {"half", "mystery"} <= set(dir(lib.ctypes))
+    assert "C functions" in repr(lib.ctypes)
+    with pytest.raises(AttributeError, match="no C symbol 'hlaf'; did you mean 'half'"):
+        lib.ctypes.hlaf  # noqa: B018
+    assert not hasattr(lib.ctypes, "__array_interface__")
+
+
+def test_a_function_keeps_the_library_and_nothing_keeps_the_function(
+    path: Path, tmp_path: Path, mapped: Callable[[Path], bool]
+) -> None:
+    path = shutil.copy(path, tmp_path / "own.so")
+    lib = mblob.load_module(path)
+    half = lib.symbol("half")
+    gc.disable()
+    try:
+        del lib
+        assert half(3.0) == 1.5 and mapped(path)
+        del half
+        assert not mapped(path)
+    finally:
+        gc.enable()
+
+
+def test_memory_stays_while_the_function_runs(lib: mblob.Module) -> None:
+    data = bytearray(8)
+
+    def resize(_: int) -> int:
+        with pytest.raises(BufferError):
+            data.extend(bytes(1 << 20))
+        return 5
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)
+    both = lib.symbol(
+        "call", argtypes=[*lib.symbol("call").argtypes, lib.symbol("fill").argtypes[0]]
+    )
+    assert both(kind(resize), 1, data) == 5
+    data.extend(b"x")
+
+
+def test_functions_are_pickled_with_their_module(lib: mblob.Module) -> None:
+    assert pickle.loads(pickle.dumps(lib.symbol("half")))(3.0) == 1.5
+
+
+def test_modules_that_are_not_linked_have_no_c_functions() -> None:
+    module = mblob.csource_module("int f(void) { return 1; }", fmt="c")
+    with pytest.raises(mblob.NotFoundError, match="a plain C function needs an opened library"):
+        module.ctypes.f  # noqa: B018
