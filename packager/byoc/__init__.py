@@ -6,17 +6,20 @@ key of each operator), `merge` (the regions), `partition` (the remaining graph a
 """
 
 from mblob.packager.byoc import dnnl
-from mblob.packager.byoc.annotate import annotate
+from mblob.packager.byoc.annotate import Annotation, annotate
 from mblob.packager.byoc.build import build, partition_graph
 from mblob.packager.byoc.builder import GraphBuilder
 from mblob.packager.byoc.codegens import register_codegen
 from mblob.packager.byoc.graph import Graph, Value, read_graph
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.merge import merge
-from mblob.packager.byoc.operators import Operator, Region, Tensor
+from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.partition import Partition, partition
+from mblob.packager.byoc.patterns import is_constant, is_op, register_pattern_table, wildcard
 
 __all__ = [
+    "Annotation",
+    "Composite",
     "Graph",
     "GraphBuilder",
     "JsonGraph",
@@ -28,9 +31,13 @@ __all__ = [
     "annotate",
     "build",
     "dnnl",
+    "is_constant",
+    "is_op",
     "merge",
     "partition",
     "partition_graph",
     "read_graph",
     "register_codegen",
+    "register_pattern_table",
+    "wildcard",
 ]

@@ -1,20 +1,23 @@
-"""Which operators of a graph a code generator takes: one question per operator, in the order of the
-graph."""
+"""Which operators of a graph a code generator takes, one by one and as composites."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, Union
 
 from mblob.errors import MblobError
 from mblob.format.graph_json import NOP
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.byoc.graph import Graph, Node, Value
-from mblob.packager.byoc.operators import OP, Operator, Tensor, own_attrs
+from mblob.packager.byoc.merge import dependencies
+from mblob.packager.byoc.operators import OP, Composite, Operator, Tensor, own_attrs
+from mblob.packager.byoc.patterns import Matcher, Predicate, Row, Table, rows, table_of, target_of
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key
 
-Predicate = Callable[[Operator], Any]
+Targets = Union[Mapping[str, Union[Predicate, Table]], str, Sequence[str]]
+Asked = TypeVar("Asked", bound=Operator)
 
 
 class Tensors:
@@ -53,51 +56,160 @@ class Tensors:
         self._operators[id(node)] = made
 
 
+@dataclass(frozen=True)
+class Match:
+    """A composite in a graph: the name of its pattern, and the numbers of its nodes, ascending."""
+
+    name: str
+    nodes: tuple[int, ...]
+
+
+class Annotation(dict[int, str]):
+    """The key of each operator that a code generator takes, by node number.
+
+    Attributes:
+        composites: in the order of their last nodes.
+        unmatched: (key, name) of the patterns that are no composite here.
+    """
+
+    def __init__(self) -> None:
+        self.composites: list[Match] = []
+        self.unmatched: list[tuple[str, str]] = []
+
+
 def annotate(
-    graph: Graph, targets: Mapping[str, Predicate], params: Mapping[str, ArrayRecord] | None = None
-) -> dict[int, str]:
-    """The key of each operator that a predicate accepts, by node number. The first predicate that
-    accepts decides.
+    graph: Graph, targets: Targets, params: Mapping[str, ArrayRecord] | None = None
+) -> Annotation:
+    """The key of each operator that a code generator takes, and the composites.
+
+    The first target that takes an operator decides. A predicate takes single operators. The
+    registered pattern table of its key, if there is one, then makes composites of them. A pattern
+    table takes the operators of its composites.
+
+    A composite is what a pattern matches, if nothing outside of it needs a value from inside, and the
+    check of the pattern agrees. An operator is in one composite at most. The patterns that stand
+    first in the table win, then the composites that end last in the graph, as in TVM.
 
     Two kinds of operators stay in the graph: one that writes in place of its input, unless it is a
     reshape, because a region has new memory for each result; and one whose result is not used.
 
     Args:
-        targets: key -> predicate, called with an `Operator`; returns true or false.
+        targets: key -> predicate, called with an `Operator`, returns true or false; or key -> pattern
+            table, a list of `(name, pattern)` or `(name, pattern, check)`. A key, or a list of keys:
+            what `register_pattern_table` registered for them.
         params: the graph's parameters: such inputs are constants.
 
     Raises:
-        BuildError: an invalid key, a predicate that is not callable, or one that fails: the text
-            names key, node and operator, and the exception is the cause.
-        MblobError: an error of mblob in a predicate, with key, node and operator before its text.
+        BuildError: an invalid key, target or table; a key without a registered table; a predicate or
+            check that fails: the text names key, node and operator, and the exception is the cause.
+        MblobError: an error of mblob in a predicate or check, with key, node and operator before its
+            text.
     """
-    for key, predicate in targets.items():
-        check_key(key, "partition_graph")
-        if not callable(predicate):
+    finder = _Finder(graph, params or {})
+    for key, target in _checked(targets).items():
+        finder.take(key, target)
+    finder.found.composites.sort(key=lambda match: match.nodes[-1])
+    return finder.found
+
+
+def _checked(targets: Targets) -> dict[str, Predicate | list[Row]]:
+    """The targets with their tables."""
+    if isinstance(targets, str):
+        targets = [targets]
+    if not isinstance(targets, Mapping):
+        if not isinstance(targets, (list, tuple)):
             raise BuildTypeError(
-                f"partition_graph: {key}: expected a predicate, found {type(predicate).__name__}"
+                f"partition_graph: targets: expected a dict, or a list of keys, found {type(targets).__name__}"
             )
-    tensors = Tensors(graph, params or {})
-    used = {id(v) for node in graph.nodes for v in node.inputs} | {id(v) for v in graph.heads}
-    found: dict[int, str] = {}
-    for i, node in enumerate(graph.nodes):
-        if node.is_input or (node.shares and node.function != NOP):
-            continue
-        if not any(id(v) in used for v in node.outputs):
-            continue
-        operator = tensors.operator(node)
-        taker = next(
-            (key for key, predicate in targets.items() if _agrees(key, predicate, operator)), None
-        )
-        if taker is not None:
-            found[i] = taker
-    return found
+        for key in targets:
+            check_key(key, "partition_graph")
+        return {key: target_of(key) for key in targets}
+    made: dict[str, Predicate | list[Row]] = {}
+    for key, target in targets.items():
+        check_key(key, "partition_graph")
+        if not callable(target) and not isinstance(target, (list, tuple)):
+            raise BuildTypeError(
+                f"partition_graph: {key}: expected a predicate or a list of patterns, found {type(target).__name__}"
+            )
+        made[key] = target if callable(target) else rows(key, target)
+    return made
 
 
-def _agrees(key: str, predicate: Predicate, operator: Operator) -> bool:
-    where = f"the predicate of {key!r}, for node {operator.name!r} ({operator.op})"
+class _Finder:
+    """What targets take of a graph, one target after the other."""
+
+    def __init__(self, graph: Graph, params: Mapping[str, ArrayRecord]) -> None:
+        tensors = Tensors(graph, params)
+        used = {id(v) for node in graph.nodes for v in node.inputs} | {id(v) for v in graph.heads}
+        # by node number, what no target took yet
+        self._free = {
+            i: tensors.operator(node)
+            for i, node in enumerate(graph.nodes)
+            if not node.is_input
+            and not (node.shares and node.function != NOP)
+            and any(id(v) in used for v in node.outputs)
+        }
+        self._number = {id(operator): i for i, operator in self._free.items()}
+        heads = {id(value.node) for value in graph.heads}
+        # -1: the graph returns it
+        self._needed_by = [{-1} if id(node) in heads else set() for node in graph.nodes]
+        for i, before in enumerate(dependencies(graph)):
+            for j in before:
+                self._needed_by[j].add(i)
+        self.found = Annotation()
+
+    def take(self, key: str, target: Predicate | list[Row]) -> None:
+        if isinstance(target, list):
+            for match in self._composites(key, target, dict(self._free)):
+                self._give(key, match.nodes)
+        else:
+            where = f"the predicate of {key!r}"
+            taken = {i: o for i, o in self._free.items() if _agrees(where, target, o)}
+            self._composites(key, table_of(key), dict(taken))
+            self._give(key, taken)
+
+    def _give(self, key: str, nodes: Iterable[int]) -> None:
+        for i in nodes:
+            self.found[i] = key
+            del self._free[i]
+
+    def _composites(self, key: str, table: list[Row], free: dict[int, Operator]) -> list[Match]:
+        """The composites of operators that are free; afterwards, these are not."""
+        made: list[Match] = []
+        for row in table:
+            where = f"the pattern table of {key!r}: {row.name}"
+            matcher, before = Matcher(row.pattern, where), len(made)
+            for last in [*free.values()][::-1]:
+                for nodes in self._ways(matcher, last, free):
+                    composite = Composite.of(row.name, [free[i] for i in nodes])
+                    check = f"the check of {row.name!r} in the pattern table of {key!r}"
+                    if row.check is None or _agrees(check, row.check, composite):
+                        made.append(Match(row.name, nodes))
+                        for i in nodes:
+                            del free[i]
+                        break
+            if len(made) == before:
+                self.found.unmatched.append((key, row.name))
+        self.found.composites += made
+        return made
+
+    def _ways(
+        self, matcher: Matcher, last: Operator, free: Mapping[int, Operator]
+    ) -> Iterator[tuple[int, ...]]:
+        """The nodes of each way in which a pattern can end with an operator, of free ones that
+        nobody else needs."""
+        for operators in matcher.ways(last):
+            nodes = sorted(self._number.get(id(o), -1) for o in operators)
+            inside = set(nodes)
+            end = self._number[id(last)]
+            if inside <= free.keys() and all(self._needed_by[i] <= inside for i in inside - {end}):
+                yield tuple(nodes)
+
+
+def _agrees(where: str, question: Callable[[Asked], Any], operator: Asked) -> bool:
+    where = f"{where}, for node {operator.name!r} ({operator.op})"
     try:
-        return bool(predicate(operator))
+        return bool(question(operator))
     except MblobError as error:
         error.prefix(where)
         raise

@@ -14,7 +14,7 @@ from mblob.errors import MblobError
 from mblob.format.graph_json import COPY, NOP
 from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.module import Module, Node
-from mblob.packager.byoc.annotate import Predicate, annotate
+from mblob.packager.byoc.annotate import Targets, annotate
 from mblob.packager.byoc.codegens import Codegen, codegen_of
 from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge
@@ -37,7 +37,7 @@ def partition_graph(
     graph_json: GraphJson,
     params: Mapping[str, Any] | Any,
     host: Module | None,
-    targets: Mapping[str, Predicate],
+    targets: Targets,
     *,
     name: str = "default",
     min_size: int = 1,
@@ -45,8 +45,8 @@ def partition_graph(
 ) -> Module:
     """Split a model between code generators and `host`.
 
-    For each operator, the first predicate in `targets` that accepts it decides its key. Operators
-    that no predicate accepts run in `host`. Connected operators of one key become a region, as
+    For each operator, the first of `targets` that takes it decides its key. Operators that none of
+    them takes run in `host`. Connected operators of one key become a region, as
     large as possible. The key's code generator makes a module of each region, and the graph calls
     these modules. The result is the tree that TVM makes: a GraphExecutorFactory imports a
     const_loader, which imports `host` and the modules of the regions.
@@ -58,7 +58,8 @@ def partition_graph(
             inputs of the model, unless the rest of the graph uses them.
         host: the module with the functions of all operators that stay in the graph; None if there
             are none.
-        targets: key -> predicate, called with an `mblob.byoc.Operator`.
+        targets: key -> predicate, called with an `mblob.byoc.Operator`; or key -> pattern table; or
+            the keys of registered pattern tables (`mblob.byoc.annotate`).
         name: of the function that makes the model's executor.
         min_size: regions of fewer operators stay in the graph.
         codegens: generators for this call, before the registered ones.

@@ -14,13 +14,14 @@ these says so: a conv2d or dense with a third input adds it as bias, with the at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.json_graph import JsonGraph
-from mblob.packager.byoc.operators import Operator, Region, Tensor
+from mblob.packager.byoc.operators import Composite, Operator, Region
+from mblob.packager.byoc.patterns import OpPattern, Pattern, is_op, register_pattern_table, wildcard
 from mblob.packager.errors import BuildError
 
 _ROOTS = ("conv2d", "dense")  # what others are fused with
@@ -181,114 +182,69 @@ def _attributes(o: Operator) -> dict[str, Any]:
     return {}
 
 
+# -- what oneDNN computes at once ------------------------------------------------------------------
+
+
+@register_pattern_table("dnnl", supported)
+@register_pattern_table(DNNL_JSON, supported)
+def pattern_table() -> list[tuple[str, Pattern]]:
+    """Convolutions and dense layers with the bias, sum and activation behind them, by TVM's names.
+    The longest come first."""
+    found = []
+    for root, (bias, sum_), activation in product(
+        _ROOTS, ((True, True), (True, False), (False, False)), (*_ACTIVATIONS, "")
+    ):
+        if sum_ and (root == "dense" or activation not in ("relu", "")):
+            continue
+        pattern: Pattern = _layer(root, 2)
+        if bias:
+            pattern = _op("bias_add")(pattern, wildcard()) | _layer(root, 3)
+        if sum_:
+            pattern = _op("add")(pattern, wildcard()) | _op("add")(wildcard(), pattern)
+        if activation:
+            pattern = _op(activation)(pattern)
+            if not sum_:
+                pattern |= _layer(root, 3 if bias else 2, activation)
+        parts = ["bias"] * bias + ["sum"] * sum_ + [activation] * bool(activation)
+        if parts:
+            found.append(("_".join([f"dnnl.{root}", *parts]), pattern))
+    return found
+
+
+def _op(name: str) -> OpPattern:
+    return is_op(f"nn.{name}", name)
+
+
+def _layer(root: str, inputs: int, activation: str | None = None) -> OpPattern:
+    """A kernel that computes a layer; the third input is the bias."""
+    return _op(root).has_attr({"activation": activation})(*(wildcard() for _ in range(inputs)))
+
+
 # -- regions as JSON -------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class _Fused:
-    """A convolution or dense layer with what follows it.
-
-    Attributes:
-        root: the operator itself.
-        parts: it and what follows; the result of the last is that of the whole.
-        bias, summand: added to its result, in this order.
-        activation: at the end.
-    """
-
-    root: Operator
-    parts: list[Operator]
-    bias: Tensor | None = None
-    summand: Tensor | None = None
-    activation: str | None = None
-
-    @property
-    def name(self) -> str:
-        """As TVM's patterns are called."""
-        parts = ["bias"] * (self.bias is not None) + ["sum"] * (self.summand is not None)
-        parts += [self.activation] if self.activation else []
-        return "_".join([f"dnnl.{kind(self.root)}", *parts]) if parts else f"nn.{kind(self.root)}"
-
-
 def codegen(region: Region) -> Module:
-    """The module of a region; every operator in it is one that `supported` takes.
+    """The module of a region: a kernel for each composite of `pattern_table`, and one for each other
+    operator.
 
     Raises:
-        BuildError: one is not.
+        BuildError: a bias alone, whose convolution or dense layer is not in the region.
     """
     graph = JsonGraph(region)
-    inside = {id(o) for o in region.operators}
-    fused = {id(f.parts[-1]): f for f in _fuse(region)}
-    swallowed = {id(o) for f in fused.values() for o in f.parts[:-1]}
-    for o in region.operators:
-        if id(o) in swallowed:
-            continue
-        if id(o) in fused:
-            f = fused[id(o)]
-            inputs = [*f.root.inputs[:2], *(t for t in (f.bias, f.summand) if t is not None)]
-            graph.kernel(f.name, inputs, o.outputs, _attributes(f.root))
+    for o in region.calls:
+        if isinstance(o, Composite):
+            graph.kernel(o.op, o.inputs, o.outputs, _attributes(o.operators[0]))
         elif kind(o) == "bias_add":
             root = o.inputs[0].producer
-            if root is None or id(root) not in inside:
+            if root is None or root not in region.operators:
                 raise BuildError(
                     f"dnnl: {o.name!r} (nn.bias_add) stands alone in {region.symbol}: its {o.inputs[0].name!r} is made"
                     " outside; let the predicate leave it to the host"
                 )
             # The sum without bias is needed, too: both are computed.
-            whole = _Fused(root, [root, o], o.inputs[1])
-            graph.kernel(whole.name, [*root.inputs, o.inputs[1]], o.outputs, _attributes(root))
+            inputs = [*root.inputs, o.inputs[1]]
+            graph.kernel(f"dnnl.{kind(root)}_bias", inputs, o.outputs, _attributes(root))
         else:
             name = kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
             graph.kernel(name, o.inputs, o.outputs, _attributes(o))
     return graph.module(DNNL_JSON)
-
-
-def _fuse(region: Region) -> list[_Fused]:
-    """Every convolution and dense layer, with what follows it, as far as nobody else needs what is
-    between."""
-    readers: dict[int, list[Operator]] = {}
-    for o in region.operators:
-        for t in o.inputs:
-            readers.setdefault(id(t), []).append(o)
-    for t in region.outputs:
-        readers.setdefault(id(t), []).extend((_NOBODY, _NOBODY))
-
-    def follower(fused: _Fused) -> Operator | None:
-        found = readers.get(id(fused.parts[-1].outputs[0]), [])
-        return found[0] if len(found) == 1 and id(found[0]) not in taken else None
-
-    taken: set[int] = set()  # a sum follows two, and is part of one
-    made = []
-    for o in region.operators:
-        if kind(o) not in _ROOTS:
-            continue
-        bias = o.inputs[2] if len(o.inputs) > 2 else None
-        f = _Fused(o, [o], bias, None, o.text("activation") if "activation" in o.attrs else None)
-        while (next_one := follower(f)) is not None and _extend(f, next_one):
-            f.parts.append(next_one)
-            taken.add(id(next_one))
-        made.append(f)
-    return made
-
-
-_NOBODY = Operator("", "", "", {}, ())  # stands for those who use a result of the region
-
-
-def _extend(fused: _Fused, o: Operator) -> bool:
-    """Make an operator part of what it follows, if oneDNN computes the two at once."""
-    if fused.activation is not None:
-        return False
-    what = kind(o)
-    if what == "bias_add" and fused.bias is None:
-        fused.bias = o.inputs[1]
-    elif (
-        what == "add"
-        and kind(fused.root) == "conv2d"
-        and fused.bias is not None
-        and fused.summand is None
-    ):
-        fused.summand = next(t for t in o.inputs if t is not fused.parts[-1].outputs[0])
-    elif what in _ACTIVATIONS and (what == "relu" or fused.summand is None):
-        fused.activation = what
-    else:
-        return False
-    return True

@@ -107,6 +107,13 @@ class _Parts:
         self.place[self._join(first, second)] = start
         return True
 
+    def contract(self, nodes: Sequence[int]) -> None:
+        """Make nodes one vertex. No other node needs any of them but the last."""
+        joined = nodes[-1]
+        for node in nodes[:-1]:
+            joined = self._join(joined, node)
+        self.place[joined] = nodes[-1]
+
     def _join(self, first: int, second: int) -> int:
         """Make two vertices one, and return which."""
         if len(self.members[first]) < len(self.members[second]):
@@ -129,7 +136,8 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
     """Regions: numbers of their nodes, ascending; regions by their first node.
 
     The same graph and keys give the same regions. An operator joins the regions of its key that
-    produce its inputs, in the order of the inputs, if that makes no cycle.
+    produce its inputs, in the order of the inputs, if that makes no cycle. A composite is in one
+    region as a whole.
 
     Args:
         keys: of `annotate`.
@@ -137,6 +145,10 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
     """
     number = {id(node): i for i, node in enumerate(graph.nodes)}
     parts = _Parts(dependencies(graph))
+    whole: set[int] = set()  # nodes of composites
+    for composite in getattr(keys, "composites", ()):
+        parts.contract(composite.nodes)
+        whole.update(composite.nodes)
     changed = True
     while changed:
         changed = False
@@ -147,25 +159,27 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
                 first, second = parts.owner[source], parts.owner[i]
                 changed |= first != second and parts.try_join(first, second)
     owners = dict.fromkeys(parts.owner[i] for i in sorted(keys))
-    regions = [_without_edge_reshapes(graph, sorted(parts.members[owner])) for owner in owners]
+    regions = [
+        _without_edge_reshapes(graph, sorted(parts.members[owner]), whole) for owner in owners
+    ]
     return [region for region in regions if _size(graph, region) >= max(min_size, 1)]
 
 
-def _without_edge_reshapes(graph: Graph, region: list[int]) -> list[int]:
+def _without_edge_reshapes(graph: Graph, region: list[int], whole: set[int]) -> list[int]:
     """Leave out reshapes of what comes from outside or only goes outside: there they cost nothing,
-    inside a copy."""
+    inside a copy. Those in composites stay."""
     made: set[int] = set()
     behind_entry: list[int] = []
     for i in region:
         node = graph.nodes[i]
-        if node.function != NOP or any(id(v) in made for v in node.inputs):
+        if node.function != NOP or i in whole or any(id(v) in made for v in node.inputs):
             behind_entry.append(i)
             made.update(id(v) for v in node.outputs)
     used: set[int] = set()
     kept: list[int] = []
     for i in reversed(behind_entry):
         node = graph.nodes[i]
-        if node.function != NOP or any(id(v) in used for v in node.outputs):
+        if node.function != NOP or i in whole or any(id(v) in used for v in node.outputs):
             kept.append(i)
             used.update(id(v) for v in node.inputs)
     return kept[::-1]

@@ -165,6 +165,31 @@ class Operator:
 
 
 @dataclass(eq=False)
+class Composite(Operator):
+    """Operators that a pattern made one: what a code generator computes at once.
+
+    `name` is that of the last operator, `op` the name of the pattern, and `outputs` are those of the
+    last operator. `inputs` are the values from outside, in the order in which the operators use them.
+
+    Attributes:
+        operators: in an order in which they can run. Their attributes say what each computes.
+    """
+
+    operators: Sequence[Operator] = ()
+
+    @classmethod
+    def of(cls, name: str, operators: Sequence[Operator]) -> Composite:
+        """The composite of operators, in an order in which they can run."""
+        inside = {id(t) for o in operators for t in o.outputs}
+        outer = tuple(t for o in operators for t in o.inputs if id(t) not in inside)
+        last = operators[-1]
+        return cls(last.name, name, "", {}, outer, last.outputs, operators)
+
+    def __repr__(self) -> str:
+        return f"<Composite {self.op} of {', '.join(o.name for o in self.operators)}>"
+
+
+@dataclass(eq=False)
 class Region:
     """A part of a graph. The code generator makes a module with a function `symbol` of it.
 
@@ -176,6 +201,7 @@ class Region:
         key: the key of its code generator.
         symbol: name of the function.
         operators: in an order in which they can run; never empty.
+        calls: the same, with a `Composite` in place of the operators that it is made of.
         inputs: tensors from outside, without constants.
         constants: parameters of the graph that it uses.
         outputs: tensors that other nodes use or the graph returns; never empty.
@@ -189,6 +215,10 @@ class Region:
     constants: Sequence[Tensor]
     outputs: Sequence[Tensor]
     constant_names: Sequence[str] = ()
+    calls: Sequence[Operator] = ()
+
+    def __post_init__(self) -> None:
+        self.calls = self.calls or self.operators
 
 
 def own_attrs(attrs: Mapping[str, str]) -> dict[str, str]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from mblob.dtype import DataType
 from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
-from mblob.packager.byoc.annotate import Tensors
+from mblob.packager.byoc.annotate import Match, Tensors
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
 from mblob.packager.byoc.merge import dependencies
-from mblob.packager.byoc.operators import Region
+from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.region_numbers import region_numbers
 from mblob.packager.byoc.storage import plan_storage
 from mblob.packager.errors import BuildError
@@ -59,7 +59,8 @@ def partition(
     where = _where(regions)
     order = _order(graph, regions, where)  # before anything changes
     names = _names(graph, regions, keys, mod_name)
-    cutter = _Cutter(graph, where, Tensors(graph, params))
+    composites = getattr(keys, "composites", ())
+    cutter = _Cutter(graph, where, Tensors(graph, params), composites)
     made = [cutter.cut(region, keys[region[0]], name) for region, name in zip(regions, names)]
     calls = [cutter.call(region, cut) for region, cut in zip(regions, made)]
     for node in (*graph.nodes, *calls):
@@ -158,8 +159,16 @@ def _names(
 class _Cutter:
     """Takes regions out of a graph one after the other."""
 
-    def __init__(self, graph: Graph, where: Mapping[int, int], tensors: Tensors) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        where: Mapping[int, int],
+        tensors: Tensors,
+        composites: Sequence[Match],
+    ) -> None:
         self.graph = graph
+        self._composites = {match.nodes[-1]: match for match in composites}
+        self._inside = {i for match in composites for i in match.nodes[:-1]}
         self.where = where
         self.tensors = tensors
         self.number = {id(node): i for i, node in enumerate(graph.nodes)}
@@ -195,9 +204,19 @@ class _Cutter:
             self._stored.setdefault(id(t), f"{symbol}_const_{i}") for i, t in enumerate(constants)
         ]
         return Region(
-            key, symbol, [self.tensors.operator(self.graph.nodes[i]) for i in region],
+            key, symbol, [self._operator(i) for i in region],
             [t for t in tensors if not t.is_constant], constants, [self.tensors.of(v) for v in given], names,
+            [self._call(i) for i in region if i not in self._inside],
         )  # fmt: skip
+
+    def _operator(self, node: int) -> Operator:
+        return self.tensors.operator(self.graph.nodes[node])
+
+    def _call(self, node: int) -> Operator:
+        match = self._composites.get(node)
+        if match is None:
+            return self._operator(node)
+        return Composite.of(match.name, [self._operator(i) for i in match.nodes])
 
     def call(self, nodes: Sequence[int], region: Region) -> Node:
         """The node that calls a region's function. The values that it gives become that node's."""

@@ -135,7 +135,9 @@ def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
         mblob.register_codegen("library")
     with pytest.raises(BuildError, match="'library' is the format's own"):
         mblob.partition_graph(graph, None, None, {"library": takes("turn")})
-    with pytest.raises(BuildError, match="one: expected a predicate, found int"):
+    with pytest.raises(
+        BuildError, match="one: expected a predicate or a list of patterns, found int"
+    ):
         mblob.partition_graph(graph, None, None, {"one": 1})  # type: ignore[dict-item]
 
 

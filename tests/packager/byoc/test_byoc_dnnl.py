@@ -319,6 +319,23 @@ def test_a_bias_whose_convolution_is_elsewhere_is_named() -> None:
         )
 
 
+@pytest.mark.parametrize("targets", ["dnnl", ["dnnl_json"], {"dnnl_json": byoc.dnnl.supported}])
+def test_what_is_registered_for_onednn(targets: Any) -> None:
+    """Its operators, and its fusions as composites, by the name of the code generator alone."""
+    layers = Layers()
+    c = conv(layers, layers.input("x", 1, 3, 4, 4), 3)
+    b = layers.op("nn.bias_add", [c, vector(layers, 3)], 1, 3, 4, 4)
+    read = byoc.read_graph(
+        layers.graph(layers.op("tanh", [layers.op("nn.relu", [b], 1, 3, 4, 4)], 1, 3, 4, 4))
+    )
+    keys = byoc.annotate(read, targets, as_records(layers.params))
+    (region,) = byoc.partition(read, byoc.merge(read, keys), keys).regions
+    assert [(o.op, len(o.inputs)) for o in region.calls] == [
+        ("dnnl.conv2d_bias_relu", 3), ("tanh", 1),
+    ]  # fmt: skip
+    assert len(region.operators) == 4
+
+
 # -- a network -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,328 @@
+"""Patterns of operators, and tables of them: which operators become one composite.
+
+    conv = is_op("nn.conv2d")(wildcard(), is_constant())
+    biased = is_op("nn.bias_add")(conv, is_constant())
+
+    @mblob.byoc.register_pattern_table("my")
+    def table():
+        return [("my.conv2d_bias_relu", is_op("nn.relu")(biased)), ("my.conv2d_bias", biased)]
+
+The names are those of TVM (`tvm.relay.dataflow_pattern`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, Union
+
+from mblob.errors import did_you_mean
+from mblob.packager.byoc.operators import Composite, Operator, Tensor
+from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.path_arguments import check_key
+
+DEEPEST = 64  # operators above one another in a pattern
+MOST_STEPS = 10_000  # of one pattern at one operator
+Bound = Mapping[int, Any]  # what each pattern stands for, by the pattern's id
+Check = Callable[[Composite], Any]
+
+
+# -- the language ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """What a value may come from. `is_op`, `wildcard` and `is_constant` make patterns.
+
+    `a | b` is either pattern, tried from left to right. A pattern that is written in two places
+    stands for the same value in both.
+    """
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return _Either((*_checked("|", (self, other)),))
+
+    def optional(self, follower: Callable[[Pattern], Pattern]) -> Pattern:
+        """This pattern, with or without an operator behind it: `conv.optional(is_op("nn.relu"))`."""
+        return follower(self) | self
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> Pattern:
+        """This pattern, if its operator has these attributes: name -> text, number, or a sequence of
+        numbers. None: the operator does not have the attribute.
+        """
+        raise BuildError("has_attr: only is_op(...) has attributes")
+
+    @property
+    def depth(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Any(Pattern):
+    constant: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Either(Pattern):
+    choices: tuple[Pattern, ...] = ()
+
+    @property
+    def depth(self) -> int:
+        return max(choice.depth for choice in self.choices)
+
+
+@dataclass(frozen=True, eq=False)
+class OpPattern(Pattern):
+    """An operator of one of the `names`, whose inputs are `inputs`; None: any inputs."""
+
+    names: tuple[str, ...] = ()
+    inputs: tuple[Pattern, ...] | None = None
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    depth: int = 1
+
+    def __call__(self, *inputs: Pattern) -> OpPattern:
+        """This pattern, for an operator of these inputs."""
+        what = f"is_op({self.names[0]!r})"
+        depth = 1 + max((p.depth for p in _checked(what, inputs)), default=0)
+        if depth > DEEPEST:
+            raise BuildError(
+                f"{what}: more than {DEEPEST} operators above one another in a pattern"
+            )
+        return OpPattern(self.names, inputs, self.attrs, depth)
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> OpPattern:
+        if not isinstance(attrs, Mapping):
+            found = type(attrs).__name__
+            raise BuildTypeError(f"has_attr: expected a dict of attributes by name, found {found}")
+        for name, value in attrs.items():
+            if value is not None and not isinstance(value, (str, int, float, list, tuple)):
+                found = type(value).__name__
+                raise BuildTypeError(
+                    f"has_attr: {name}: expected text, a number, numbers or None, found {found}"
+                )
+        return OpPattern(self.names, self.inputs, {**self.attrs, **attrs}, self.depth)
+
+
+def is_op(name: str, *others: str) -> OpPattern:
+    """The pattern of an operator: `is_op("nn.relu")(wildcard())`. Without inputs behind it, it is the
+    operator with any inputs.
+
+    Args:
+        name, others: an operator with one of these names (`Operator.op`).
+    """
+    for text in (name, *others):
+        if not isinstance(text, str) or not text:
+            raise BuildTypeError(f"is_op: expected the name of an operator, found {text!r}")
+    return OpPattern((name, *others))
+
+
+def wildcard() -> Pattern:
+    """The pattern of any value from outside of the composite."""
+    return _Any()
+
+
+def is_constant() -> Pattern:
+    """The pattern of a parameter of the graph, whose elements are known when the model is packed."""
+    return _Any(True)
+
+
+def _checked(what: str, patterns: Sequence[Any]) -> Sequence[Pattern]:
+    for pattern in patterns:
+        if not isinstance(pattern, Pattern):
+            raise BuildTypeError(
+                f"{what}: expected patterns such as wildcard(), found {type(pattern).__name__}"
+            )
+    return patterns
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table."""
+
+    name: str
+    pattern: Pattern
+    check: Check | None = None
+
+
+Table = Sequence[Union[tuple[str, Pattern], tuple[str, Pattern, Check]]]
+Predicate = Callable[[Operator], Any]
+T = TypeVar("T", bound=Callable[[], Table])
+_tables: dict[str, tuple[Callable[[], Table], Predicate | None]] = {}
+
+
+def register_pattern_table(
+    key: str, predicate: Predicate | None = None, *, override: bool = False
+) -> Callable[[T], T]:
+    """Register the pattern table of a code generator: a decorator, `@register_pattern_table("mykey")`.
+
+    The function returns a list of tuples `(name, pattern)` or `(name, pattern, check)`. `name` is
+    what the code generator finds in `Composite.op`. `check` gets the `Composite` and returns true if
+    the code generator supports it.
+
+    Args:
+        predicate: which single operators the code generator takes. None: those of composites alone.
+        override: replace a table that is registered.
+
+    Raises:
+        BuildError: an invalid key, or one that has a table.
+    """
+    check_key(key, "register_pattern_table")
+    if predicate is not None and not callable(predicate):
+        found = type(predicate).__name__
+        raise BuildTypeError(f"register_pattern_table: {key}: expected a predicate, found {found}")
+
+    def register(table: T) -> T:
+        if not callable(table):
+            raise BuildTypeError(
+                f"register_pattern_table: expected a function, found {type(table).__name__}"
+            )
+        if not override and key in _tables and _tables[key][0] is not table:
+            raise BuildError(
+                f"register_pattern_table: {key!r} has a table; pass override=True to replace it"
+            )
+        _tables[key] = table, predicate
+        return table
+
+    return register
+
+
+def table_of(key: str) -> list[Row]:
+    """The registered table of a key; without one, no rows.
+
+    Raises:
+        BuildError: the table is invalid.
+    """
+    return rows(key, _tables[key][0]()) if key in _tables else []
+
+
+def target_of(key: str) -> Predicate | list[Row]:
+    """What is registered for a key: the predicate, else the table.
+
+    Raises:
+        BuildError: nothing is registered, or the table is invalid.
+    """
+    if key not in _tables:
+        known = ", ".join(sorted(_tables))
+        raise BuildError(
+            f"no pattern table is registered for {key!r} (there are: {known}){did_you_mean(key, _tables)}; register"
+            f" one with @mblob.byoc.register_pattern_table({key!r}), or pass a predicate"
+        )
+    return _tables[key][1] or table_of(key)
+
+
+def rows(key: str, table: Any) -> list[Row]:
+    """A table that was checked.
+
+    Raises:
+        BuildError: it is no list of (name, pattern) or (name, pattern, check).
+    """
+    where = f"the pattern table of {key!r}"
+    if not isinstance(table, (list, tuple)):
+        raise BuildTypeError(f"{where}: expected a list, found {type(table).__name__}")
+    found = []
+    for i, row in enumerate(table):
+        if not isinstance(row, (list, tuple)) or len(row) not in (2, 3):
+            raise BuildTypeError(
+                f"{where}: row {i}: expected (name, pattern) or (name, pattern, check)"
+            )
+        made = Row(*row)
+        if not isinstance(made.name, str) or not made.name:
+            raise BuildTypeError(f"{where}: row {i}: expected a name, found {made.name!r}")
+        if not isinstance(made.pattern, Pattern) or not made.pattern.depth:
+            raise BuildTypeError(
+                f"{where}: {made.name}: expected a pattern of operators: is_op(...)"
+            )
+        if made.check is not None and not callable(made.check):
+            raise BuildTypeError(
+                f"{where}: {made.name}: expected a function as check, found {type(made.check).__name__}"
+            )
+        found.append(made)
+    return found
+
+
+# -- matching --------------------------------------------------------------------------------------
+
+
+class Matcher:
+    """Finds the ways in which a pattern can end with an operator.
+
+    Args:
+        pattern: of the last operator.
+        where: what an error begins with.
+    """
+
+    def __init__(self, pattern: Pattern, where: str) -> None:
+        self._pattern = pattern
+        self._where = where
+        self._steps = 0
+
+    def ways(self, last: Operator) -> Iterator[list[Operator]]:
+        """The operators of each way, in the order of the alternatives.
+
+        Raises:
+            BuildError: the alternatives of the pattern are too many to try.
+        """
+        self._steps = 0
+        for bound in self._operator(self._pattern, last, {}):
+            inside = {id(v): v for v in bound.values() if isinstance(v, Operator)}
+            outside = (v.producer for v in bound.values() if isinstance(v, Tensor))
+            if not any(id(producer) in inside for producer in outside):
+                yield list(inside.values())
+
+    def _operator(self, pattern: Pattern, operator: Operator, bound: Bound) -> Iterator[Bound]:
+        if isinstance(pattern, _Either):
+            for choice in pattern.choices:
+                yield from self._operator(choice, operator, bound)
+        elif isinstance(pattern, OpPattern) and bound.get(id(pattern), operator) is operator:
+            fits = operator.op in pattern.names and all(
+                _has(operator, name, value) for name, value in pattern.attrs.items()
+            )
+            if pattern.inputs is None and fits:
+                yield {**bound, **{id(t): t for t in operator.inputs}, id(pattern): operator}
+            elif fits and len(pattern.inputs or ()) == len(operator.inputs):
+                for found in self._inputs(pattern.inputs or (), operator.inputs, bound):
+                    yield {**found, id(pattern): operator}
+
+    def _inputs(
+        self, patterns: Sequence[Pattern], tensors: Sequence[Tensor], bound: Bound
+    ) -> Iterator[Bound]:
+        if not patterns:
+            yield bound
+            return
+        for found in self._value(patterns[0], tensors[0], bound):
+            yield from self._inputs(patterns[1:], tensors[1:], found)
+
+    def _value(self, pattern: Pattern, tensor: Tensor, bound: Bound) -> Iterator[Bound]:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise BuildError(
+                f"{self._where}: more than {MOST_STEPS} alternatives; write fewer `|` and optional() above one another"
+            )
+        if isinstance(pattern, _Either):  # a tuple: the value is not at the edge
+            if bound.get(id(pattern), (tensor,))[0] is tensor:
+                for choice in pattern.choices:
+                    yield from self._value(choice, tensor, {**bound, id(pattern): (tensor,)})
+        elif isinstance(pattern, _Any):
+            fits = tensor.is_constant or not pattern.constant
+            if fits and bound.get(id(pattern), tensor) is tensor:
+                yield {**bound, id(pattern): tensor}
+        elif tensor.producer is not None and len(tensor.producer.outputs) == 1:
+            yield from self._operator(pattern, tensor.producer, bound)
+
+
+def _has(operator: Operator, name: str, value: Any) -> bool:
+    """Whether an operator has an attribute of that value."""
+    if value is None or name not in operator.attrs:
+        return value is None and name not in operator.attrs
+    try:
+        if isinstance(value, bool):
+            return operator.flag(name) == value
+        if isinstance(value, (int, float)):
+            return operator.number(name) == value
+        if isinstance(value, str):
+            return operator.text(name) == value
+        return operator.ints(name) == tuple(value)
+    except BuildError:  # its text is of another type
+        return False
