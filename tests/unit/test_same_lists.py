@@ -14,7 +14,7 @@ import pytest
 
 from mblob import devices, typed
 from mblob.binary import c_text
-from mblob.bytes.digest import ALGORITHMS
+from mblob.bytes.digest import ALGORITHMS, SIZES
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.cli import completion, report
 from mblob.cli.build import make_plan
@@ -23,6 +23,7 @@ from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
 from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
 from mblob.inspect import tensors
 from mblob.loader import tensor
+from mblob.native import runtime
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
@@ -202,8 +203,34 @@ def test_small_floats_of_tvm_are_the_same_of_dlpack_everywhere() -> None:
 def test_c_numbers_digests_and_limits_keys_as_python_does() -> None:
     found = re.findall(r"MB_DIGEST_(\w+) = (\d)", text("csrc/src/format/blob.h"))
     assert {name.lower(): int(number) for name, number in found} == ALGORITHMS
+    sizes = re.findall(r"\[MB_DIGEST_(\w+)\] = (\d+)", text("csrc/src/format/index.c"))
+    assert {ALGORITHMS[name.lower()]: int(size) for name, size in sizes} == SIZES
+    checked = re.findall(r"case MB_DIGEST_(\w+):", text("csrc/src/format/index.c"))
+    assert {"NONE", *checked} == {name for name, _ in found}
     limit = re.search(r"MB_KEY_LIMIT\b[ =]+(\d+)", text("csrc/src/base/bytes.h"))
     assert limit is not None and int(limit[1]) == KEY_LIMIT
+
+
+def test_an_opening_shares_a_tree_only_with_the_same_options() -> None:
+    source = text("csrc/src/core/library/module.c")
+    compared = source.partition("static bool has_options(")[2].partition("\n}\n")[0]
+    header = text("csrc/include/mblob.h")
+    # Each opening verifies the file itself; what is unloaded is a matter of the library.
+    of_others = {"struct_size", "verify", "unload", "loaders", "loader_count"}
+    for struct, others in ("mblob_open_options", of_others), ("mblob_loader", {"struct_size"}):
+        body = re.search(rf"typedef struct {struct} {{(.*?)\n}} {struct};", header, re.DOTALL)
+        assert body is not None
+        plain = re.sub(r"/\*.*?\*/", "", body[1], flags=re.DOTALL)
+        members = re.findall(r"(?:\(\*(\w+)\)\([^;]*|(\w+));", plain)
+        named = {a or b for a, b in members} - others
+        assert named and all(re.search(rf"->{name}\b", compared) for name in named), named
+
+
+def test_plug_ins_can_say_each_code_of_an_argument_and_python_has_its_classes() -> None:
+    codes = dict(re.findall(r'#define (MB_ARGUMENT_\w+) "(\w+)"', text("csrc/src/base/error.h")))
+    kept = declared("csrc/src/base/error.c", "codes")
+    assert set(re.findall(r"MB_ARGUMENT_\w+", kept)) == set(codes)
+    assert set(runtime._CLASSES) == set(codes.values())
 
 
 def test_c_reads_the_types_of_safetensors_that_python_does() -> None:

@@ -19,7 +19,7 @@ enum mb_dialect {
 /* The key of the library, as a slice. */
 #define MB_LIBRARY_SLICE {(const uint8_t *)MB_KEY_LIBRARY, sizeof(MB_KEY_LIBRARY) - 1}
 
-enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2 };
+enum { MB_DIGEST_NONE = 0, MB_DIGEST_CRC32 = 1, MB_DIGEST_SHA256 = 2, MB_DIGEST_COUNT };
 
 struct mb_entry {
   struct mb_slice key;   /* in the blob; MB_KEY_LIBRARY for the library */

@@ -12,7 +12,10 @@
 #define SMALL \
   (256u << 10) /* bytes of payload up to which MBLOB_VERIFY_HEADER checks all that FULL does */
 
-enum { NO_TREE = 1 };                              /* flag of the header */
+enum { NO_TREE = 1 };      /* flag of the header */
+enum { DIGEST_ROOM = 32 }; /* in a record */
+static const uint8_t DIGEST_SIZES[MB_DIGEST_COUNT] = {
+    [MB_DIGEST_NONE] = 0, [MB_DIGEST_CRC32] = 4, [MB_DIGEST_SHA256] = 32};
 enum { IS_LIBRARY = 1, IS_DATA = 2, IS_BULK = 4 }; /* flags of a record */
 
 typedef unsigned long long ull;
@@ -75,10 +78,9 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
   if (l->size < HEADER_SIZE)
     return damaged(l, MB_UNKNOWN, "%llu bytes, its header alone has %d", (ull)l->size, HEADER_SIZE);
   const uint8_t *h = l->raw;
-  static const uint32_t digest_sizes[] = {0, 4, 32};
   uint32_t version = mb_u32_at(h), algorithm = mb_u32_at(h + 8);
-  if (version != INDEX_VERSION || algorithm > MB_DIGEST_SHA256 ||
-      mb_u32_at(h + 12) != digest_sizes[algorithm])
+  if (version != INDEX_VERSION || algorithm >= MB_DIGEST_COUNT ||
+      mb_u32_at(h + 12) != DIGEST_SIZES[algorithm])
     return damaged(l, MB_UNKNOWN, "version %u with digests %u of %u bytes is not known", version,
                    algorithm, mb_u32_at(h + 12));
   if (mb_u32_at(h + 4) & ~(uint32_t)NO_TREE)
@@ -140,8 +142,8 @@ static int read_name(const struct layout *l, const uint8_t *place, int64_t entry
 
 /* Whether a digest has bytes behind its own, or belongs to a library, which has none. */
 static bool has_stray_digest(const struct mb_blob *blob, const struct mb_entry *e) {
-  static const uint8_t sizes[] = {0, 4, 32}, nothing[32];
-  size_t size = e->library ? 0 : sizes[blob->digest_algorithm];
+  static const uint8_t nothing[DIGEST_ROOM];
+  size_t size = e->library ? 0 : DIGEST_SIZES[blob->digest_algorithm];
   return memcmp(e->digest + size, nothing, sizeof(nothing) - size) != 0;
 }
 
@@ -233,21 +235,24 @@ bool mb_index_is_small(const struct mb_blob *blob) {
   return true;
 }
 
+/* Whether a payload has the digest of its record; of an algorithm without one it has. */
+static bool has_digest(const uint8_t *payload, const struct mb_entry *e, int algorithm) {
+  uint8_t digest[DIGEST_ROOM];
+  switch (algorithm) {
+    case MB_DIGEST_CRC32: return mb_crc32(0, payload, e->size) == mb_u32_at(e->digest);
+    case MB_DIGEST_SHA256:
+      mb_sha256(payload, e->size, digest);
+      return memcmp(digest, e->digest, sizeof(digest)) == 0;
+  }
+  return algorithm == MB_DIGEST_NONE;
+}
+
 int mb_index_check_payloads(const struct mb_blob *blob) {
   if (blob->digest_algorithm == MB_DIGEST_NONE) return MBLOB_OK;
   for (uint64_t i = 0; i < blob->entry_count; i++) {
     const struct mb_entry entry = mb_index_entry(blob, i), *e = &entry;
     if (e->library) continue;
-    const uint8_t *payload = blob->bytes + e->offset;
-    bool same;
-    if (blob->digest_algorithm == MB_DIGEST_CRC32) {
-      same = mb_crc32(0, payload, e->size) == mb_u32_at(e->digest);
-    } else {
-      uint8_t digest[32];
-      mb_sha256(payload, e->size, digest);
-      same = memcmp(digest, e->digest, sizeof(digest)) == 0;
-    }
-    if (!same)
+    if (!has_digest(blob->bytes + e->offset, e, blob->digest_algorithm))
       return mb_fail_digest(
           (int64_t)i,
           "entry %llu (%.*s): %llu bytes at %llu differ from their digest: the file is damaged",
