@@ -1,8 +1,8 @@
 """Bring your own codegen: registered code generators make modules of parts of a graph.
 
 `mblob.partition_graph` does everything. These are its single steps: `read_graph`, `annotate` (the
-key of each operator), `merge` (the regions), `partition` (the remaining graph and the regions),
-`build` (the model).
+key of each operator, and the composites), `merge` (the regions), `partition` (the remaining graph
+and the regions), `build` (the model). `text` shows what a step did.
 """
 
 from mblob.packager.byoc import dnnl
@@ -16,6 +16,7 @@ from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.byoc.patterns import is_constant, is_op, register_pattern_table, wildcard
+from mblob.packager.byoc.text import text
 
 __all__ = [
     "Annotation",
@@ -39,5 +40,6 @@ __all__ = [
     "read_graph",
     "register_codegen",
     "register_pattern_table",
+    "text",
     "wildcard",
 ]

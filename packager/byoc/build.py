@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import names
@@ -20,6 +20,7 @@ from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge
 from mblob.packager.byoc.operators import Region
 from mblob.packager.byoc.partition import Partition, partition
+from mblob.packager.byoc.text import text
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
@@ -42,6 +43,7 @@ def partition_graph(
     name: str = "default",
     min_size: int = 1,
     codegens: Mapping[str, Codegen] | None = None,
+    trace: Callable[[str], object] | None = None,
 ) -> Module:
     """Split a model between code generators and `host`.
 
@@ -63,6 +65,7 @@ def partition_graph(
         name: of the function that makes the model's executor.
         min_size: regions of fewer operators stay in the graph.
         codegens: generators for this call, before the registered ones.
+        trace: called after each pass with a text that shows what it did, such as `print`.
 
     Raises:
         BuildError: the graph is wrong, or `params` do not fit it; operators need `host`, and it is
@@ -74,8 +77,18 @@ def partition_graph(
     found, built = text_and_params(graph_json)
     graph = read_graph(found)
     records = as_records(built if params is None else params)
+
+    def show(step: str, *of: Any) -> None:
+        if trace is not None:
+            trace(f"// {step}\n{text(*of)}\n")
+
+    show("read_graph", graph)
     keys = annotate(graph, targets, records)
-    parts = partition(graph, merge(graph, keys, min_size), keys, records, name)
+    show("annotate", graph, keys)
+    regions = merge(graph, keys, min_size)
+    show("merge", graph, keys, regions)
+    parts = partition(graph, regions, keys, records, name)
+    show("partition", parts)
     return build(parts, host, name=name, codegens=codegens)
 
 
