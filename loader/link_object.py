@@ -24,10 +24,10 @@ from mblob.bytes.mapping import map_file
 from mblob.compilers import Starting, as_by_default, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
 from mblob.temporary import temporary_folder
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
-SOURCE_SUFFIXES = (".c", ".cc", ".cpp", ".cxx")  # TVM puts devc.c into its tars
 # C++ first: objects may need its library
 _COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
 
@@ -101,20 +101,25 @@ def _extract_member(content: memoryview, label: str, suffix: str, stem: Path) ->
     """One member as words of the link command, [] if it is no object or source. `stem`: of the file
     to write."""
     refuse_archive(content, label)
-    suffix = suffix.lower()
-    if content[:4] == ELF_MAGIC or suffix in OBJECT_SUFFIXES:
-        suffix = ".o"  # whatever its name is: what looks at a tar tells objects by their bytes
+    # Of sources: TVM puts devc.c into its tars.
+    fmt = FORMAT_OF.get(suffix) or FORMAT_OF.get(suffix.lower())
+    if content[:4] == ELF_MAGIC or suffix.lower() in OBJECT_SUFFIXES:
+        # Whatever its name is: what looks at a tar tells objects by their bytes.
+        target = stem.with_suffix(".o")
+        words = [str(target)]
         _check_one(content, label)
         if linkable_kind(bytes(content[:SNIFF_SIZE])) != "object":
             raise FormatError(
                 f"{label}: a shared library, expected objects; load it by itself", code="archive"
             )
-    elif suffix not in SOURCE_SUFFIXES:
+    elif fmt is None or LANGUAGE_OF[fmt] == "cuda":
         return []
-    target = stem.with_suffix(suffix)
+    else:
+        target = stem.with_suffix(f".{fmt}")
+        # A C++ driver would take a .c file for C++.
+        words = ["-x", LANGUAGE_OF[fmt], str(target), "-x", "none"]
     target.write_bytes(content)
-    # A C++ driver would take a .c file for C++.
-    return ["-x", "c", str(target), "-x", "none"] if suffix == ".c" else [str(target)]
+    return words
 
 
 _ELF_HEADER = 64  # bytes that hold the header of any ELF file
@@ -171,7 +176,7 @@ def _compiler() -> list[str]:
 
 
 def _link(inputs: Sequence[str], library: str, name: str) -> None:
-    sources = any(Path(i).suffix in SOURCE_SUFFIXES for i in inputs)
+    sources = any(Path(i).suffix in FORMAT_OF for i in inputs)
     command = [
         *_compiler(), "-shared", "-fPIC", *(["-O2", *include_flags(), "-DMBLOB_KERNEL"] if sources else []),
         "-o", library, *inputs, "-Wl,-Bsymbolic", "-Wl,-z,noexecstack", "-Wl,--as-needed", "-lm", "-lpthread",

@@ -26,6 +26,7 @@ VERIFY = {
     "full": lib.MBLOB_VERIFY_FULL,
     "off": lib.MBLOB_VERIFY_OFF,
 }
+ASSUME = ("packed",)
 MISSING = {"error": lib.MBLOB_MISSING_ERROR, "stub": lib.MBLOB_MISSING_STUB}
 SOURCES = "a path, bytes, an open binary file or a descriptor"
 
@@ -85,8 +86,10 @@ def load_module(
     _check_options(fmt, verify, missing, loaders)
     if keep and unload:
         raise errors.ArgumentValueError("load_module: keep and unload exclude each other")
-    if assume is not None and assume != "packed":
-        raise errors.ArgumentValueError(f"load_module: assume: expected 'packed', found {assume!r}")
+    if assume is not None and assume not in ASSUME:
+        raise errors.ArgumentValueError(
+            f"load_module: assume: expected {ASSUME[0]!r}, found {assume!r}"
+        )
     options = Options(verify, missing, loaders or {}, keep=keep, unload=unload, assume=assume)
     root = _load(source, options)
     if missing == "error" and root.type_key.startswith("relax."):

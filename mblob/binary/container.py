@@ -23,9 +23,9 @@ from mblob.binary.file_kind import (
 from mblob.binary.image import Image, open_image
 from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
+from mblob.source_suffixes import SOURCES
 
 MEMBER_LIMIT = tar.MEMBER_LIMIT
-_SOURCES = (".c", ".cc", ".cpp", ".cu", ".h", ".ll", ".s")
 
 
 class Member(NamedTuple):
@@ -199,7 +199,7 @@ def _member(content: memoryview, label: str, name: str, start: int) -> Member:
     except FormatError as error:
         if error.code != "not_elf" or content[:4] == ELF_MAGIC:
             raise
-        kind = "source" if name.endswith(_SOURCES) else "other"
+        kind = "source" if name.endswith(SOURCES) else "other"
         return Member(name, kind, start, len(content), None)
     kind = "source" if image.format == "c" else f"{image.format} {image.kind}"
     return Member(name, kind, start, len(content), image)

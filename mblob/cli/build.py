@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.progress import listening
-from mblob.cli.completion import SOURCES
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.written import tell_written
 from mblob.errors import MblobError, listed
+from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -142,7 +142,7 @@ def configure(verbs: Any) -> None:
 
 # What a file is given with, by its suffix.
 OPTION_OF = {
-    **dict.fromkeys((f".{ending}" for ending in SOURCES), "--kernel"),
+    **dict.fromkeys(FORMAT_OF, "--kernel"),
     **dict.fromkeys((".o", ".a"), "--object"),
     **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
     ".json": "--graph",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
 from mblob.errors import MblobError
+from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -29,12 +30,12 @@ NAMES_LIMIT = 2000
 # Endings of the files that a value may name, by the value's metavar, or by "--option metavar" where
 # that decides.
 _LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
-SOURCES = ("c", "cc", "cxx", "c++", "C", "cpp", "cu")
+_SOURCES = tuple(suffix[1:] for suffix in FORMAT_OF)
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
     "LIB": ("so", "so.*"), "model.toml": ("toml",), "OUT.npz": ("npz",), "OUT.html": ("html",),
-    "--kernel FILE": SOURCES, "--object FILE": ("o", "a"),
-    "--weights FILE": ("safetensors",), "--carry FILE": (*SOURCES, "o", "a"), "--graph FILE": ("json",),
+    "--kernel FILE": _SOURCES, "--object FILE": ("o", "a"),
+    "--weights FILE": ("safetensors",), "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "params"),
 }  # fmt: skip
 

@@ -26,14 +26,15 @@ VERSION = ffi.string(lib.RELAX_VERSION).decode()
 _BUILTINS = (
     "alloc_shape_heap alloc_storage alloc_tensor call_py_func call_tir_dyn check_func_info check_prim_value_info "
     "check_shape_info check_string_info check_tensor_info check_tuple_info clear_py_func_registry copy "
-    "cuda_graph.get_cached_alloc cuda_graph.run_or_capture ensure_zero_offset get_py_func invoke_closure "
+    "cuda_graph.get_cached_alloc cuda_graph.run_or_capture debug_print ensure_zero_offset get_py_func invoke_closure "
     "invoke_debug_func make_closure make_prim_value make_shape make_tuple match_prim_value match_shape "
     "memory_manager.clear multinomial_from_uniform null_value read_if_cond register_py_func reshape shape_of "
     "tensor_to_shape to_device tuple_getitem tuple_reset_item"
 )
 _SORT, _RANDOM = "argsort argsort_nms sort topk", "normal randint random_fill seed uniform"
 _RUN = "assert_op nonzero print shape_to_tensor unique"
-# What the runtime registers for programs (csrc/src/entry/profile_full.c).
+# What mblob registers for programs: libmblob (csrc/src/entry/profile_full.c), and in Python
+# `mblob.loader.relax`.
 PROVIDED = frozenset(
     f"{prefix}.{name}"
     for prefix, names in {

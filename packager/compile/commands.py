@@ -12,13 +12,12 @@ from mblob.packager.compile.processes import Command, Job
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import compile_options, options_behind_preprocessor
+from mblob.source_suffixes import LANGUAGE_OF
 
 
 def language(node: SourceNode) -> str:
     """Language a source is compiled as: "c", "c++" or "cuda"."""
-    if node.fmt == "cu":
-        return "cuda"
-    return "c++" if node.fmt in ("cc", "cpp") else "c"
+    return LANGUAGE_OF[node.fmt]
 
 
 _OWN_CONTEXT = re.compile(r"\bvoid\s*\*\s*__tvm_module_ctx\s*(?:=|;)")

@@ -136,7 +136,7 @@ def compile_all(
                     job = describing(job)
                     described.add(output)
             jobs.append(job)
-            files.append(HostFile(output, label, node.fmt != "c", node.fmt == "cu"))
+            files.append(HostFile(output, label, kind != "c", kind == "cuda"))
             if i in rewritten:
                 preprocessed[output] = rewritten[i]
             elif (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,7 @@ def device_module(
     """
     if kind not in tuple(_ENCODERS):
         raise BuildError(f"device_module: kind: {one_of(_ENCODERS, kind)}")
+    files = [*_files_of(source)]
     if compile is None or compile is False:
         if arch is not None or options is not None:
             raise BuildError(
@@ -101,9 +102,19 @@ def device_module(
     # Sorted by name, so that the same content gives the same bytes.
     infos = sorted(complete(functions, seen, launch), key=lambda f: f.name)
     payload, text = _ENCODERS[kind](source, infos, fmt)
-    return Module(
-        node=PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos)
-    )
+    node = PayloadNode(kind, BytesPayload(payload), text, dialect="classic", kernels=infos)
+    node.files = files
+    return Module(node=node)
+
+
+def _files_of(source: Sources) -> Iterator[Path]:
+    """The files among the sources."""
+    for given in source.values() if isinstance(source, Mapping) else (source,):
+        code = given[1] if isinstance(given, tuple) else given  # (flag, SPIR-V)
+        if isinstance(code, (str, os.PathLike)):
+            path = path_or_text(code, "device_module")
+            if isinstance(path, Path):
+                yield path
 
 
 def _seen_in(kind: str, source: Sources) -> Seen:

@@ -34,13 +34,14 @@ from mblob.packager.functions import adapters
 from mblob.packager.functions.packed_or_plain import OF_0_21, forms_of
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
-from mblob.packager.modules.nodes import SUFFIXES, HostNode, ObjectNode, PayloadNode, SourceNode
+from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from mblob.typed import BuildOptions, Dialect
 
 _MEMBERS = tar.MEMBER_LIMIT  # of an archive
-_SOURCES = tuple(s for s in SUFFIXES if s != ".cu")
 
 
 def convert(
@@ -180,13 +180,14 @@ class _Found:
 
     def add_file(self, path: Path, label: str, work: Path) -> None:
         """An object, an archive, or a source."""
-        if path.suffix in _SOURCES:
-            self._add_source(path, label, work)
-            return
-        if path.suffix == ".cu":
+        fmt = FORMAT_OF.get(path.suffix)
+        if fmt is not None and LANGUAGE_OF[fmt] == "cuda":
             raise BuildError(
                 f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew"
             )
+        if fmt is not None:
+            self._add_source(path, fmt, label, work)
+            return
         for i, (name, data) in enumerate(object_files.objects_in(path, label)):
             if i >= _MEMBERS:
                 raise FormatError(
@@ -194,7 +195,7 @@ class _Found:
                 )
             self._add_object(path, name, data, name == label, work)
 
-    def _add_source(self, path: Path, label: str, work: Path) -> None:
+    def _add_source(self, path: Path, fmt: str, label: str, work: Path) -> None:
         text = path.read_text("utf-8", "surrogateescape")
         # devc.c: the packed modules as a table of bytes
         if any(f"{symbol}[" in text for symbol in BLOBS):
@@ -202,7 +203,7 @@ class _Found:
             _compile(path, made, work)
             self.add_file(made, label, work)
             return
-        self.host.append(SourceNode(text, SUFFIXES[path.suffix]))
+        self.host.append(SourceNode(text, fmt))
 
     def _add_object(
         self, path: Path, label: str, data: memoryview, alone: bool, work: Path

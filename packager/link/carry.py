@@ -18,15 +18,17 @@ from mblob.format.exported import OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.installed import include_dir
 from mblob.module import Module
+from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.host_modules import csource_module, static_library
-from mblob.packager.modules.nodes import SUFFIXES, HostNode, SourceNode, node_of
+from mblob.packager.modules.nodes import HostNode, SourceNode, node_of
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.path_arguments import existing_file
+from mblob.source_suffixes import FORMAT_OF
 
 _OBJECTS = (".o", ".a")
 _RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them
@@ -97,7 +99,7 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
                 f"carry: {node.label}: functions= has no meaning in a plug-in, whose functions are reached through its"
                 " table; leave it out"
             )
-        if isinstance(node, SourceNode) and node.fmt == "cu":
+        if isinstance(node, SourceNode) and language(node) == "cuda":
             raise BuildError(
                 f"carry: {node.label}: a plug-in is C or C++, found CUDA; carry its object file"
             )
@@ -108,9 +110,9 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
 def _module_of(path: Path) -> Module:
     if path.suffix in _OBJECTS:
         return static_library(existing_file(path, "carry"))
-    if path.suffix in SUFFIXES:
+    if path.suffix in FORMAT_OF:
         return csource_module(existing_file(path, "carry"))
-    known = ", ".join((*SUFFIXES, *_OBJECTS))
+    known = ", ".join((*FORMAT_OF, *_OBJECTS))
     raise BuildError(f"carry: {path}: suffix {path.suffix!r}, expected one of {known}")
 
 

@@ -12,9 +12,10 @@ from mblob.packager.compile.commands import dependency_command
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.nodes import SUFFIXES, SourceNode
+from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import workspace
+from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -44,7 +45,7 @@ def write_depfile(plan: BuildPlan, path: Path) -> None:
     """
     kernels = [Path(kernel) for kernel in plan.kernels]
     plugins = [Path(item) for item in plan.carry if Path(item).is_file()]
-    sources = [p for p in (*kernels, *plugins) if p.suffix in SUFFIXES]
+    sources = [p for p in (*kernels, *plugins) if p.suffix in FORMAT_OF]
     given = [*kernels, *plan.objects, *plugins, *(file for _, file in plan.blobs), *plan.weights]
     given += [file for file in (plan.manifest, plan.graph, plan.params) if file is not None]
     found = list(dict.fromkeys([*map(str, given), *_included(plan, sources)]))
@@ -63,7 +64,7 @@ def _included(plan: BuildPlan, sources: Sequence[Path]) -> list[str]:
     with workspace(None) as work:
         jobs = []
         for i, source in enumerate(sources):
-            node = SourceNode(source, SUFFIXES[source.suffix])
+            node = SourceNode(source, FORMAT_OF[source.suffix])
             command = dependency_command(tools, node, source.absolute(), f"{i}.d", options, work)
             jobs.append(Job(str(source), command))
         run_all(jobs, work)

@@ -24,9 +24,10 @@ from mblob.format.type_keys import (
 from mblob.inspect import tvm_executor
 from mblob.module import Module
 from mblob.packager.errors import warn
-from mblob.packager.modules.nodes import SUFFIXES, HostNode, PayloadNode, node_of
+from mblob.packager.modules.nodes import HostNode, PayloadNode, node_of
 from mblob.packager.options import may_define
 from mblob.packager.write.dialects import Dialect
+from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from mblob.packager.compile.host_objects import LinkInput
@@ -128,7 +129,7 @@ def _known_functions(
     options = [o for o in request.options if linked is None or not o.startswith("-Wl,")]
     if unseen or any(map(may_define, options)):
         return None
-    if any(addon.suffix not in (*SUFFIXES, ".o", ".a") for addon in request.addons):
+    if any(addon.suffix not in (*FORMAT_OF, ".o", ".a") for addon in request.addons):
         return None
     for module in request.module.walk():
         node = node_of(module)

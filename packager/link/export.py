@@ -127,7 +127,8 @@ def export_library(
         dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
             the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
-            object with `fcompile`, and c for a target without ELF.
+            object with `fcompile`, for `.tar`, and for a system library, and c for a target without
+            ELF. grow and append are for libraries that mblob links itself.
         index: write the index behind the modules. False writes only TVM's bytes, which do not say
             where the payload of an unknown type key ends. TVM opens such a library if it has a
             loader; mblob does not.
@@ -188,7 +189,7 @@ def export_library(
         addons=addons,
         carry=carry,
     )
-    check_request(request, path)
+    check_request(request, path, fcompile is not None)
     with (
         DeferredSignals(),
         replacing(path) as temporary,  # which gets the name of `path` when all is done

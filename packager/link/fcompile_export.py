@@ -45,6 +45,7 @@ from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.objects.rename import unshare
+from mblob.source_suffixes import FORMAT_OF
 
 FCompile = Callable[..., Any]
 
@@ -83,7 +84,7 @@ def export(
         files, rows = _files(request, fcompile, object_format, work)
     arguments = dict(kwargs)
     options = list(request.options)
-    if any(f.suffix in (".c", ".cc", ".cpp", ".cu") for f in files) and output.suffix != ".tar":
+    if any(f.suffix in FORMAT_OF for f in files) and output.suffix != ".tar":
         options += [*include_flags(), *_own_headers(request)]
     if options:
         arguments["options"] = options
@@ -215,10 +216,6 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
     request.triple.tell(triple or "")
     if not request.plan.is_needed:
         return None
-    if request.embed in ("grow", "append"):
-        raise BuildError(
-            f"embed={request.embed!r} needs our own link; with fcompile= use 'object' or 'c'"
-        )
     no_elf = object_format != "o" or any(word in (triple or "") for word in _NO_ELF)
     machine = None if no_elf or request.embed == "c" else _machine(request, triple, work)
     if machine is None:

@@ -45,11 +45,12 @@ from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link.request import Request
-from mblob.packager.modules.nodes import SUFFIXES, SourceNode
+from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
 from mblob.packager.options import NEEDS_STACK, asks_for_stack
+from mblob.source_suffixes import FORMAT_OF
 
 # -- compiled, read and judged ---------------------------------------------------------------------
 
@@ -143,15 +144,15 @@ def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path],
     at."""
     line: list[Path] = []
     look: list[LinkInput] = []
-    sources = [a for a in request.addons if a.suffix in SUFFIXES]
+    sources = [a for a in request.addons if a.suffix in FORMAT_OF]
     folder = work / "addons"
     compiled: list[LinkInput] = []
     if sources:
         folder.mkdir(exist_ok=True)
-        nodes = [SourceNode(source, SUFFIXES[source.suffix]) for source in sources]
+        nodes = [SourceNode(source, FORMAT_OF[source.suffix]) for source in sources]
         compiled = compile_all(tools, nodes, None, request.options, folder)
     for addon in request.addons:
-        if addon.suffix in SUFFIXES:
+        if addon.suffix in FORMAT_OF:
             made = compiled[sources.index(addon)]
             line.append(made.file.path)
             look.append(made)

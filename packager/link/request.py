@@ -25,6 +25,7 @@ from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS, Dialect
 from mblob.packager.write.graph_names import packed_names
+from mblob.source_suffixes import SOURCES
 
 # What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
@@ -234,7 +235,8 @@ def request_of(
     )
 
 
-EMBEDDINGS = ("auto", "grow", "object", "c", "append")
+CHANGES_LINKED = ("grow", "append")  # ways of `embed=` that write the blob into a linked file
+EMBEDDINGS = ("auto", *CHANGES_LINKED, "object", "c")
 CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
 
 
@@ -312,11 +314,13 @@ def output_path(file_name: Any, by_caller: bool, system_lib: bool) -> Path:
 
 # What people ask for that is neither a library nor a tar of objects; a linker would write a library
 # of that name.
-_OBJECTS_AND_SOURCES = (".o", ".a", ".c", ".cc", ".cpp", ".cu", ".h")
+_COMPILED = (
+    ".o", ".a", ".obj", ".cubin", ".fatbin", ".hsaco", ".spv", ".metallib", ".clbin", ".xclbin", ".awsxclbin", ".aocx",
+)  # fmt: skip
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
 _DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
 _NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
-_OTHER_FILES = (*_OBJECTS_AND_SOURCES, *_PACKED, *_DATA)
+_OTHER_FILES = (*SOURCES, *_COMPILED, *_PACKED, *_DATA)
 
 
 STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
@@ -355,14 +359,18 @@ def check_format(path: Path, written: Path) -> None:
 # -- the tree --------------------------------------------------------------------------------------
 
 
-def check_request(request: Request, path: Path) -> None:
+def check_request(request: Request, path: Path, by_caller: bool) -> None:
     """Refuse options that no library comes out of, and an output that is an input; warn of what will
     not be found in the library.
+
+    Args:
+        by_caller: the caller's `fcompile` links it.
 
     Raises:
         BuildError: naming it.
     """
     check_options(request.options)
+    _check_embed(request, path, by_caller)
     carried = (node for nodes in request.carry for node in nodes)
     addons = (("an addon", addon) for addon in request.addons)
     check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
@@ -370,6 +378,21 @@ def check_request(request: Request, path: Path) -> None:
     _warn_of_unreadable(request)
     _warn_of_graphs(request)
     _warn_of_repeated(request.module)
+
+
+def _check_embed(request: Request, path: Path, by_caller: bool) -> None:
+    """Refuse ways of `embed=` that change what mblob linked, where mblob links nothing."""
+    if request.embed not in CHANGES_LINKED:
+        return
+    why = ""
+    if request.system_lib:
+        why = "a linked library; for a system library"
+    elif by_caller:
+        why = "our own link; with fcompile="
+    elif path.suffix == ".tar":
+        why = "a linked library; for a .tar of objects"
+    if why:
+        raise BuildError(f"embed={request.embed!r} needs {why} use 'object' or 'c'")
 
 
 def _warn_of_aligned(request: Request) -> None:

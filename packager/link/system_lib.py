@@ -90,10 +90,6 @@ def members(request: Request, work: Path) -> list[Member]:
 
 
 def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
-    if request.embed in ("grow", "append"):
-        raise BuildError(
-            f"embed={request.embed!r} needs a linked library; for a system library use 'object' or 'c'"
-        )
     known = _own_objects(request, gathered, work)
     register = request.dialect.register
     taken = [item for item in known if register in item.contents.undefined]

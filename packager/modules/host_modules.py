@@ -14,7 +14,6 @@ from mblob.errors import one_of
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
-    SUFFIXES,
     Declared,
     HostNode,
     ObjectNode,
@@ -23,11 +22,10 @@ from mblob.packager.modules.nodes import (
 )
 from mblob.packager.options import as_options, check_options
 from mblob.packager.path_arguments import existing_file, path_or_text
+from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, FORTRAN, LANGUAGE_OF
 
 if TYPE_CHECKING:
     from mblob.typed import SourceFormat
-
-FORMATS = ("c", "cc", "cpp", "cu")
 
 
 @suggesting()
@@ -77,8 +75,8 @@ def source_module(
         _check_is_text(code)
     if fmt is None:
         fmt = _format_of(code) if isinstance(code, Path) else "c"
-    if fmt not in FORMATS:
-        raise BuildError(f"csource_module: fmt: {one_of(FORMATS, fmt)}")
+    if fmt not in LANGUAGE_OF:
+        raise BuildError(f"csource_module: fmt: {one_of(LANGUAGE_OF, fmt)}")
     own = as_options(options)
     check_options(own)
     return Module(node=SourceNode(code, fmt, declared, own))
@@ -135,21 +133,11 @@ def refuse_language(path: Path) -> None:
     Raises:
         BuildError: its suffix says such a language.
     """
-    if path.suffix in (".s", ".S", ".asm"):
+    if path.suffix in ASSEMBLER:
         raise BuildError(
             f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file"
         )
-    if path.suffix.lower() in (
-        ".f",
-        ".for",
-        ".ftn",
-        ".f77",
-        ".fpp",
-        ".f90",
-        ".f95",
-        ".f03",
-        ".f08",
-    ):
+    if path.suffix.lower() in FORTRAN:
         raise BuildError(
             f"{path}: Fortran is compiled first: gfortran -O2 -g -fPIC -c {path.name} -o {path.stem}.o; then pack"
             f" it with static_library (--object {path.stem}.o) and options='-lgfortran' (-- -lgfortran)"
@@ -163,11 +151,11 @@ def _format_of(path: Path) -> str:
         BuildError: it says another language, or nothing that we know.
     """
     refuse_language(path)
-    if path.suffix and path.suffix not in SUFFIXES:
+    if path.suffix and path.suffix not in FORMAT_OF:
         raise BuildError(
-            f"{path}: expected the suffix of a source, one of {', '.join(SUFFIXES)}, found {path.suffix!r}"
+            f"{path}: expected the suffix of a source, one of {', '.join(FORMAT_OF)}, found {path.suffix!r}"
         )
-    return SUFFIXES.get(path.suffix, "c")
+    return FORMAT_OF.get(path.suffix, "c")
 
 
 def _check_is_text(path: Path) -> None:

@@ -29,17 +29,6 @@ from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype, parse
 from mblob.packager.path_arguments import existing_file
 
-# of sources
-SUFFIXES = {
-    ".c": "c",
-    ".cc": "cc",
-    ".cxx": "cc",
-    ".c++": "cc",
-    ".C": "cc",
-    ".cpp": "cpp",
-    ".cu": "cu",
-}
-
 
 class Declared:
     """Plain C functions that get a packed function.
@@ -249,8 +238,10 @@ class PayloadNode(Node):
         is_found_by_key: programs ask the library for the payload by its key.
         is_unread: its key says what its bytes hold, and nothing has read them.
         tensor_names: of weights.
+        files: that it was read from when it was made.
     """
 
+    files: Sequence[Path] = ()
     is_found_by_key = False
     is_unread = False
     tensor_names: Sequence[str] = ()
@@ -399,8 +390,11 @@ def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
             yield "a source", node.code
         elif isinstance(node, ObjectNode) and isinstance(node.content, Path):
             yield "an object", node.content
-        elif isinstance(node, PayloadNode) and isinstance(node.content, FilePayload):
-            yield f"the payload of {node.type_key!r}", node.content.path
+        elif isinstance(node, PayloadNode):
+            what = f"the payload of {node.type_key!r}"
+            if isinstance(node.content, FilePayload):
+                yield what, node.content.path
+            yield from ((what, path) for path in node.files)
 
 
 def payload_of(given: Any, who: str) -> Payload:

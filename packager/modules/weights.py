@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def safetensors_module(weights: Any) -> Module:
         if kind_of(data):
             tensors = read_tensors(payload.path)
             pieces = _encoded(who, tensors)
-            return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors))
+            return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors), [payload.path])
     elif isinstance(payload, BytesPayload):
         data = payload.data
     else:
@@ -81,12 +81,19 @@ def safetensors_module(weights: Any) -> Module:
     return _module(payload, offset, tuple(e.name for e in entries))
 
 
-def _module(payload: Payload, data_at: int, names: tuple[str, ...]) -> Module:
-    """A module of a safetensors file, of which `data_at` bytes are the header."""
+def _module(
+    payload: Payload, data_at: int, names: tuple[str, ...], files: Sequence[Path] = ()
+) -> Module:
+    """A module of a safetensors file, of which `data_at` bytes are the header.
+
+    Args:
+        files: that were read already.
+    """
     node = PayloadNode(
         SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
     node.tensor_names = names
+    node.files = files
     return Module(node=node)
 
 

@@ -8,20 +8,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import mblob
 from mblob import typed
-from mblob.bytes.digest import ALGORITHMS
-from mblob.format.classic import LEVELS
-from mblob.loader.load import MISSING, VERIFY
-from mblob.packager.device.modules import _ENCODERS as ENCODERS
-from mblob.packager.edit.extract import FORMATS as TENSOR_FORMATS
-from mblob.packager.link.request import EMBEDDINGS
-from mblob.packager.modules.host_modules import FORMATS as SOURCE_FORMATS
-from mblob.packager.write.dialects import DIALECTS
 from tests.docs.conftest import read_blocks
 
 BARE = re.compile(r"^(packager|loader)([.:]|$)")
@@ -325,19 +316,6 @@ def check_program(folder: Path, root: Path, python: Path) -> None:
 @pytest.mark.slow
 def test_types_reach_a_users_program_beside_an_editable_install(root: Path, tmp_path: Path) -> None:
     check_program(tmp_path, root, Path(sys.executable))
-
-
-LITERALS = {
-    "Dialect": DIALECTS, "Embed": EMBEDDINGS, "Digest": ALGORITHMS, "Level": LEVELS, "Missing": MISSING,
-    "SourceFormat": SOURCE_FORMATS, "TensorFormat": TENSOR_FORMATS, "DeviceCode": ENCODERS,
-    "Allocator": ("naive", "pooled"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LITERALS)
-def test_type_checkers_take_the_values_that_the_program_takes(name: str) -> None:
-    assert set(get_args(getattr(typed, name))) == set(LITERALS[name])
-    assert VERIFY.keys() == set(LEVELS)
 
 
 def test_type_checkers_know_the_options_that_export_library_has() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
 
 
 def answer(lib: mblob.Module) -> object:
@@ -86,6 +87,20 @@ def test_a_tar_of_objects_and_sources_is_linked_and_opened(
     lib = mblob.load_module(make_tar(tmp_path / "m.tar", members, mode))
     assert answer(lib) == -7
     assert lib.implements_function("extra")
+
+
+CXX = b'extern "C" int extra(void *, void *, int) { return [] { return 0; }(); }'
+
+
+@pytest.mark.parametrize(
+    "suffix", [s for s, fmt in FORMAT_OF.items() if LANGUAGE_OF[fmt] != "cuda"]
+)
+def test_a_tar_may_have_a_source_of_any_suffix(
+    object_file: Path, tmp_path: Path, suffix: str
+) -> None:
+    extra = b"int extra(void *a, void *b, int n) { return 0; }" if suffix == ".c" else CXX
+    members = {"lib0.o": object_file.read_bytes(), f"more{suffix}": extra}
+    assert mblob.load_module(make_tar(tmp_path / "m.tar", members)).implements_function("extra")
 
 
 @pytest.mark.parametrize(

@@ -405,13 +405,22 @@ def test_an_fpack_imports_that_returns_nothing(old: Path, tree: mblob.Module) ->
             "dialect: expected one of classic, ffi, found 'modern'",
         ),
         ({"colour": 1}, TypeError, "unknown argument 'colour'"),
-        ({"embed": "grow", "fcompile": print}, BuildError, "needs our own link"),
+        ({"embed": "grow", "fcompile": print}, BuildError, "embed='grow' needs our own link"),
     ],
 )
 def test_wrong_arguments(
     old: Path, tree: mblob.Module, kwargs: Any, error: Any, message: str
 ) -> None:
     fails(error, message, tree, old, **kwargs)
+
+
+@pytest.mark.parametrize("embed", ["grow", "append"])
+def test_objects_have_no_link_to_write_the_blob_into(
+    tmp_path: Path, tree: mblob.Module, embed: Any
+) -> None:
+    message = f"embed='{embed}' needs a linked library; for a .tar of objects use 'object' or 'c'"
+    (tmp_path / "x.tar").write_bytes(OLD)
+    fails(BuildError, message, tree, tmp_path / "x.tar", embed=embed)
 
 
 def test_what_is_no_module(tmp_path: Path) -> None:

@@ -20,21 +20,28 @@ import pytest
 
 import mblob
 from mblob.cli.arrays import read_array
+from mblob.compilers import include_flags
 from mblob.packager.compile import toolchain
+from mblob.packager.device import modules as device_modules
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan, build
 from mblob.packager.link.manifest import load
+from mblob.packager.link.request import output_path
+from mblob.source_suffixes import FORMAT_OF, SOURCES
 from tests.packager.conftest import VADD_C
 
 # -- outputs ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["source", "object", "addon", "payload"])
+@pytest.mark.parametrize("kind", ["source", "object", "addon", "payload", "weights", "shader"])
 @pytest.mark.parametrize("link", ["the name", "a symbolic link", "a hard link"])
 def test_an_output_that_is_an_input_is_refused(tmp_path: Path, kind: str, link: str) -> None:
     path = tmp_path / "in.so"
     if kind == "object":
         subprocess.run(["gcc", "-c", "-x", "c", "-", "-o", path], input=b"int f;", check=True)
+    elif kind == "weights":
+        with path.open("wb") as file:
+            np.savez(file, w=np.zeros(1))
     else:
         path.write_text("int f;\n")
     root = mblob.csource_module("int g;\n")
@@ -45,6 +52,11 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path, kind: str, link: 
         root.import_module(mblob.static_library(path))
     elif kind == "payload":
         root.import_module(mblob.blob_module("k", path))
+    elif kind == "weights":
+        root.import_module(mblob.safetensors_module(path))
+    elif kind == "shader":
+        functions = [("f", ["handle"], [])]
+        root.import_module(mblob.device_module("metal", {"f": path}, functions))
     else:
         kwargs["addons"] = [path]
     output = path
@@ -76,7 +88,9 @@ def test_an_output_that_is_the_manifest_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "m.toml").read_text().startswith("output")
 
 
-@pytest.mark.parametrize("name", ["x.o", "x.a", "x.c", "x.cpp", "x.tar.gz", "x.tgz", "x.zip"])
+@pytest.mark.parametrize(
+    "name", [f"x{suffix}" for suffix in (*SOURCES, ".o", ".a", ".cubin", ".tar.gz", ".tgz", ".zip")]
+)
 def test_a_file_that_we_do_not_write_is_refused_by_its_name(
     tmp_path: Path, vadd: mblob.Module, name: str
 ) -> None:
@@ -85,6 +99,13 @@ def test_a_file_that_we_do_not_write_is_refused_by_its_name(
     ):
         vadd.export_library(tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+def test_every_format_of_device_code_is_refused_as_a_name(tmp_path: Path) -> None:
+    others = {"webgpu", "vulkan", "cuda"}  # which no file is called by
+    for suffix in {f for formats in device_modules._FORMATS.values() for f in formats} - others:
+        with pytest.raises(BuildError, match=r"expected a name that ends in \.so"):
+            output_path(tmp_path / f"x.{suffix}", by_caller=False, system_lib=False)
 
 
 @pytest.mark.parametrize("name", ["x.so", "x", "x.so.1.2"])
@@ -122,6 +143,25 @@ def test_an_fcompile_that_writes_nothing(tmp_path: Path, tree: mblob.Module) -> 
     ):
         tree.export_library(tmp_path / "x.so", lazy)
     assert (tmp_path / "x.so").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("suffix", FORMAT_OF)
+def test_an_fcompile_gets_the_folder_of_our_headers_for_any_source(
+    tmp_path: Path, suffix: str
+) -> None:
+    addon = tmp_path / f"more{suffix}"
+    addon.touch()
+    given: list[str] = []
+
+    def link(file_name: str, files: list[str], options: Any = (), **kwargs: Any) -> None:
+        assert str(addon) in files
+        given.extend(options)
+        Path(file_name).touch()
+
+    command = ["gcc", "-c", "-x", "c", "-", "-o", tmp_path / "k.o"]
+    subprocess.run(command, input=b"int f;", check=True)
+    mblob.static_library(tmp_path / "k.o").export_library(tmp_path / "x.so", link, addons=[addon])
+    assert {*include_flags()} <= {*given}
 
 
 # -- arguments -------------------------------------------------------------------------------------

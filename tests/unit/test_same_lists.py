@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 import pytest
 
@@ -22,15 +22,16 @@ from mblob.cli.command_line import make_parser
 from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
 from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
 from mblob.inspect import tensors
-from mblob.loader import tensor
+from mblob.loader import load, machines, tensor
 from mblob.native import runtime
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link import build, manifest
 from mblob.packager.link.request import EMBEDDINGS
-from mblob.packager.modules import host_modules, nodes, reexpress
+from mblob.packager.modules import reexpress
 from mblob.packager.write.dialects import DIALECTS
+from mblob.source_suffixes import LANGUAGE_OF
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLES = (*prefixes.BLOBS, *prefixes.CONTEXTS)
@@ -250,7 +251,7 @@ def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
 CHOICES = {
     ("build", "--dialect"): DIALECTS, ("build", "--embed"): EMBEDDINGS, ("build", "--digest"): ALGORITHMS,
     ("convert", "--dialect"): DIALECTS, ("extract", "--format"): extract.FORMATS,
-    ("run", "--assume"): get_args(typed.Assume),
+    ("run", "--assume"): load.ASSUME,
     ("verify", "--level"): set(classic.LEVELS) - {"off"}, ("completion", "shell"): completion.SHELLS,
 }  # fmt: skip
 
@@ -269,17 +270,21 @@ def test_options_take_what_the_functions_take() -> None:
     assert found == {place: {*taken} for place, taken in CHOICES.items()}
 
 
-def test_literal_types_are_what_the_functions_take() -> None:
-    for literal, taken in (
-        (typed.Dialect, DIALECTS), (typed.Embed, EMBEDDINGS), (typed.Digest, ALGORITHMS), (typed.Level, classic.LEVELS),
-        (typed.SourceFormat, host_modules.FORMATS), (typed.TensorFormat, extract.FORMATS),
-        (typed.DeviceCode, device_modules._ENCODERS),
-    ):  # fmt: skip
-        assert {*get_args(literal)} == {*taken}
+LITERALS = {
+    "Dialect": DIALECTS, "Embed": EMBEDDINGS, "Digest": ALGORITHMS, "Level": classic.LEVELS, "Missing": load.MISSING,
+    "Assume": load.ASSUME, "SourceFormat": LANGUAGE_OF, "TensorFormat": extract.FORMATS,
+    "DeviceCode": device_modules._ENCODERS, "Allocator": machines.ALLOCATORS,
+}  # fmt: skip
 
 
-def test_the_command_line_knows_the_sources_that_the_packager_takes() -> None:
-    assert {f".{ending}" for ending in completion.SOURCES} == {*nodes.SUFFIXES}
+@pytest.mark.parametrize("name", LITERALS)
+def test_type_checkers_take_the_values_that_the_functions_take(name: str) -> None:
+    assert {*get_args(getattr(typed, name))} == {*LITERALS[name]}
+
+
+def test_every_literal_type_is_compared() -> None:
+    assert {n for n, v in vars(typed).items() if get_origin(v) is Literal} == {*LITERALS}
+    assert load.VERIFY.keys() == {*classic.LEVELS}
 
 
 # Each option of `export_library` that `build` has: a value, and what says it on the command line and
