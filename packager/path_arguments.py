@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, TypeVar
 
 from mblob import arguments
@@ -191,8 +192,6 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         try:
             yield made
         except OSError as exc:
-            from shutil import disk_usage  # slow to import
-
             full = exc.errno in (errno.ENOSPC, errno.EDQUOT) and disk_usage(made).free < LEAST_SPACE
             if full and exc.filename is None:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.module import Module
 from mblob.packager.errors import BuildError
+from mblob.packager.link.depfile import check_target, write_depfile
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared
@@ -16,6 +17,7 @@ from mblob.packager.modules.payload_modules import (
     check_alignment,
     graph_executor_factory,
 )
+from mblob.packager.modules.weights import read_tensors, safetensors_module
 from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
@@ -90,8 +92,6 @@ def build(plan: BuildPlan) -> None:
     given = [(what, path) for what, path in inputs if path is not None]
     check_output(plan.output, given)
     if plan.depfile is not None:
-        from mblob.packager.link.depfile import check_target  # which compiles: few builds need it
-
         check_target(plan.output)
         files = [("a kernel", Path(path)) for path in plan.kernels]
         files += [("an object", Path(path)) for path in plan.objects]
@@ -105,8 +105,6 @@ def build(plan: BuildPlan) -> None:
         carry=plan.carry, reuse=plan.reuse,
     )  # fmt: skip
     if plan.depfile is not None:
-        from mblob.packager.link.depfile import write_depfile
-
         write_depfile(plan, plan.depfile)
 
 
@@ -132,8 +130,6 @@ def module_of(plan: BuildPlan) -> Module:
 
 
 def _factory(graph: Path, params: Path | None, name: str) -> Module:
-    from mblob.packager.modules.weights import read_tensors  # most builds have none
-
     try:
         text = existing_file(graph, "build: graph").read_text(encoding="utf-8")
         tensors = read_tensors(existing_file(params, "build: params")) if params else None
@@ -148,8 +144,6 @@ def _with_imports(plan: BuildPlan) -> Module:
     named: dict[str, Module] = {"library": root}
     for key, path in plan.blobs:
         _add(named, key, blob_module(key, path, alignment=plan.align))
-    if plan.weights:
-        from mblob.packager.modules.weights import safetensors_module
     for path in plan.weights:
         _add(named, path.stem if len(plan.weights) > 1 else "weights", safetensors_module(path))
     if plan.imports:

@@ -45,7 +45,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.request import Request
 from mblob.packager.objects.object_files import ElfTarget
-from mblob.packager.write import elf_writer
+from mblob.packager.write import devc_c, elf_writer
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection, section_for
@@ -323,8 +323,6 @@ def write_c(request: Request, folder: Path) -> tuple[Path, int]:
     Raises:
         BuildError: the caller asked for the alignment of a payload.
     """
-    from mblob.packager.write import devc_c  # few exports write C
-
     if aligned := request.aligned_keys:
         raise BuildError(
             f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"

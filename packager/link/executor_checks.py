@@ -22,6 +22,8 @@ from mblob.format.type_keys import (
     SAFETENSORS,
 )
 from mblob.inspect import tvm_executor
+from mblob.inspect.contents import read_content
+from mblob.inspect.graph_summary import summarize
 from mblob.module import Module
 from mblob.packager.errors import warn
 from mblob.packager.modules.nodes import HostNode, PayloadNode, node_of
@@ -150,11 +152,7 @@ def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
 
 def _facts(node: PayloadNode) -> Mapping[str, Any]:
     if node.text is not None and node.type_key in GRAPHS:
-        from mblob.inspect.graph_summary import summarize
-
         return {"graph": summarize(memoryview(node.text.encode()))}
-    from mblob.inspect.contents import read_content
-
     return read_content(node.type_key, node.payload(), GRAMMARS).facts
 
 

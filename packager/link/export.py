@@ -27,6 +27,8 @@ from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module
 from mblob.packager.errors import BuildTypeError
+from mblob.packager.link import inputs, linking
+from mblob.packager.link import system_lib as system_library
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import (
     Request,
@@ -198,14 +200,11 @@ def export_library(
     ):
         request = request._replace(old=old)
         made = None
-        # Each way imports what it needs.
         if fcompile is not None:
             from mblob.packager.link import fcompile_export
 
             made = fcompile_export.export(request, fcompile, temporary, work, kwargs)
         elif system_lib:
-            from mblob.packager.link import system_lib as system_library
-
             system_library.export(request, temporary, work)
         elif path.suffix == ".tar":
             _export_objects(request, temporary, work)
@@ -219,9 +218,7 @@ def _check_call(mod: Any, fcompile: Any, kwargs: dict[str, Any]) -> None:
     if not isinstance(mod, Module):
         raise BuildTypeError(f"export_library: expected a Module, found {type(mod).__name__}")
     if kwargs and fcompile is None:
-        from inspect import signature  # slow to import
-
-        unknown, known = min(kwargs), signature(export_library).parameters
+        unknown, known = min(kwargs), export_library.__annotations__.keys() - {"return"}
         raise ArgumentTypeError(
             f"export_library: unknown argument {unknown!r} (only an fcompile takes more)"
             f"{did_you_mean(unknown, known)}"
@@ -238,11 +235,9 @@ def _check_call(mod: Any, fcompile: Any, kwargs: dict[str, Any]) -> None:
 
 def _export_shared(request: Request, library: Path, work: Path) -> None:
     """Write a shared library that mblob links itself."""
-    # A large blob is on its way before what compiles and links is imported.
+    # A large blob is copied while compilers run.
     early = started(library, request) if request.is_copied_early else nullcontext()
     with early as copy:
-        from mblob.packager.link import inputs, linking
-
         # Compile the host modules, read all objects, and refuse what cannot be linked.
         gathered = inputs.gather(request, work, with_table=True)
         # Classify how each function is called: as a packed, a plain C, or another dialect's function.
@@ -252,7 +247,7 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
         blob_size = linking.link(request, line, library, work, copy)
 
-        from mblob.packager.link import read_back  # while compilers ran, it was imported
+        from mblob.packager.link import read_back  # `gather` imported it while compilers ran
 
         # Read the library back, and check it.
         read_back.check(request, line, library, blob_size)
@@ -264,8 +259,6 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     Sources are compiled: whoever links the objects later needs neither our headers nor the options.
     The table of functions is an object of its own, for who links the tar again leaves it out.
     """
-    from mblob.packager.link import inputs, linking
-
     gathered = inputs.gather(request, work)
     functions = inputs.classify_functions(request, gathered.objects, gathered.host)
     line = inputs.complete(request, gathered, functions, work)

@@ -44,6 +44,7 @@ from mblob.packager.functions.packed_or_plain import (
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
+from mblob.packager.link import carry
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.modules.prototypes import STATIC
@@ -116,8 +117,6 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     words = [moved.get(word, word) for word in words]
     plugins: list[list[LinkInput]] = []
     if request.carry:
-        from mblob.packager.link import carry  # few libraries have plug-ins
-
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     own = next((c.machine for f, c in objects if f.own and c.machine), None)
@@ -375,7 +374,7 @@ def warn_of_functions(
                 HiddenNameWarning,
             )
     if any(module.type_key in EXECUTORS for module in request.module.walk()):
-        from mblob.packager.link.executor_checks import warn_of_calls  # for those who need it
+        from mblob.packager.link.executor_checks import warn_of_calls
 
         warn_of_calls(request, rows, files, library)
 

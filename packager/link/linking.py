@@ -245,7 +245,7 @@ def write_tar(members: Sequence[Path], output: Path) -> None:
         raise BuildError(
             f"two inputs are called {twice}; in a tar each needs a name of its own: rename one"
         )
-    import tarfile  # most exports write none
+    import tarfile  # 3 ms, and most exports write none
 
     with tarfile.open(output, "w", format=tarfile.PAX_FORMAT) as tar:
         for member in members:

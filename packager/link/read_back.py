@@ -15,6 +15,8 @@ from mblob.errors import FormatError, IncompatibleError, MblobError, Portability
 from mblob.format import exported, note, prefixes
 from mblob.format.plugin_table import Plugin
 from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.linkage import resolve
+from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.wrappers import Wrapped
@@ -199,9 +201,6 @@ def _warn_of_undefined(elf: ElfFile, library: Path) -> None:
 def _unprovided(elf: ElfFile, library: Path) -> list[str]:
     if elf.e_type != ET_DYN or not _has_undefined_without_version(elf):
         return []
-    from mblob.inspect.linkage import resolve  # few libraries need a search
-    from mblob.inspect.providers import undefined_symbols
-
     # the linker wrote the version, or the file, of what it found
     unknown = {
         u.name: f"{u.name} (of {u.provider})" if u.provider else u.name

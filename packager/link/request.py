@@ -18,7 +18,10 @@ from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarnin
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
 from mblob.module import Module
+from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.link.carry import given_plugins
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
 from mblob.packager.options import as_options, check_options, linkers_named
 from mblob.packager.path_arguments import check_output, checked_path
@@ -27,11 +30,9 @@ from mblob.packager.write.dialects import DIALECTS, Dialect
 from mblob.packager.write.graph_names import packed_names
 from mblob.source_suffixes import SOURCES
 
-# What compiles and links is imported by those who ask for it: a large blob is on its way by then.
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.packager.compile.toolchain import Toolchain
-    from mblob.packager.functions.wrappers import Wrapped
     from mblob.packager.write.file_sink import OldLibrary
 
 _RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
@@ -105,8 +106,6 @@ class Request(NamedTuple):
         Raises:
             ToolchainError, IncompatibleError: as of `mblob.packager.compile.toolchain.find`.
         """
-        from mblob.packager.compile.toolchain import find
-
         return find(self.cc, self.target)
 
     @property
@@ -152,8 +151,6 @@ class Request(NamedTuple):
         Raises:
             BuildError: two modules declare one name differently.
         """
-        from mblob.packager.functions.wrappers import Wrapped
-
         found: dict[str, Wrapped] = {}
         for node in self.host:
             for prototype in node.declared.functions:
@@ -256,8 +253,6 @@ def _plugins(
 ) -> tuple[tuple[HostNode, ...], ...]:
     if carry is None or (isinstance(carry, (list, tuple)) and not carry):
         return ()
-    from mblob.packager.link.carry import given_plugins
-
     return given_plugins(carry)
 
 

@@ -27,6 +27,7 @@ from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype, parse
+from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
 from mblob.packager.path_arguments import existing_file
 
 
@@ -322,24 +323,16 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     written = node.dialect or dialect
     if isinstance(node, PayloadNode):
         if dialect == "classic" and node.kernels:
-            from mblob.packager.modules.reexpress import to_classic
-
             for kernel in node.kernels:
                 to_classic(node.type_key, kernel)
         if written == dialect:
             if node.is_unread:
-                from mblob.packager.modules.reexpress import check
-
                 check(node.type_key, node.payload(), dialect)
             return OutEntry(
                 node.type_key, node.content, (), node.data, node.alignment, node.align_at
             )
-        from mblob.packager.modules.reexpress import key_in, reexpress
-
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
-    from mblob.packager.modules.reexpress import key_in, reexpress
-
     payload = module.payload
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)

@@ -44,7 +44,6 @@ from mblob.format.type_keys import (
     letters,
 )
 from mblob.packager.errors import BuildError
-from mblob.packager.modules import relax_payload
 
 Fields = Mapping[str, Any]
 Pieces = list[Any]  # bytes-like; what is large is a view
@@ -316,6 +315,8 @@ def _relax(kind: str, code: memoryview, source: str, target: str) -> Pieces:
         return _mapped(dtype, _TYPES if source == "classic" else _TYPES_OF_0_21)
 
     of_0_16 = kind == RELAX_EXECUTABLE_OF_0_16
+    from mblob.packager.modules import relax_payload  # with `mblob.inspect`
+
     pieces = relax_payload.reexpressed(kind, code, source, target, of_0_16, mapped)
     return pieces if target == "ffi" else [encode_u64(sum(map(len, pieces))), *pieces]
 

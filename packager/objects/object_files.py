@@ -425,8 +425,7 @@ def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
     """
     if not whole and not has_debug_info(elf):
         return []
-    # pyelftools is loaded where there is something to read
-    from mblob.packager.objects.debug_info import functions
+    from mblob.packager.objects.debug_info import functions  # it imports pyelftools
 
     return functions(elf, whole)
 

@@ -3,6 +3,7 @@ takes its place."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -200,8 +201,6 @@ class Patch:
         """Make the build-id, which the linker took from the stub, depend on the payload too."""
         for owner, kind, desc, at in self.notes():
             if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
-                import hashlib  # and OpenSSL with it
-
                 digest = hashlib.sha512(desc + fingerprint).digest()
                 os.pwrite(self._fd, (digest * (len(desc) // 64 + 1))[: len(desc)], at)
 
