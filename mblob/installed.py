@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import cache
 from pathlib import Path
 
@@ -77,6 +78,4 @@ def libs() -> str:
 
 
 def _quoted(folder: str) -> str:
-    import shlex  # which imports re
-
     return shlex.quote(folder)

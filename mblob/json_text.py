@@ -8,6 +8,7 @@ refused, the same way everywhere.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -36,8 +37,6 @@ def parse(
     Raises:
         JsonError: the text is no JSON, or beyond a limit.
     """
-    import json
-
     if isinstance(text, bytes):
         try:
             text = text.decode()

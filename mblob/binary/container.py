@@ -7,6 +7,7 @@ archive in an archive is an error that names it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -139,9 +140,7 @@ def _of_universal(
         parts[s.machine] = image
         members.append(Member(s.machine, kind, s.offset, s.size, image))
     if wanted is None:
-        import platform
-
-        here = machine_of(platform.machine())
+        here = machine_of(os.uname().machine)
         chosen = [
             image
             for image in parts.values()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from mblob import texts
+from mblob.binary import c_text, mach_o, pe
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_object import ElfObject
 from mblob.binary.elf_records import Symbol
@@ -83,8 +84,6 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
             elf = ElfObject(data, name, base)
         elf.check_tables()
         return elf
-    from mblob.binary import c_text, mach_o, pe
-
     if mach_o.is_thin(data):
         return mach_o.MachO(data, name, base)
     if pe.is_pe(data):

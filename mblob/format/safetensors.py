@@ -7,6 +7,7 @@ same ones.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -136,8 +137,6 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
     Raises:
         ValueError: a name or an element type that the format does not have.
     """
-    import json
-
     members: dict[str, Any] = {}
     at = 0
     for name, dtype, shape, size in tensors:

@@ -20,7 +20,7 @@ from mblob.format.type_keys import (
     RELAY_EXECUTABLE,
     SAFETENSORS,
 )
-from mblob.inspect import graph_summary
+from mblob.inspect import graph_summary, relax_summary, relay_summary
 from mblob.inspect.tensors import (
     StoredTensor,
     is_param_dict,
@@ -172,12 +172,8 @@ def _executable(
     """The program of a virtual machine; other libraries do not need what reads them."""
     base = len(payload) - len(code)
     if key == RELAY_EXECUTABLE:
-        from mblob.inspect import relay_summary
-
         facts, arrays = relay_summary.summarize(code)
     else:
-        from mblob.inspect import relax_summary
-
         program = relax_program(code, grammars)
         facts = relax_summary.summarize(program, meant_by(grammars))
         arrays = program.arrays()

@@ -34,8 +34,10 @@ from mblob.format import (
 )
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
+from mblob.inspect import tvm_executor
 from mblob.inspect.code_names import code_names
 from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
+from mblob.inspect.relax_program import PROVIDED
 from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
@@ -372,8 +374,6 @@ def _of_executors(library: Library) -> Iterator[Remark]:
     for e in library.entries if plain else ():
         if e.type_key not in EXECUTORS:
             continue
-        from mblob.inspect import tvm_executor
-
         why = tvm_executor.crash(
             tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form
         )
@@ -390,8 +390,6 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
-        from mblob.inspect.relax_program import PROVIDED
-
         asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime
         named = list(dict.fromkeys((*named, *asked)))
         missing = [name for name in named if name not in own and name not in PROVIDED]
@@ -410,8 +408,6 @@ def unreadable_graphs(library: Library) -> Iterator[Remark]:
     """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
     for e in library.entries:
         if e.type_key in GRAPHS and e.offset is not None and e.content.problem is None:
-            from mblob.inspect import tvm_executor
-
             problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
             if problem is not None:
                 what = f"TVM's graph executor cannot run its graph: {problem}"

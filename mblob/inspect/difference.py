@@ -3,6 +3,8 @@ them runs."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import os
 import re
 from collections import deque
@@ -15,9 +17,10 @@ from mblob.bytes.progress import advance
 from mblob.errors import FormatError
 from mblob.inspect.host_difference import host_differences
 from mblob.inspect.largest_difference import LargestDifference, largest_difference
+from mblob.inspect.library import Library
 
 if TYPE_CHECKING:
-    from mblob.inspect.library import EntryView, Library
+    from mblob.inspect.library import EntryView
 
 SCHEMA = "mblob/diff/1"
 STEP = 1 << 20  # bytes compared at a time
@@ -157,8 +160,6 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 4
         FormatError: one is damaged, or is no library.
         DigestError: one is damaged.
     """
-    from mblob.inspect.library import Library
-
     paths = checked_path(a, "diff: a"), checked_path(b, "diff: b")
     with Library(paths[0]) as first, Library(paths[1]) as second:
         changes, functions = host_differences(first, second)
@@ -387,8 +388,6 @@ def _kernels(a: EntryView, b: EntryView) -> tuple[ItemChange, ...]:
 
 def _text(a: EntryView, b: EntryView, lines: int) -> tuple[str, ...]:
     """A unified diff of what can be read in two payloads, at most so many lines of it."""
-    import difflib  # looks into texts alone
-
     one, other = a.source(), b.source()
     if not one or not other or one == other:
         return ()
@@ -429,8 +428,6 @@ def _moved(line: str, by: int) -> str:
 def _lines(text: str) -> list[str]:
     """Lines of a text; of JSON one for each member."""
     if text[:1] in "{[":
-        import json
-
         try:
             return json.dumps(json_text.parse(text), indent=1, ensure_ascii=False).splitlines()
         except json_text.JsonError:

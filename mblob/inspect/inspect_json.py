@@ -3,6 +3,7 @@ this file)."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,6 @@ _SCHEMA_FILE = Path(__file__).with_name("inspect-1.schema.json")
 
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of `Library.to_json()`."""
-    import json
-
     found: dict[str, Any] = json.loads(_SCHEMA_FILE.read_text("utf-8"))
     return found
 

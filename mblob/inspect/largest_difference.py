@@ -7,6 +7,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NamedTuple, Union
 
 from mblob.bytes.progress import advance
@@ -154,8 +155,6 @@ def _array(code: str, data: memoryview | bytearray) -> array[Any]:
 
 def _numpy_compare() -> Any:
     """`_compare` by numpy, some twenty times as fast; None where it is not installed."""
-    from importlib import import_module
-
     try:
         np = import_module("numpy")
     except ImportError:

@@ -37,9 +37,15 @@ from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
+from mblob.inspect import verification
 from mblob.inspect.contents import DecodedPayload, read_content
+from mblob.inspect.diagnostics import diagnose
 from mblob.inspect.entry_view import EntryView as EntryView
+from mblob.inspect.inspect_json import library_json
+from mblob.inspect.models import models_of
+from mblob.inspect.providers import undefined_symbols
 from mblob.inspect.releases import Releases, releases_of
+from mblob.inspect.unloading import unloading_of
 from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
@@ -350,16 +356,12 @@ class Library:
     def undefined_symbols(self) -> list[Undefined]:
         """Undefined symbols (weak ones included), sorted by name, with their versions and a library
         known to define each."""
-        from mblob.inspect.providers import undefined_symbols
-
         return undefined_symbols(self.image)
 
     @cached_property
     def unloading(self) -> Unloading | None:
         """Whether the library stays mapped after its last reference is gone, and why; None of what
         is no shared ELF library."""
-        from mblob.inspect.unloading import unloading_of
-
         if self.kind != "shared" or not isinstance(self.image, ElfFile):
             return None
         return unloading_of(self.image, self.undefined_symbols)
@@ -367,8 +369,6 @@ class Library:
     @cached_property
     def models(self) -> list[Model]:
         """The models in the library, with the inputs, outputs and parameters that it names."""
-        from mblob.inspect.models import models_of
-
         return models_of(self)
 
     @property
@@ -416,8 +416,6 @@ class Library:
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:
         """Remarks on the file: {"code", "severity", "message"}; docs/inspect.md has the codes."""
-        from mblob.inspect.diagnostics import diagnose
-
         return diagnose(self)
 
     def verify(
@@ -425,22 +423,18 @@ class Library:
         root: str | os.PathLike[str] = "/",
     ) -> Verification:  # fmt: skip
         """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
-        from mblob.inspect.verification import describe
-
         self._read(level)
-        return describe(self, level, against, root)
+        return verification.describe(self, level, against, root)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `mblob-pack inspect --json` prints; `mblob/inspect/inspect-1.schema.json`
         is its schema."""
-        from mblob.inspect.inspect_json import library_json
-
         return library_json(self)
 
     def to_html(self) -> str:
         """One self-contained HTML page about the library; see `mblob.inspect.html`. It contains no
         payloads, and its size is limited: 10,000 entries make about 1 MB."""
-        from mblob.inspect.html import page
+        from mblob.inspect.html import page  # 4 ms, and few ask for pages
 
         return page(self)
 

@@ -19,6 +19,7 @@ from mblob.binary.elf_records import (
     STT_TLS,
 )
 from mblob.binary.image import Image
+from mblob.inspect.runtime_names import bound_here
 
 # C99's functions of <math.h>, and a few of glibc's; each has a form with f, and one with l.
 _MATH = """
@@ -142,6 +143,4 @@ def undefined_symbols(image: Image) -> list[Undefined]:
 
 def _bound_by_mblob(image: Image) -> Collection[str]:
     """Names that mblob's runtime gives to a library that it opens."""
-    from mblob.inspect.runtime_names import bound_here
-
     return bound_here(image) if isinstance(image, ElfFile) and image.e_type == ET_DYN else ()

@@ -8,7 +8,7 @@ from typing import Any, List, NamedTuple, Tuple  # noqa: UP035
 
 from mblob.format.grammar import text
 from mblob.format.ndarray import ArrayRecord
-from mblob.inspect.tensors import stored_array, stored_dtype
+from mblob.inspect.program_arrays import stored_array, stored_dtype
 from mblob.native import programs
 from mblob.native.programs import ffi, lib
 

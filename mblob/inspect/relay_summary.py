@@ -7,7 +7,7 @@ from typing import Any
 
 from mblob.format.grammar import text
 from mblob.format.ndarray import ArrayRecord
-from mblob.inspect.tensors import stored_array
+from mblob.inspect.program_arrays import stored_array
 from mblob.native import programs
 from mblob.native.programs import ffi
 

@@ -4,8 +4,7 @@ is copied."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from mblob.bytes.wire import Cursor
 from mblob.dtype import DataType
@@ -19,9 +18,9 @@ from mblob.format.grammar import (
 )
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
-
-if TYPE_CHECKING:
-    from mblob.inspect.relax_program import Program
+from mblob.inspect import relay_summary
+from mblob.inspect.relax_program import Program
+from mblob.native import programs
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
 _ARRAYS = {
@@ -79,31 +78,10 @@ def relax_program(code: memoryview, grammars: Grammars) -> Program:
     Raises:
         FormatError: "payload", "truncated".
     """
-    from mblob.inspect.relax_program import Program  # only programs need it
-    from mblob.native import programs
-
     if grammars is FFI_GRAMMARS:
         return Program(code, programs.FFI)
     of_0_21 = grammars is FFI_GRAMMARS_OF_0_21
     return Program(code, programs.FFI_OF_0_21 if of_0_21 else programs.CLASSIC)
-
-
-def stored_array(code: memoryview, view: Any, end: int) -> ArrayRecord:
-    """A constant of a program.
-
-    Args:
-        view: its `DLTensor`.
-        end: where it ends in the code.
-    """
-    dtype = stored_dtype(view.dtype)
-    shape = tuple(int(view.shape[i]) for i in range(view.ndim))
-    offset = end - (dtype.bits + 7) // 8 * prod(shape)
-    return ArrayRecord(dtype, shape, code[offset:end], offset)
-
-
-def stored_dtype(stored: Any) -> DataType:
-    """An element type, with the numbers that a program has."""
-    return DataType(stored.code, stored.bits, stored.lanes)
 
 
 def placed(arrays: Iterable[tuple[str, ArrayRecord]], base: int) -> list[tuple[str, ArrayRecord]]:
@@ -144,8 +122,6 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
         if key == RELAY_EXECUTABLE:
-            from mblob.inspect import relay_summary
-
             return placed(relay_summary.summarize(code)[1], base)
         return placed(relax_program(code, grammars).arrays(), base)
     if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):

@@ -3,6 +3,7 @@ packed functions."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -116,8 +117,6 @@ def missing(
             " hides it (-fvisibility=hidden, -fwhole-program, a version script), or mark it __attribute__((visibility("
             '"default")))'
         )
-    import difflib
-
     near = difflib.get_close_matches(
         names[0][:200], [name for name in known if len(name) <= 200], 1
     )

@@ -24,6 +24,7 @@ from mblob.format.classic import LEVELS
 from mblob.format.grammar import Grammars
 from mblob.format.index import is_small
 from mblob.inspect import contents
+from mblob.inspect import library as libraries
 from mblob.inspect.diagnostics import (
     damaged_sections,
     executable_stack,
@@ -146,8 +147,6 @@ def verify(
             library.
         ValueError: no file can have one of the paths.
     """
-    from mblob.inspect.library import Library
-
     if level not in LEVELS:
         raise ArgumentValueError(f"verify: level: {one_of(LEVELS, level)}")
     if against is not None:
@@ -160,7 +159,7 @@ def verify(
         checked_path(given, f"verify: {argument}")
 
     try:
-        with Library(path, verify=level) as library:
+        with libraries.Library(path, verify=level) as library:
             return describe(library, level, against, root)
     except (FormatError, DigestError) as error:
         raise _damage_of_tables(path) or error from None

@@ -14,7 +14,8 @@ ANNOTATIONS = "mblob.annotations"
 OTHERS = {"argcomplete", "lief", "ml_dtypes", "numpy", "pycparser", "tomli", "tqdm", "tvm_ffi"}
 # The same of Python's own: a look at a small file, and a first call, need none.
 STANDARD = {
-    *HEAVY, "functools", "importlib", "json", "pickle", "platform", "re", "shlex", "signal", "tomllib", "zipfile",
+    *HEAVY, "bz2", "ctypes", "difflib", "functools", "importlib", "json", "lzma", "pickle", "platform", "re", "shlex",
+    "signal", "tomllib", "zipfile",
 }  # fmt: skip
 # Modules of ours, or whole layers, by the reason why they come late.
 OURS = {
@@ -32,6 +33,7 @@ OURS = {
     "only for sources with vector types, or attributes of calls": {
         "mblob.packager.compile.call_attributes", "mblob.packager.compile.vector_c",
     },
+    "reads programs of Relax": {"mblob.packager.modules.relax_payload"},
     "writes what the module that imports it describes": {"mblob.packager.join.merged_file"},
 }  # fmt: skip
 FIRST_RESULT = """

@@ -13,6 +13,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mblob.inspect.html.data import page_data
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -57,8 +59,6 @@ def page(library: Library) -> str:
     Raises:
         ValueError: the library is closed.
     """
-    from mblob.inspect.html.data import page_data
-
     return assemble(SCRIPTS, page_data(library), "mblob: a library")
 
 
