@@ -12,7 +12,7 @@ from mblob.packager.byoc.builder import GraphBuilder
 from mblob.packager.byoc.codegens import register_codegen
 from mblob.packager.byoc.graph import Graph, Value, read_graph
 from mblob.packager.byoc.json_graph import JsonGraph
-from mblob.packager.byoc.merge import merge
+from mblob.packager.byoc.merge import merge, operations
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.byoc.patterns import is_constant, is_op, register_pattern_table, wildcard
@@ -35,6 +35,7 @@ __all__ = [
     "is_constant",
     "is_op",
     "merge",
+    "operations",
     "partition",
     "partition_graph",
     "read_graph",

@@ -9,8 +9,7 @@ from typing import Any, TypeVar, Union
 from mblob.errors import MblobError
 from mblob.format.graph_json import NOP
 from mblob.format.ndarray import ArrayRecord
-from mblob.packager.byoc.graph import Graph, Node, Value
-from mblob.packager.byoc.merge import dependencies
+from mblob.packager.byoc.graph import Graph, Node, Value, dependencies
 from mblob.packager.byoc.operators import OP, Composite, Operator, Tensor, own_attrs
 from mblob.packager.byoc.patterns import Matcher, Predicate, Row, Table, rows, table_of, target_of
 from mblob.packager.errors import BuildError, BuildTypeError
@@ -18,6 +17,7 @@ from mblob.packager.path_arguments import check_key
 
 Targets = Union[Mapping[str, Union[Predicate, Table]], str, Sequence[str]]
 Asked = TypeVar("Asked", bound=Operator)
+Answer = TypeVar("Answer")
 
 
 class Tensors:
@@ -70,9 +70,11 @@ class Annotation(dict[int, str]):
     Attributes:
         composites: in the order of their last nodes.
         unmatched: (key, name) of the patterns that are no composite here.
+        tensors: the operators as predicates see them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors = tensors
         self.composites: list[Match] = []
         self.unmatched: list[tuple[str, str]] = []
 
@@ -156,7 +158,7 @@ class _Finder:
         for i, before in enumerate(dependencies(graph)):
             for j in before:
                 self._needed_by[j].add(i)
-        self.found = Annotation()
+        self.found = Annotation(tensors)
 
     def take(self, key: str, target: Predicate | list[Row]) -> None:
         if isinstance(target, list):
@@ -207,9 +209,19 @@ class _Finder:
 
 
 def _agrees(where: str, question: Callable[[Asked], Any], operator: Asked) -> bool:
+    return asked(where, lambda o: bool(question(o)), operator)
+
+
+def asked(where: str, question: Callable[[Asked], Answer], operator: Asked) -> Answer:
+    """What a function of the caller says of an operator.
+
+    Raises:
+        BuildError: the function fails. MblobError: it raised one. `where`, node and operator come
+            first in the text.
+    """
     where = f"{where}, for node {operator.name!r} ({operator.op})"
     try:
-        return bool(question(operator))
+        return question(operator)
     except MblobError as error:
         error.prefix(where)
         raise

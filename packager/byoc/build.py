@@ -17,8 +17,8 @@ from mblob.module import Module, Node
 from mblob.packager.byoc.annotate import Targets, annotate
 from mblob.packager.byoc.codegens import Codegen, codegen_of
 from mblob.packager.byoc.graph import read_graph
-from mblob.packager.byoc.merge import merge
-from mblob.packager.byoc.operators import Region
+from mblob.packager.byoc.merge import merge, operations
+from mblob.packager.byoc.operators import Operator, Region
 from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.byoc.text import text
 from mblob.packager.errors import BuildError, BuildTypeError, refused
@@ -42,6 +42,8 @@ def partition_graph(
     *,
     name: str = "default",
     min_size: int = 1,
+    min_cost: float = 0,
+    cost: Callable[[Operator], float] = operations,
     codegens: Mapping[str, Codegen] | None = None,
     trace: Callable[[str], object] | None = None,
 ) -> Module:
@@ -64,6 +66,8 @@ def partition_graph(
             the keys of registered pattern tables (`mblob.byoc.annotate`).
         name: of the function that makes the model's executor.
         min_size: regions of fewer operators stay in the graph.
+        min_cost: regions whose operators cost less in sum stay in the graph.
+        cost: of an operator, by default an estimate of its arithmetic operations.
         codegens: generators for this call, before the registered ones.
         trace: called after each pass with a text that shows what it did, such as `print`.
 
@@ -85,7 +89,7 @@ def partition_graph(
     show("read_graph", graph)
     keys = annotate(graph, targets, records)
     show("annotate", graph, keys)
-    regions = merge(graph, keys, min_size)
+    regions = merge(graph, keys, min_size, min_cost=min_cost, cost=cost)
     show("merge", graph, keys, regions)
     parts = partition(graph, regions, keys, records, name)
     show("partition", parts)

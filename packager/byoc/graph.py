@@ -124,6 +124,40 @@ class Graph:
         }  # fmt: skip
 
 
+def dependencies(graph: Graph) -> list[set[int]]:
+    """For each node the nodes that must run before it: by what they give, by `control_deps`, and by
+    memory.
+
+    Memory that is written again (`Node.shares`) orders all who use it as they stand in the graph.
+    """
+    number = {id(node): i for i, node in enumerate(graph.nodes)}
+    before: list[set[int]] = []
+    for node in graph.nodes:
+        before.append(
+            {number[id(v.node)] for v in node.inputs} | {number[id(n)] for n in node.after}
+        )
+    homes = graph.homes()
+    written = graph.written()
+    last: dict[int, int] = {}  # by memory: who wrote it last, and who used it since
+    since: dict[int, list[int]] = {}
+    for i, node in enumerate(graph.nodes):
+        mine = {id(homes[id(value)]) for value in (*node.inputs, *node.outputs)} & written
+        writes = {
+            id(homes[id(v)])
+            for v in node.outputs
+            if v.output in node.shares and node.function != NOP
+        }
+        for memory in mine:
+            if memory in last:
+                before[i].add(last[memory])
+            if memory in writes:
+                before[i].update(since.pop(memory, ()))
+                last[memory] = i
+            else:
+                since.setdefault(memory, []).append(i)
+    return before
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 

@@ -7,44 +7,16 @@ no path may leave a region and come back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 
 from mblob.format.graph_json import NOP
-from mblob.packager.byoc.graph import Graph
-
-
-def dependencies(graph: Graph) -> list[set[int]]:
-    """For each node the nodes that must run before it: by what they give, by `control_deps`, and by
-    memory.
-
-    Memory that is written again (`Node.shares`) orders all who use it as they stand in the graph.
-    """
-    number = {id(node): i for i, node in enumerate(graph.nodes)}
-    before: list[set[int]] = []
-    for node in graph.nodes:
-        before.append(
-            {number[id(v.node)] for v in node.inputs} | {number[id(n)] for n in node.after}
-        )
-    homes = graph.homes()
-    written = graph.written()
-    last: dict[int, int] = {}  # by memory: who wrote it last, and who used it since
-    since: dict[int, list[int]] = {}
-    for i, node in enumerate(graph.nodes):
-        mine = {id(homes[id(value)]) for value in (*node.inputs, *node.outputs)} & written
-        writes = {
-            id(homes[id(v)])
-            for v in node.outputs
-            if v.output in node.shares and node.function != NOP
-        }
-        for memory in mine:
-            if memory in last:
-                before[i].add(last[memory])
-            if memory in writes:
-                before[i].update(since.pop(memory, ()))
-                last[memory] = i
-            else:
-                since.setdefault(memory, []).append(i)
-    return before
+from mblob.packager.byoc.annotate import Annotation, Tensors, asked
+from mblob.packager.byoc.graph import Graph, dependencies
+from mblob.packager.byoc.operators import Operator
+from mblob.packager.errors import BuildError, BuildTypeError
 
 
 class _Parts:
@@ -132,7 +104,37 @@ class _Parts:
         return first
 
 
-def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list[int]]:
+def operations(operator: Operator) -> int:
+    """An estimate of the arithmetic operations of an operator.
+
+    For convolutions, dense layers and products of matrices, twice the number of multiplications. For
+    other operators, the elements of the results.
+    """
+    made = sum(math.prod(tensor.shape) for tensor in operator.outputs)
+    what, shapes = operator.op.rpartition(".")[2], [t.shape for t in operator.inputs]
+    if _CONVOLUTION.fullmatch(what) and len(shapes) > 1:
+        # each weight is used for each place of the result, or, where it is transposed, of the data
+        weights, transposed = math.prod(shapes[1]), "transpose" in what
+        layout = operator.text("kernel_layout", "IO" if transposed else "OI")
+        side = layout.find("I" if transposed else "O")
+        channels = shapes[1][side] if 0 <= side < len(shapes[1]) else 1
+        return 2 * weights * (math.prod(shapes[0]) if transposed else made) // max(channels, 1)
+    if what in ("dense", "matmul", "batch_matmul") and shapes and shapes[0]:
+        return 2 * made * shapes[0][-1]
+    return made
+
+
+_CONVOLUTION = re.compile("conv[123]d(_transpose)?")
+
+
+def merge(
+    graph: Graph,
+    keys: Mapping[int, str],
+    min_size: int = 1,
+    *,
+    min_cost: float = 0,
+    cost: Callable[[Operator], float] = operations,
+) -> list[list[int]]:
     """Regions: numbers of their nodes, ascending; regions by their first node.
 
     The same graph and keys give the same regions. An operator joins the regions of its key that
@@ -142,11 +144,23 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
     Args:
         keys: of `annotate`.
         min_size: regions of fewer operators, not counting reshapes, stay in the graph.
+        min_cost: regions whose operators cost less in sum, without reshapes, stay in the graph.
+        cost: of an operator, 0 or more.
+
+    Raises:
+        BuildError: a wrong argument, or `cost` fails: the text names node and operator, and the
+            exception is the cause.
     """
+    if not callable(cost):
+        raise BuildTypeError(f"merge: cost: expected a function, found {type(cost).__name__}")
+    if not _is_cost(min_cost):
+        raise BuildError(
+            f"merge: min_cost: expected a number that is 0 or more, found {min_cost!r}"
+        )
     number = {id(node): i for i, node in enumerate(graph.nodes)}
     parts = _Parts(dependencies(graph))
     whole: set[int] = set()  # nodes of composites
-    for composite in getattr(keys, "composites", ()):
+    for composite in keys.composites if isinstance(keys, Annotation) else ():
         parts.contract(composite.nodes)
         whole.update(composite.nodes)
     changed = True
@@ -162,7 +176,11 @@ def merge(graph: Graph, keys: Mapping[int, str], min_size: int = 1) -> list[list
     regions = [
         _without_edge_reshapes(graph, sorted(parts.members[owner]), whole) for owner in owners
     ]
-    return [region for region in regions if _size(graph, region) >= max(min_size, 1)]
+    large = [region for region in regions if _size(graph, region) >= max(min_size, 1)]
+    if not min_cost:
+        return large
+    tensors = keys.tensors if isinstance(keys, Annotation) else Tensors(graph, {})
+    return [region for region in large if _cost(graph, region, tensors, cost) >= min_cost]
 
 
 def _without_edge_reshapes(graph: Graph, region: list[int], whole: set[int]) -> list[int]:
@@ -187,3 +205,24 @@ def _without_edge_reshapes(graph: Graph, region: list[int], whole: set[int]) -> 
 
 def _size(graph: Graph, region: Iterable[int]) -> int:
     return sum(graph.nodes[i].function != NOP for i in region)
+
+
+def _cost(
+    graph: Graph, region: Iterable[int], tensors: Tensors, cost: Callable[[Operator], float]
+) -> float:
+    total = 0.0
+    for i in region:
+        if graph.nodes[i].function != NOP:
+            operator = tensors.operator(graph.nodes[i])
+            found = asked("the cost", cost, operator)
+            if not _is_cost(found):
+                raise BuildError(
+                    f"the cost, for node {operator.name!r} ({operator.op}): expected a number that is 0 or more, found"
+                    f" {found!r}"
+                )
+            total += found
+    return total
+
+
+def _is_cost(value: object) -> bool:
+    return isinstance(value, Real) and value >= 0  # type: ignore[operator]

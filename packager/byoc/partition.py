@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from mblob.dtype import DataType
 from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
-from mblob.packager.byoc.annotate import Match, Tensors
-from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, write_graph
-from mblob.packager.byoc.merge import dependencies
+from mblob.packager.byoc.annotate import Annotation, Match, Tensors
+from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, dependencies, write_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.region_numbers import region_numbers
 from mblob.packager.byoc.storage import plan_storage
@@ -59,7 +58,7 @@ def partition(
     where = _where(regions)
     order = _order(graph, regions, where)  # before anything changes
     names = _names(graph, regions, keys, mod_name)
-    composites = getattr(keys, "composites", ())
+    composites = keys.composites if isinstance(keys, Annotation) else ()
     cutter = _Cutter(graph, where, Tensors(graph, params), composites)
     made = [cutter.cut(region, keys[region[0]], name) for region, name in zip(regions, names)]
     calls = [cutter.call(region, cut) for region, cut in zip(regions, made)]

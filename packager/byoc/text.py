@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
+from mblob.format.graph_json import NOP
 from mblob.packager.byoc.annotate import Annotation, Match, Tensors
 from mblob.packager.byoc.graph import Graph, read_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
@@ -63,8 +64,13 @@ def _marks(
     for i, node in enumerate(graph.nodes):
         key = keys.get(i, "host")
         if regions is not None and i in keys:
-            left = f"host, no region of {key} keeps it"
-            key = f"{key}, region {region_of[i]}" if i in region_of else left
+            reshape = node.function == NOP
+            left = (
+                "a reshape at the edge of a region"
+                if reshape
+                else f"its region of {key} is too small"
+            )
+            key = f"{key}, region {region_of[i]}" if i in region_of else f"host, {left}"
         marks[i] = f"{node.name}: {key}" + (f", {composites[i]}" if i in composites else "")
     return marks
 

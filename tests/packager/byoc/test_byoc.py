@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -271,6 +272,79 @@ def test_small_regions_stay(host: Callable[[], mblob.Module]) -> None:
     graph = b.json(b.call("turn", b.call("bump", pair)))
     assert names(regions_of(graph, {"one": takes("turn")}, min_size=2)) == [["turn", "turn"]]
     assert names(regions_of(graph, {"one": takes("turn")}, min_size=3)) == []
+
+
+def test_cheap_regions_stay(host: Callable[[], mblob.Module], tmp_path: Path) -> None:
+    """The pair of `turn` costs 8, the other one 4; a reshape nothing."""
+    b = Builder()
+    x = b.input("x")
+    first = b.call("turn", x)
+    pair = b.call("turn", b.call("__nop", first, share=first))
+    graph = b.json(b.call("turn", b.call("bump", pair)))
+
+    def kept(**costs: Any) -> list[int]:
+        targets = {"one": takes("turn", "__nop")}
+        return [len(region) for region in names(regions_of(graph, targets, **costs))]
+
+    assert kept(min_cost=4) == [3, 1]
+    assert kept(min_cost=4.5) == kept(min_cost=8) == [3]
+    assert kept(min_cost=9) == []
+    assert kept(min_cost=2, cost=lambda o: int(o.name == "turn5")) == []
+    assert kept(min_cost=1, cost=lambda o: np.float32(o.name == "turn5")) == [1]
+    read = byoc.read_graph(graph)
+    plain = dict(byoc.annotate(read, {"one": takes("turn", "__nop")}))
+    assert byoc.merge(read, plain, min_cost=8) == [[1, 2, 3]]
+    module = mblob.partition_graph(
+        graph, None, host(), {"one": takes("turn")}, min_cost=1e9, codegens=GENERATORS
+    )
+    assert check(graph, module, tmp_path / "x.so", {"x": array(1)}) == []
+
+
+@pytest.mark.parametrize(
+    ("costs", "message"),
+    [
+        ({"min_cost": -1}, "merge: min_cost: expected a number that is 0 or more, found -1"),
+        ({"min_cost": float("nan")}, "merge: min_cost: expected a number .*, found nan"),
+        ({"min_cost": "1"}, "merge: min_cost: expected a number .*, found '1'"),
+        ({"cost": 1}, "merge: cost: expected a function, found int"),
+        (
+            {"cost": lambda _: None},
+            r"the cost, for node 'turn1' \(turn\): expected a .*, found None",
+        ),
+        ({"cost": lambda _: -1}, r"the cost, for node 'turn1' \(turn\): expected a .*, found -1"),
+        ({"cost": lambda _: 1 // 0}, r"the cost, for node 'turn1' \(turn\), failed: ZeroDivision"),
+        (
+            {"cost": lambda o: o.integer("a")},
+            r"the cost, for node 'turn1' \(turn\): .*no attribute",
+        ),
+    ],
+)
+def test_costs_that_are_none(costs: dict[str, Any], message: str) -> None:
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+    with pytest.raises(BuildError, match=message):
+        regions_of(graph, {"one": takes("turn")}, **{"min_cost": 1, **costs})
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "expected"),
+    [
+        ("nn.relu", [(2, 3), (2, 3)], {}, 6),
+        ("add", [(), (), ()], {}, 1),
+        ("nn.conv2d", [(1, 32, 56, 56), (32, 32, 3, 3), (1, 32, 56, 56)], {}, 2 * 32 * 9 * 32 * 56 * 56),
+        ("conv2d", [(1, 9, 9, 4), (3, 3, 2, 6), (1, 4, 3, 6)],
+         {"kernel_layout": "HWIO", "groups": "2"}, 2 * 9 * 2 * 6 * 4 * 3),
+        ("nn.conv1d", [(1, 3, 8), (4, 3, 3), (1, 4, 8)], {}, 2 * 9 * 4 * 8),
+        ("nn.conv2d_transpose", [(1, 3, 4, 4), (3, 5, 2, 2), (1, 5, 8, 8)], {}, 2 * 20 * 3 * 16),
+        ("nn.dense", [(2, 6), (4, 6), (2, 4)], {}, 2 * 2 * 4 * 6),
+        ("nn.batch_matmul", [(3, 2, 6), (3, 4, 6), (3, 2, 4)], {}, 2 * 3 * 2 * 4 * 6),
+    ],
+)  # fmt: skip
+def test_the_operations_of_an_operator(
+    op: str, shapes: list[tuple[int, ...]], attrs: dict[str, str], expected: int
+) -> None:
+    *inputs, output = (byoc.Tensor("t", shape, "float32") for shape in shapes)
+    assert byoc.operations(byoc.Operator("n", op, "f", attrs, inputs, [output])) == expected
 
 
 def test_reshapes_stay_outside_unless_they_connect() -> None:

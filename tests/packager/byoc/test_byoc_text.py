@@ -105,7 +105,7 @@ def test_composites_of_one_name_and_regions_have_numbers() -> None:
         "turn6: one, one", "one: nothing matches no",
     ]  # fmt: skip
     assert comments(byoc.text(graph, keys, byoc.merge(graph, keys, 2)))[3:] == [
-        "bump4: one, region 0, pair (2)", "mix5: host", "turn6: host, no region of one keeps it, one",
+        "bump4: one, region 0, pair (2)", "mix5: host", "turn6: host, its region of one is too small, one",
     ]  # fmt: skip
     regions = byoc.merge(graph, keys)
     marks = comments(byoc.text(graph, keys, regions))
