@@ -17,6 +17,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 
+MANGLED = ("_Z", "_R")  # begins the names of C++ and Rust
 # Places in code that linkers and start files name; they have no type either.
 _PLACES = (
     "_start", "__start", "_end", "end", "__end__", "_etext", "etext", "__etext", "_ftext", "_edata", "edata", "_fdata",

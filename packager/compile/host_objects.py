@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
+from mblob.binary.function_names import MANGLED
 from mblob.errors import ToolchainError
 from mblob.packager.compile.commands import (
     LTO,
@@ -32,7 +33,6 @@ from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
 from mblob.packager.objects.debug_sections import exclude_debug_sections
 from mblob.packager.objects.object_files import (
-    MANGLED,
     ElfTarget,
     ObjectSymbols,
     machine_of,
@@ -40,7 +40,7 @@ from mblob.packager.objects.object_files import (
 from mblob.packager.objects.rename import rename_symbols, unshare
 
 if TYPE_CHECKING:
-    from mblob.packager.objects.debug_info import Function
+    from mblob.binary.dwarf_functions import Function
 
 
 class HostFile(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.argument_types import POINTER_SIZED, SIZES
 from mblob.binary.elf import ElfFile
+from mblob.binary.function_names import MANGLED
 from mblob.bytes.mapping import map_file
 from mblob.errors import listed
 from mblob.format import classic, functions_table
@@ -25,11 +26,11 @@ from mblob.packager.functions.registration import ALIGNMENT
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 from mblob.packager.objects import object_files
-from mblob.packager.objects.object_files import MANGLED, ObjectSymbols
+from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 if TYPE_CHECKING:
-    from mblob.packager.objects.debug_info import CType, Function
+    from mblob.binary.dwarf_functions import CType, Function
 
 Known = Sequence[LinkInput]
 

@@ -37,7 +37,7 @@ from mblob.format.exported import is_tvm_code
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:
-    from mblob.packager.objects.debug_info import Function
+    from mblob.binary.dwarf_functions import Function
 
 
 class ElfTarget(NamedTuple):
@@ -413,7 +413,6 @@ def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
 
 # -- functions, as far as debug information tells --------------------------------------------------
 
-MANGLED = ("_Z", "_R")  # C++, Rust
 LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto writes
 
 

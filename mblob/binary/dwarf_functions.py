@@ -1,0 +1,425 @@
+"""Functions in DWARF (versions 2 - 5): their parameters and results, read by pyelftools.
+
+pyelftools takes its time to load: modules import this one when there is something to read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from elftools.dwarf.dwarf_expr import DWARFExprParser
+
+from mblob.binary.function_names import MANGLED
+
+_DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
+
+# DWARF 5, table 7.11: encodings of base types.
+_ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
+_RECORDS = {
+    "DW_TAG_structure_type": "struct",
+    "DW_TAG_class_type": "struct",
+    "DW_TAG_union_type": "union",
+}
+_LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
+_LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
+# DW_CC_normal, and DW_CC_program, the main program of Fortran.
+_ORDINARY_CALLS = (1, 2)
+_QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
+_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+_SCOPES = ("DW_TAG_namespace", "DW_TAG_module")  # of C++ and of Fortran
+# Their declarations are many, and none is a kernel.
+_LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+_NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
+_MANGLED = tuple(prefix.encode() for prefix in MANGLED)
+_TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
+
+
+class CType(NamedTuple):
+    """A type, without its names.
+
+    Attributes:
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
+            "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
+            array without a fixed place), "either" (Fortran's: the address of `target`, but with
+            VALUE there `target`) or "other".
+        size: bytes; 0 if it has none.
+        text: C spelling with the names that the source uses, "?" if it takes more than one line to
+            say.
+        target: what a pointer points at; of an array, which only pointers point at, the element.
+        dims: of an array, outermost first; None for one that is no constant.
+    """
+
+    kind: str
+    size: int
+    text: str
+    target: CType | None = None
+    dims: tuple[int | None, ...] = ()
+
+
+class Function(NamedTuple):
+    """A function that an object defines with external linkage and a name that is not mangled.
+
+    Attributes:
+        name: its symbol.
+        result: its type.
+        parameters: in order.
+        variadic: ends with "...".
+        pointer_size: bytes of a pointer of the target.
+        is_guess: the types are those of other functions, and tell only whether this one is packed.
+        is_ordinary: called as the platform's C is. Clang tells of others (ms_abi, vectorcall,
+            aarch64_vector_pcs, ...), gcc does not.
+    """
+
+    name: str
+    result: CType
+    parameters: tuple[CType, ...]
+    variadic: bool
+    pointer_size: int
+    is_guess: bool = False
+    is_ordinary: bool = True
+
+    @property
+    def types(self) -> str:
+        """The parameter types as the function table lists them, "?" if unknown, or if one has no
+        plain spelling."""
+        if self.is_guess:
+            return "?"
+        texts = [p.text for p in self.parameters] + (["..."] if self.variadic else [])
+        return "?" if any("?" in text for text in texts) else ", ".join(texts) or "void"
+
+
+# Of a function, of its declaration; bytes of a pointer; its code, if its own entry is abstract.
+_Entry = tuple[Any, Any, int, Sequence[Any]]
+
+
+class Described:
+    """What debug information tells of functions.
+
+    Attributes:
+        exported: those with external linkage and a name that is not mangled.
+        entries: of all functions whose types it tells, by symbol: an object that was linked of
+            several may have more than one of a name.
+        units: how many there are. An object that was linked of several has more symbols of files
+            (STT_FILE) if some of them had no debug information.
+        whole: there are some, and no unit leaves types out.
+    """
+
+    def __init__(self, whole: bool = False) -> None:
+        self.exported: list[Function] = []
+        self.entries: dict[str, list[_Entry]] = {}
+        self.units = 0
+        self.whole = whole
+
+    def named(self, name: str) -> list[Function]:
+        """The functions of a symbol."""
+        return [function_of(name, *entry) for entry in self.entries.get(name, ())]
+
+
+def read_functions(dwarf: Any) -> Described:
+    left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
+    made = Described(whole=True)
+    for unit in dwarf.iter_CUs():
+        made.units += 1
+        top = unit.get_top_DIE()
+        producer = _text(top, "DW_AT_producer")
+        if producer == _TVM or _is_assembler(top):
+            made.whole = False
+            continue
+        found = []
+        scopes = [top]
+        while scopes:
+            for die in scopes.pop().iter_children():
+                left -= 1
+                if left < 0:
+                    raise ValueError("entries in a circle")
+                if die.tag in _SCOPES and _name(die) not in _LIBRARY_NAMESPACES:
+                    scopes.append(die)
+                elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
+                    found.append(die)
+        _add(made, found, unit["address_size"], _may_be_terse(producer))
+    made.whole = made.whole and bool(made.entries)
+    return made
+
+
+def _add(made: Described, found: Sequence[Any], pointer_size: int, terse: bool) -> None:
+    """Add the functions that a unit defines, but those whose types it leaves out."""
+    if found and not any(map(_tells_types, found)):
+        made.whole = False
+        return
+    instances: dict[int, list[Any]] = {}
+    for die in found:
+        if (origin := _origin(die)) is not None:
+            instances.setdefault(origin, []).append(die)
+    exported: list[Function] = []
+    candidates: list[Function] = []
+    merged: set[str] = set()
+    for die in found:
+        if _origin(die) is not None:
+            continue
+        declared = (
+            die.get_DIE_from_attribute("DW_AT_specification")
+            if "DW_AT_specification" in die.attributes
+            else die
+        )
+        name = (
+            _text(die, "DW_AT_linkage_name")
+            or _text(declared, "DW_AT_linkage_name")
+            or _name(declared)
+        )
+        if not name:
+            continue
+        symbol = name.decode(errors="replace")
+        code = instances.get(die.offset, ())
+        entry = (die, declared, pointer_size, code)
+        is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
+        is_fortran = _is_fortran(die)
+        function = function_of(symbol, *entry) if is_exported or terse or is_fortran else None
+        if terse and function is not None and _is_bare(die, function):
+            made.whole = False
+            continue
+        if function is not None:
+            if is_fortran and not code and not _CODE.intersection(die.attributes):
+                merged.add(symbol)
+            else:
+                candidates.append(function)
+            if is_exported:
+                exported.append(function)
+        made.entries.setdefault(symbol, []).append(entry)
+    made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
+
+
+def _as_merged(function: Function, candidates: Sequence[Function]) -> Function:
+    """A Fortran function without code of its own: gcc calls one that does the same (-fipa-icf), and
+    takes its arguments as this one does. All that may be that one tell of the places, if they agree."""
+    found = {
+        c.parameters for c in candidates
+        if c.result == function.result and len(c.parameters) == len(function.parameters)
+        and all(a == b or (b.kind == "either" and a in (b.target, _address(b.target, function.pointer_size)))
+            for a, b in zip(c.parameters, function.parameters))
+    }  # fmt: skip
+    return function._replace(parameters=found.pop()) if len(found) == 1 else function
+
+
+def _origin(die: Any) -> int | None:
+    """Where the entry lies that an entry is an instance of, None if it stands for itself."""
+    if "DW_AT_abstract_origin" not in die.attributes:
+        return None
+    return int(die.get_DIE_from_attribute("DW_AT_abstract_origin").offset)
+
+
+def _is_assembler(top: Any) -> bool:
+    """Whether a unit is assembler text, whose functions an assembler names without their types."""
+    found = top.attributes.get("DW_AT_language")
+    return found is not None and found.value == _LANG_ASSEMBLER
+
+
+_LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
+
+
+def _may_be_terse(producer: bytes) -> bool:
+    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the
+    last level counts.
+
+    gcc tells its options, unless it is told not to.
+    """
+    levels = _LEVEL.findall(producer)
+    return producer.startswith(b"GNU ") and (
+        levels[-1] == b"1" if levels else b" -" not in producer
+    )
+
+
+def _tells_types(die: Any) -> bool:
+    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else
+    of them."""
+    told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
+    parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
+    return any(attribute in die.attributes for attribute in told) or any(parameters)
+
+
+_CODE = frozenset(("DW_AT_low_pc", "DW_AT_ranges"))
+
+
+def _is_bare(die: Any, found: Function) -> bool:
+    """Whether a function is described as if it had no parameters and no result, and its source does
+    not say so."""
+    typed = found.parameters or found.variadic or found.result.kind != "void"
+    return not typed and "DW_AT_prototyped" not in die.attributes
+
+
+def function_of(
+    name: str, die: Any, declared: Any, pointer_size: int, code: Sequence[Any] = ()
+) -> Function:
+    """The function, or type of functions, whose parameters are the children of an entry.
+
+    Args:
+        code: its instances, if the entry is abstract.
+    """
+    parameters: list[CType] = []
+    variadic = False
+    is_fortran = _is_fortran(die)
+    for child in die.iter_children():
+        if child.tag == "DW_TAG_formal_parameter":
+            found = _type(referred(child), pointer_size)
+            if is_fortran:
+                there = (c for i in code for c in i.iter_children() if _origin(c) == child.offset)
+                found = _of_fortran((child, *there), found, pointer_size)
+            parameters.append(found)
+        elif child.tag == "DW_TAG_unspecified_parameters":
+            variadic = True
+    convention = die.attributes.get("DW_AT_calling_convention")
+    return Function(
+        name, _type(referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
+        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
+    )  # fmt: skip
+
+
+def _is_fortran(die: Any) -> bool:
+    language = die.cu.get_top_DIE().attributes.get("DW_AT_language")
+    return language is not None and language.value in _LANG_FORTRAN
+
+
+def _address(target: CType | None, pointer_size: int) -> CType:
+    text = "?" if target is None else f"{target.text} *"
+    return CType("pointer", pointer_size, text, target)
+
+
+def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CType:
+    """What a Fortran parameter is for C. Its entry has the type alone: arrays and texts are passed by
+    their address, and numbers, too, but for those with VALUE. The place of the parameter tells, in its
+    entry or in those of the instances of its function."""
+    die, _, _ = unnamed(referred(entries[0]))
+    tag = "" if die is None else die.tag
+    target = found
+    if tag == "DW_TAG_array_type":
+        has_place = "DW_AT_data_location" not in die.attributes
+        target = (
+            found.target
+            if has_place and found.target
+            else CType("descriptor", 0, "array descriptor")
+        )
+    elif tag == "DW_TAG_string_type":
+        target = CType("char", 1, "character")
+    elif found.kind == "pointer":
+        return found
+    else:
+        told = {_is_passed_by_address(entry) for entry in entries} - {None}
+        if len(told) != 1:
+            return _address(found, pointer_size)._replace(kind="either")
+        if told == {False}:
+            return found
+    return _address(target, pointer_size)
+
+
+def _is_passed_by_address(parameter: Any) -> bool | None:
+    """Whether the caller gives an address, as the place of a parameter tells where the function
+    begins; None: it does not tell."""
+    place = parameter.attributes.get("DW_AT_location")
+    code = () if place is None else place.value
+    if not isinstance(code, list):  # an optimizer moves it: a list of places, where it begins first
+        lists = parameter.dwarfinfo.location_lists()
+        if place is None or lists is None:
+            return None
+        places = lists.get_location_list_at_offset(place.value, parameter)
+        code = next((found.loc_expr for found in places if hasattr(found, "loc_expr")), ())
+    steps = [op.op_name for op in DWARFExprParser(parameter.cu.structs).parse_expr(code)]
+    if not steps or steps[-1] == "DW_OP_stack_value":
+        return None
+    if steps[0] == "DW_OP_fbreg":  # a place on the stack, or what it points to
+        return steps[-1] == "DW_OP_deref"
+    if steps[0].startswith("DW_OP_breg"):  # where a register points to
+        return True
+    return False if steps[0].startswith("DW_OP_reg") else None
+
+
+# -- entries ---------------------------------------------------------------------------------------
+
+
+def _text(die: Any, attribute: str) -> bytes:
+    found = die.attributes.get(attribute)
+    return found.value if found is not None and isinstance(found.value, bytes) else b""
+
+
+def _name(die: Any) -> bytes:
+    return _text(die, "DW_AT_name")
+
+
+def referred(die: Any) -> Any:
+    """The type that an entry names, None for void."""
+    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
+
+
+def unnamed(die: Any) -> tuple[Any, str, bool]:
+    """A type behind its qualifiers and names, the outermost name, which the source spells, and
+    whether it is const."""
+    named = ""
+    const = False
+    for _ in range(_DEPTH):
+        if die is None:
+            break
+        if die.tag == "DW_TAG_const_type":
+            const = const or not named
+        elif die.tag == "DW_TAG_typedef":
+            named = named or _name(die).decode(errors="replace")
+        elif die.tag not in _QUALIFIERS:
+            break
+        die = referred(die)
+    return die, named, const
+
+
+def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
+    """A type, seen through its qualifiers and names."""
+    die, named, const = unnamed(die)
+    kind, size, text, target = _concrete(die, pointer_size, depth)
+    text = named or text
+    if const and text != "?":
+        text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
+    return CType(kind, size, text, target, _dims(die) if kind == "other" else ())
+
+
+def _dims(die: Any) -> tuple[int | None, ...]:
+    """The dimensions of an array, () for other types."""
+    if die is None or die.tag != "DW_TAG_array_type":
+        return ()
+    ranges = (c.attributes for c in die.iter_children() if c.tag == "DW_TAG_subrange_type")
+    return tuple(
+        _constant(r, "DW_AT_count", 0, _constant(r, "DW_AT_upper_bound", 1, None))
+        for r in islice(ranges, _DEPTH)
+    )
+
+
+def _constant(attributes: Any, name: str, more: int, default: int | None) -> int | None:
+    """A number among the attributes of an entry, and `more`; expressions and references are
+    none."""
+    found = attributes.get(name)
+    if found is None or not found.form.startswith(_NUMBERS) or not 0 <= found.value < 2**48:
+        return default
+    return int(found.value) + more
+
+
+def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:
+    """Kind, size, spelling and target of a type that is neither a qualifier nor a name."""
+    if die is None:
+        return "void", 0, "void", None
+    name = _name(die).decode(errors="replace")
+    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
+    if die.tag == "DW_TAG_base_type":
+        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
+        if kind == "bool" and size > 1:  # Fortran's logical, which C has no type for
+            kind = "int"
+        return ("char" if name == "char" else kind), size, name or "?", None
+    if die.tag in _POINTERS and depth < _DEPTH:
+        target = _type(referred(die), pointer_size, depth + 1)
+        star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
+        text = f"{target.text}{'' if target.text.endswith('*') else ' '}{star}"
+        return "pointer", pointer_size, "?" if "?" in text else text, target
+    if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
+        element = _type(referred(die), pointer_size, depth + 1)
+        return ("record" if "DW_AT_GNU_vector" in die.attributes else "other"), size, "?", element
+    if die.tag in _RECORDS:
+        return "record", size, f"{_RECORDS[die.tag]} {name}" if name else "?", None
+    if die.tag == "DW_TAG_enumeration_type":
+        return "enum", size, f"enum {name}" if name else "?", None
+    return "other", size, "?", None
