@@ -30,6 +30,8 @@ LOOKED_UP = {  # and the most that it may cost, over a kept function
     "item": ('call as `lib["add4"](a, b, c)`', 2.0),
 }
 LIMITS = {"aligned": 0.85, "bound": 0.425}
+OF_PROTOTYPE = "call of `lib.ctypes.add4`, kept"
+OWN_CTYPES = "`ctypes.CDLL(path).add4`, its types by hand (`ndpointer`)"
 OBJECT = "call of C++, one tensor as an object"
 VIEW = "the same of C, as a `DLTensor *`"
 OBJECT_LIMIT = 60  # ns more
@@ -42,8 +44,11 @@ def run(bench: Bench) -> Section:
         worker.ask("prepare", path=inputs.library(bench, "calls", None))
         section.rows += _rows(bench, worker, CASES)
         section.rows += _looked_up(bench, worker)
+        section.rows.append(
+            _beside(bench, worker, OF_PROTOTYPE, OWN_CTYPES, "ctypes", "own_ctypes")
+        )
         worker.ask("prepare_tensors", **inputs.of_tensors(bench))
-        objects = _objects(bench, worker)
+        objects = _beside(bench, worker, OBJECT, VIEW, "object", "view")
         section.rows.append(objects)
     with tvm_worker(bench, section.notes) as theirs:
         if theirs:
@@ -85,15 +90,15 @@ def _looked_up(bench: Bench, worker: Worker) -> list[Row]:
     ]
 
 
-def _objects(bench: Bench, worker: Worker) -> Row:
-    """What a tensor costs that the callee may keep."""
+def _beside(bench: Bench, worker: Worker, name: str, other: str, case: str, than: str) -> Row:
+    """One call beside another, by turns."""
     loops = bench.scale.loops
     cases = {
         case: (lambda case=case: worker.sample("call", case=case, count=loops))
-        for case in ("view", "object")
+        for case in (than, case)
     }
     found = alternate(cases, 5 * bench.scale.rounds)
-    return Row(OBJECT, None, VIEW, found["object"], found["view"])
+    return Row(name, None, other, found[case], found[than])
 
 
 def _rows(bench: Bench, worker: Worker, names: dict[str, str]) -> list[Row]:

@@ -119,7 +119,12 @@ def prepare(path: str) -> None:
         for _ in range(count):
             add(a, b, out=c)
 
+    own = ctypes.CDLL(path).add4
+    array = np.ctypeslib.ndpointer(np.float32, shape=(4,), flags="C")
+    own.restype, own.argtypes = None, [array] * 3
+    of_prototype = library.ctypes.add4
     CALLS.update(
+        own_ctypes=loop(own, a, b, c), ctypes=loop(of_prototype, a, b, c),
         aligned=loop(function, a, b, c), copied=loop(function, x, y, z), views=loop(function, *views),
         attribute=attribute, item=item, bound=prepared, numpy=numpy,
     )  # fmt: skip

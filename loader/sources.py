@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mblob import errors
 from mblob.arguments import whole, wrong_type
@@ -154,6 +154,18 @@ def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
             if os.path.samestat(os.stat(name), opened):  # noqa: PTH116  (and still)
                 advise_random(data, begin=True)
                 return data
+    return None
+
+
+def opened_file(path: str, opened: os.stat_result) -> BinaryIO | None:
+    """The file that was opened, as `_mapped` finds it, to be read."""
+    for name in _names_of(path):
+        with suppress(OSError):
+            if os.path.samestat(os.stat(name), opened):  # noqa: PTH116
+                file = open(name, "rb")  # noqa: PTH123, SIM115
+                if os.path.samestat(os.fstat(file.fileno()), opened):
+                    return file
+                file.close()
     return None
 
 

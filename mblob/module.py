@@ -392,11 +392,11 @@ class Module:
         keeps the library open.
 
         `symbol("half")(3.0)` takes the types of the arguments and of the result from the prototype
-        that the library has. Without a prototype, a call is an error. The function is the same object
-        each time. Pointers take what gives a buffer (numpy arrays, tensors, bytearray), and arrays and
-        pointers of ctypes. A call checks the number of the arguments, the ranges of ints, and of
-        arrays the element type, the layout, sizes that are numbers (`x[3]`), and whether they can be
-        written to where the parameter is not const.
+        that the library has, or from its debug information. Without both, a call is an error. The
+        function is the same object each time. Pointers take what gives a buffer (numpy arrays,
+        tensors, bytearray), and arrays and pointers of ctypes. A call checks the number of the
+        arguments, the ranges of ints, and of arrays the element type, the layout, sizes that are
+        numbers (`x[3]`), and whether they can be written to where the parameter is not const.
 
         Args:
             name: the C symbol.

@@ -6,11 +6,12 @@ pyelftools takes its time to load: modules import this one when there is somethi
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from elftools.dwarf.dwarf_expr import DWARFExprParser
+from elftools.elf.elffile import ELFFile
 
 from mblob.binary.function_names import MANGLED
 
@@ -118,10 +119,63 @@ class Described:
         return [function_of(name, *entry) for entry in self.entries.get(name, ())]
 
 
-def read_functions(dwarf: Any) -> Described:
+_LARGEST = 1 << 28  # bytes of DWARF in a finished file that is read for one function
+
+
+def exported_function(file: BinaryIO, name: str) -> Function | None:
+    """A function that a shared library exports; None if it has no DWARF of it, or too much, or DWARF
+    that is not understood."""
+    try:
+        elf: Any = ELFFile(file)
+        sections = [s for s in elf.iter_sections() if s.name.startswith((".debug_", ".zdebug_"))]
+        if not elf.has_dwarf_info() or sum(s.data_size for s in sections) > _LARGEST:
+            return None
+        address = elf.get_section_by_name(".dynsym").get_symbol_by_name(name)[0]["st_value"]
+        dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
+        units = [unit for unit in dwarf.iter_CUs() if _has_code(dwarf, unit, address)]
+        return agreed(read_functions(dwarf, units).named(name))
+    except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
+        return None
+
+
+def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
+    """Whether the code of a unit is at an address."""
+    top = unit.get_top_DIE()
+    found = top.attributes
+    low = found["DW_AT_low_pc"].value if "DW_AT_low_pc" in found else 0
+    if "DW_AT_ranges" in found:
+        for place in dwarf.range_lists().get_range_list_at_offset(
+            found["DW_AT_ranges"].value, unit
+        ):
+            if hasattr(place, "base_address"):
+                low = place.base_address
+                continue
+            base = 0 if getattr(place, "is_absolute", False) else low
+            if base + place.begin_offset <= address < base + place.end_offset:
+                return True
+        return False
+    if "DW_AT_high_pc" not in found:
+        return False
+    high = found["DW_AT_high_pc"]
+    end = high.value if high.form == "DW_FORM_addr" else low + high.value
+    return bool(low <= address < end)
+
+
+def agreed(candidates: Sequence[Function]) -> Function | None:
+    """The function that all candidates are, but for their names."""
+    found = [f._replace(name="") for f in candidates]
+    return found[0] if found and all(f == found[0] for f in found) else None
+
+
+def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
+    """What DWARF tells of functions.
+
+    Args:
+        units: those to read, all by default.
+    """
     left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
     made = Described(whole=True)
-    for unit in dwarf.iter_CUs():
+    for unit in dwarf.iter_CUs() if units is None else units:
         made.units += 1
         top = unit.get_top_DIE()
         producer = _text(top, "DW_AT_producer")

@@ -16,6 +16,7 @@ from mblob.binary.dwarf_functions import (
     CType,
     Described,
     Function,
+    agreed,
     function_of,
     read_functions,
     referred,
@@ -94,18 +95,12 @@ def _without_entry(elf: ElfFile, described: Described, whole: bool) -> list[Func
         if s.type == STT_GNU_IFUNC:
             function = _indirect(s.name, here, resolvers, described)
         else:
-            function = _agreed([f for name in here for f in described.named(name)])
+            function = agreed([f for name in here for f in described.named(name)])
         if function is None and (whole or described.whole):
             function = _UNKNOWN
         if function is not None:
             found.append(function._replace(name=s.name))
     return found
-
-
-def _agreed(candidates: Sequence[Function]) -> Function | None:
-    """The function that all candidates are, but for their names."""
-    found = [f._replace(name="") for f in candidates]
-    return found[0] if found and all(f == found[0] for f in found) else None
 
 
 def _indirect(
@@ -127,7 +122,7 @@ def _indirect(
         [f for n in described.entries if n.startswith(name.removesuffix(".ifunc") + ".") for f in described.named(n)],
     ):  # fmt: skip
         if chosen:
-            return _agreed(chosen)
+            return agreed(chosen)
     others = [
         f
         for n in described.entries
@@ -136,7 +131,7 @@ def _indirect(
         if f.parameters
     ]
     exported = {f.name for f in described.exported}
-    found = _agreed([f for f in others if f.name not in exported] or others)
+    found = agreed([f for f in others if f.name not in exported] or others)
     return found and found._replace(is_guess=True)
 
 

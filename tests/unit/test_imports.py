@@ -23,6 +23,7 @@ OURS = {
     "a look at a library imports what the library makes it need": {
         "mblob.inspect", "mblob.inspect.html", "mblob.native"
     },
+    "only for functions without a prototype": {"mblob.binary.dwarf_functions"},
     "runs a compiler, for libraries that are not linked yet": {"mblob.loader.link_object"},
     "has what a Tensor can do, made of Tensors": {"mblob.loader.conversion", "mblob.loader.pickled_tensor"},
     "a large blob is on its way to the file, or compilers run, while it is imported": {

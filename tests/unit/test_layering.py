@@ -221,6 +221,7 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
             "elftools.dwarf.dwarf_expr",
             True,
         ),  # which is imported late
+        ("mblob.binary.dwarf_functions", "elftools.elf.elffile", True),
         ("mblob.binary.non_elf", "lief", False),
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),

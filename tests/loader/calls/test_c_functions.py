@@ -7,7 +7,9 @@ import ctypes
 import gc
 import pickle
 import shutil
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.binary.elf import ElfFile
 
 SOURCE = r"""
 #include <stdbool.h>
@@ -259,3 +262,98 @@ def test_modules_that_are_not_linked_have_no_c_functions() -> None:
     module = mblob.csource_module("int f(void) { return 1; }", fmt="c")
     with pytest.raises(mblob.NotFoundError, match="a plain C function needs an opened library"):
         module.ctypes.f  # noqa: B018
+
+
+DEBUG_SOURCE = r"""
+#include <complex.h>
+#include <stdarg.h>
+#include <stdint.h>
+typedef enum { RED, GREEN } color;
+typedef int64_t number;
+typedef struct { int a; double b; } pair;
+number big(number x) { return x; }
+color other(color x) { return x == RED ? GREEN : RED; }
+long double wide(long double x) { return x; }
+const char *tail(const char *text) { return text + 1; }
+void twice(const float *from, float *to) { to[0] = 2 * from[0]; }
+int call(int (*f)(int), int x) { return f(x); }
+int first(pair *p) { return p->a; }
+pair by_value(pair p) { return p; }
+double sum(int n, ...) {
+  va_list args;
+  va_start(args, n);
+  double s = 0;
+  while (n--) s += va_arg(args, double);
+  va_end(args);
+  return s;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=["gcc -gdwarf-5", "gcc -gdwarf-4", "clang -g"])
+def of_debug(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    require: Callable[[str], str],
+) -> mblob.Module:
+    """A library that mblob did not make, with debug information."""
+    compiler, option = request.param.split()
+    folder = tmp_path_factory.mktemp("debug")
+    (folder / "k.c").write_text(DEBUG_SOURCE)
+    command = [
+        require(compiler),
+        option,
+        "-O2",
+        "-ffunction-sections",
+        "-shared",
+        "-fPIC",
+        "k.c",
+        "-o",
+        "k.so",
+    ]
+    subprocess.run(command, cwd=folder, check=True)
+    return mblob.load_module(folder / "k.so")
+
+
+def test_debug_information_tells_types(of_debug: mblob.Module) -> None:
+    c = of_debug.ctypes
+    assert "C function number big(number) of" in repr(c.big)
+    assert c.big(1 << 40) == 1 << 40
+    assert c.other(0) == 1
+    assert c.wide(1.5) == 1.5
+    assert c.tail("ab") == b"b"
+    assert c.call(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs), -4) == 4
+    assert c.first(np.array([(7, 0.5)], "i4, f8")) == 7
+    out = np.zeros(1, "float32")
+    c.twice(np.ones(1, "float32"), out)
+    assert out[0] == 2
+    with pytest.raises(
+        ValueError, match=r"twice: argument 1: its memory is read-only.*may write to float \*"
+    ):
+        c.twice(out, READ_ONLY)
+
+
+def test_more_arguments_follow_those_of_a_variadic_function(of_debug: mblob.Module) -> None:
+    assert of_debug.ctypes.sum(2, ctypes.c_double(1), ctypes.c_double(2)) == 3
+    with pytest.raises(ValueError, match="expected at least 1 argument, found 0"):
+        of_debug.ctypes.sum()
+
+
+def test_a_type_that_ctypes_lacks_is_named(of_debug: mblob.Module) -> None:
+    with pytest.raises(
+        TypeError, match="by_value: ctypes has no type for parameter 0, pair; get it with symbol"
+    ):
+        of_debug.ctypes.by_value(1)
+
+
+@pytest.mark.parametrize("damage", range(0, 400, 40))
+def test_damaged_debug_information_is_none(
+    damage: int, of_debug: mblob.Module, tmp_path: Path
+) -> None:
+    data = bytearray(Path(of_debug._node.path).read_bytes())
+    section = next(s for s in ElfFile(memoryview(data)).sections if s.name == ".debug_info")
+    for i in range(damage, section.sh_size, 97):
+        data[section.sh_offset + i] ^= 0xA5
+    (tmp_path / "damaged.so").write_bytes(data)
+    with suppress(TypeError, ValueError):  # its types are unknown, or others
+        mblob.load_module(tmp_path / "damaged.so").ctypes.big("text")
