@@ -31,7 +31,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.edit.convert_shared import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
-from mblob.packager.functions.packed_or_plain import OF_0_21, forms_of
+from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode

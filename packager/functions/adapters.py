@@ -1,5 +1,5 @@
-"""Functions of the other dialect in a library: adapters under the names that this dialect's
-runtimes look for.
+"""Functions of the other dialect in a library: which need an adapter, and the adapters, under the
+names that this dialect's runtimes look for.
 
 Code of TVM 0.19 and before is called through TVMValues and type codes, code of 0.22 and later
 through values of 16 bytes; what they call in the runtime differs as well. `adapters.h` turns the
@@ -8,15 +8,165 @@ one into the other, both ways.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.format.exported import ffi_name, is_helper
+from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
-from mblob.packager.compile.host_objects import Generated, LinkInput, with_names
-from mblob.packager.functions.packed_or_plain import Adapter, forms_of
+from mblob.packager.compile.host_objects import Generated, HostFile, LinkInput, with_names
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions.registration import ALIGNMENT
+from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.objects import object_files
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
+OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
+
+
+class Adapter(NamedTuple):
+    """One function of the other dialect.
+
+    Attributes:
+        name: what users call it.
+        symbol: of the function that there is.
+        made: symbol of the adapter.
+        alignment, types, prototype: as of `mblob.format.functions_table.Row`.
+    """
+
+    name: str
+    symbol: str
+    made: str
+    alignment: int = ALIGNMENT
+    types: str = "?"
+    prototype: str = ""
+
+    @property
+    def row(self) -> Row:
+        """Its row in the table of functions."""
+        return Row(self.name, self.made, "packed", self.alignment, self.types, self.prototype)
+
+
+def needed_adapters(
+    dialect: Dialect,
+    wrapped: Sequence[Wrapped],
+    plain: Sequence[Row],
+    files: Sequence[LinkInput],
+    table_rows: Sequence[Row] = (),
+) -> list[Adapter]:
+    """The adapters that a library of `dialect` needs, sorted by name.
+
+    Args:
+        plain: rows of the functions that are known to be plain C.
+        table_rows: rows of a table that came with the objects.
+
+    Warns:
+        UserWarning: objects whose functions cannot be seen.
+
+    Raises:
+        BuildError: objects of TVM 0.21, whose convention is neither.
+    """
+    for f, contents in files:
+        if CONTEXT_OF_0_21 in contents.defined | contents.weak | contents.undefined:
+            raise BuildError(f"{f.label}: {OF_0_21}")
+    unseen = [f.label for f, c in files if not (c.complete or f.generated)]
+    if unseen and dialect.is_ffi and not wrapped:
+        warn(
+            f"{unseen[0]} is compiled with -flto, so its functions cannot be seen: those of the classic convention get"
+            " no adapters, and hosts of the ffi dialect do not find them; compile it without, or give functions=",
+        )
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    packed = {row.symbol: row for row in _found(table_rows, defined)}
+    if dialect.is_ffi:
+        taken = {w.prototype.name for w in wrapped} | {row.symbol for row in plain}
+        found = _to_ffi(files, taken, defined)
+    else:
+        found = _to_classic(files, defined)
+    return [_with_row(a, packed.get(a.symbol), dialect, defined) for a in found]
+
+
+def _found(table_rows: Iterable[Row], defined: set[str]) -> Iterator[Row]:
+    """The packed rows of a table with the symbols that there are: adapters that it listed were left
+    behind."""
+    for row in table_rows:
+        places = (row.symbol, *forms_of(row.name))
+        symbol = next((place for place in places if place in defined), None)
+        if row.abi == "packed" and symbol is not None:
+            yield row._replace(symbol=symbol)
+
+
+def kept_rows(dialect: Dialect, table_rows: Sequence[Row], files: Sequence[LinkInput]) -> list[Row]:
+    """Packed rows of a table that came with the objects, of functions that need no adapter."""
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    return [
+        row
+        for row in _found(table_rows, defined)
+        if (ffi_name(row.symbol) is not None) == dialect.is_ffi
+    ]
+
+
+def forms_of(name: str) -> tuple[str, str]:
+    """The symbols of the packed functions that mblob makes of a plain C function, in either dialect."""
+    return CLASSIC.packed_symbol(name), FFI.packed_symbol(name)
+
+
+def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[str]) -> Adapter:
+    """The adapter with what a table says of its function."""
+    if row is None:
+        return adapter
+    made = dialect.function_prefix + row.name
+    if made in defined:
+        made = dialect.packed_symbol(row.name)
+    return Adapter(row.name, adapter.symbol, made, row.alignment, row.types, row.prototype)
+
+
+def _to_ffi(files: Sequence[LinkInput], taken: set[str], defined: set[str]) -> list[Adapter]:
+    found: dict[str, Adapter] = {}
+    for f, contents in files:
+        exported = contents.functions - contents.comdat - taken
+        if f.generated or any(ffi_name(name) for name in contents.functions):
+            continue  # it speaks this dialect; what else it exports is plain C
+        for name in exported:
+            if not is_helper(name) and not name.startswith("_Z"):
+                found[name] = Adapter(name, name, "__tvm_ffi_" + name)
+        if CLASSIC.entry in contents.defined | contents.weak:
+            symbol = _entry_of(f) if CLASSIC.entry not in contents.functions else CLASSIC.entry
+            if symbol is not None:
+                found["main"] = Adapter("main", symbol, "__tvm_ffi_main")
+    return [found[name] for name in sorted(found) if found[name].made not in defined]
+
+
+def _to_classic(files: Sequence[LinkInput], defined: set[str]) -> list[Adapter]:
+    found: dict[str, Adapter] = {}
+    for _, contents in files:
+        for symbol in contents.functions - contents.comdat:
+            name = ffi_name(symbol)
+            if name is None:
+                continue
+            made = CLASSIC.entry if name == "main" and CLASSIC.entry not in defined else name
+            if made in defined:
+                made = CLASSIC.packed_symbol(name)
+            if made not in defined:
+                found[name] = Adapter(made if made == CLASSIC.entry else name, symbol, made)
+    return [found[name] for name in sorted(found)]
+
+
+def _entry_of(file: HostFile) -> str | None:
+    """The function that the text `__tvm_main__` of an object names."""
+    for label, data in object_files.objects_in(file.path, file.label):
+        elf = ElfFile(map_file(file.path) if label == file.label else data, label)
+        for s in elf.symtab:
+            if s.name == CLASSIC.entry and s.is_defined and s.st_shndx < len(elf.sections):
+                text = bytes(elf.contents(elf.sections[s.st_shndx])[s.st_value :][:4096])
+                return text.partition(b"\0")[0].decode(errors="replace") or None
+    return None
+
+
+# -- the adapters ----------------------------------------------------------------------------------
 
 
 def hide_adapted(

@@ -1,6 +1,5 @@
 """How each function that objects export is called, as far as something tells: the rows of the table
-that a loader needs to tell packed functions from others; whether a prototype says the same; which
-functions are of the other dialect and need an adapter.
+that a loader needs to tell packed functions from others.
 
 A loader takes a function without a row for a packed one if the library is code that TVM compiled
 (`mblob.format.exported.is_tvm_code`), and else for one of which nothing is known.
@@ -8,31 +7,23 @@ A loader takes a function without a row for a packed one if the library is code 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mblob.argument_types import POINTER_SIZED, SIZES
-from mblob.binary.elf import ElfFile
 from mblob.binary.function_names import MANGLED
-from mblob.bytes.mapping import map_file
 from mblob.errors import listed
 from mblob.format import classic, functions_table
-from mblob.format.exported import FFI_PREFIX, ffi_name, is_helper
-from mblob.format.ffi_dialect import CONTEXT_OF_0_21
+from mblob.format.exported import FFI_PREFIX, is_helper
 from mblob.format.functions_table import Row
-from mblob.packager.compile.host_objects import HostFile, LinkInput
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.compile.host_objects import LinkInput
+from mblob.packager.errors import warn
+from mblob.packager.functions.adapters import forms_of
 from mblob.packager.functions.registration import ALIGNMENT
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
-from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
-from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import CType, Function
-
-Known = Sequence[LinkInput]
 
 
 class Undeclared(NamedTuple):
@@ -75,7 +66,7 @@ class Undeclared(NamedTuple):
 def classify_undeclared(
     wrapped: Sequence[Wrapped],
     named: Collection[str],
-    files: Known,
+    files: Sequence[LinkInput],
     table_rows: Sequence[Row] = (),
 ) -> Undeclared:
     """What is known of the functions without a prototype.
@@ -117,7 +108,9 @@ def _exported(contents: ObjectSymbols) -> set[str]:
     return {name for name in found if not _is_reserved(name)}
 
 
-def warn_of_unknown(undeclared: Undeclared, host: Known, files: Known) -> None:
+def warn_of_unknown(
+    undeclared: Undeclared, host: Sequence[LinkInput], files: Sequence[LinkInput]
+) -> None:
     """Warn of a host module with only functions of which nothing says how they are called, none of
     them used by others.
 
@@ -144,7 +137,7 @@ def _is_reserved(name: str) -> bool:
 
 def _plain_functions(
     wrapped: Sequence[Wrapped],
-    files: Known,
+    files: Sequence[LinkInput],
     table_rows: Sequence[Row],
 ) -> list[Row]:
     """Rows of the function table for exported C functions without a prototype, sorted by name.
@@ -236,267 +229,3 @@ def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
     if function.name.startswith(_RESERVED) or is_packed(function, of_tvm=of_tvm):
         return None
     return Row(function.name, function.name, "plain", 0, function.types)
-
-
-# -- whether a prototype says what the source does ------------------------------------------------
-
-
-def contradiction(prototype: Prototype, function: Function) -> str | None:
-    """How a prototype differs from the function that the source defines, None if calls through it
-    are right.
-
-    `const` may differ, it marks what the packed function takes for an input; `void *` may stand for any
-    pointer. Neither changes what is passed.
-    """
-    found = function.parameters
-    if function.is_guess:
-        return None
-    if len(prototype.parameters) != len(found) or function.variadic:
-        types = ", ".join([*map(_text, found), *(["..."] if function.variadic else [])]) or "void"
-        return f"has {_counted(len(prototype.parameters))}, the source has {len(found)}: ({types})"
-    for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
-        where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
-        if not _same_parameter(p, actual, function.pointer_size):
-            own = p.text if len(p.dims) > 1 else p.c_type
-            return f"{where} is {own!r}, the source has {_spelled(actual)}"
-    if not _same_result(prototype, function):
-        return (
-            f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
-        )
-    return None
-
-
-def _counted(parameters: int) -> str:
-    return f"{parameters} parameter{'' if parameters == 1 else 's'}"
-
-
-def _spelled(found: CType) -> str:
-    text = _text(found)
-    if found.kind == "either":
-        return f"{text!r}, unless it has VALUE there (debug information of gfortran -g -O1 -fno-lto tells)"
-    return "another type" if text == _NAMELESS else repr(text)
-
-
-_NAMELESS = "a type without a name"
-
-
-def _text(found: CType) -> str:
-    """A type as C spells it."""
-    if "?" not in found.text:
-        return found.text
-    rows = found.target
-    if found.kind == "pointer" and rows is not None and rows.dims and rows.target is not None:
-        dims = "".join(f"[{'*' if d is None else d}]" for d in rows.dims)
-        return _NAMELESS if "?" in rows.target.text else f"{rows.target.text} (*){dims}"
-    return _NAMELESS
-
-
-def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
-    if actual.kind == "either":
-        actual = actual._replace(kind="pointer")
-    if p.kind == "scalar":
-        return _same_number(p.element, actual, pointer_size, by_value=True)
-    if actual.kind != "pointer" or actual.target is None:
-        return False
-    target = actual.target
-    if not _same_rows(p, target):
-        return False
-    while target.kind == "other" and target.target is not None:  # rows of an array
-        target = target.target
-    if p.kind == "pointer" or target.kind in ("void", "record", "other"):
-        return True
-    if p.kind == "string":
-        return target.size == 1
-    return _same_number(p.element, target, pointer_size, by_value=False)
-
-
-def _same_rows(p: Parameter, target: CType) -> bool:
-    """Whether the rows of an array are as long in both, as far as both say so. An array of fewer or
-    more dimensions is the same memory seen in another way."""
-    dims = [int(d.text) if d.text.isdigit() else None for d in p.dims[1:]]
-    return len(dims) != len(target.dims) or all(
-        None in pair or pair[0] == pair[1] for pair in zip(dims, target.dims)
-    )
-
-
-def _same_result(prototype: Prototype, function: Function) -> bool:
-    if prototype.scalar is not None:
-        return _same_number(prototype.scalar, function.result, function.pointer_size, by_value=True)
-    wanted = "pointer" if prototype.result == "string" else prototype.result
-    return function.result.kind == wanted
-
-
-def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
-    """Whether the target sees one type in both: same size, same kind."""
-    size = _size(scalar.name, pointer_size)
-    if size is not None and size != actual.size:
-        return False
-    if not by_value and size == 2 and scalar.kind in ("float", "bfloat") and actual.kind == "uint":
-        return True  # where compilers have no such type, kernels read its bits
-    if scalar.kind in ("float", "bfloat"):
-        return actual.kind == "float"
-    if "char" in (scalar.kind, actual.kind) or actual.kind == "enum":
-        return actual.kind in ("int", "uint", "char", "enum")
-    if not by_value and "bool" in (scalar.kind, actual.kind):  # tensors of bool hold bytes
-        return actual.kind in ("bool", "int", "uint")
-    return scalar.kind == actual.kind
-
-
-def _size(name: str, pointer_size: int) -> int | None:
-    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
-    opinion."""
-    if name in SIZES:
-        return SIZES[name]
-    if name in POINTER_SIZED:
-        return pointer_size
-    if name.endswith("_t"):  # int_fast16_t
-        return None
-    words = name.split()
-    if "char" in words:
-        return 1
-    if "short" in words:
-        return 2
-    return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]
-
-
-# -- functions of the other dialect ----------------------------------------------------------------
-
-OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
-
-
-class Adapter(NamedTuple):
-    """One function of the other dialect.
-
-    Attributes:
-        name: what users call it.
-        symbol: of the function that there is.
-        made: symbol of the adapter.
-        alignment, types, prototype: as of `mblob.format.functions_table.Row`.
-    """
-
-    name: str
-    symbol: str
-    made: str
-    alignment: int = ALIGNMENT
-    types: str = "?"
-    prototype: str = ""
-
-    @property
-    def row(self) -> Row:
-        """Its row in the table of functions."""
-        return Row(self.name, self.made, "packed", self.alignment, self.types, self.prototype)
-
-
-def needed_adapters(
-    dialect: Dialect,
-    wrapped: Sequence[Wrapped],
-    plain: Sequence[Row],
-    files: Known,
-    table_rows: Sequence[Row] = (),
-) -> list[Adapter]:
-    """The adapters that a library of `dialect` needs, sorted by name.
-
-    Args:
-        plain: rows of the functions that are known to be plain C.
-        table_rows: rows of a table that came with the objects.
-
-    Warns:
-        UserWarning: objects whose functions cannot be seen.
-
-    Raises:
-        BuildError: objects of TVM 0.21, whose convention is neither.
-    """
-    for f, contents in files:
-        if CONTEXT_OF_0_21 in contents.defined | contents.weak | contents.undefined:
-            raise BuildError(f"{f.label}: {OF_0_21}")
-    unseen = [f.label for f, c in files if not (c.complete or f.generated)]
-    if unseen and dialect.is_ffi and not wrapped:
-        warn(
-            f"{unseen[0]} is compiled with -flto, so its functions cannot be seen: those of the classic convention get"
-            " no adapters, and hosts of the ffi dialect do not find them; compile it without, or give functions=",
-        )
-    defined = {name for _, c in files for name in c.defined | c.weak}
-    packed = {row.symbol: row for row in _found(table_rows, defined)}
-    if dialect.is_ffi:
-        taken = {w.prototype.name for w in wrapped} | {row.symbol for row in plain}
-        found = _to_ffi(files, taken, defined)
-    else:
-        found = _to_classic(files, defined)
-    return [_with_row(a, packed.get(a.symbol), dialect, defined) for a in found]
-
-
-def _found(table_rows: Iterable[Row], defined: set[str]) -> Iterator[Row]:
-    """The packed rows of a table with the symbols that there are: adapters that it listed were left
-    behind."""
-    for row in table_rows:
-        places = (row.symbol, *forms_of(row.name))
-        symbol = next((place for place in places if place in defined), None)
-        if row.abi == "packed" and symbol is not None:
-            yield row._replace(symbol=symbol)
-
-
-def kept_rows(dialect: Dialect, table_rows: Sequence[Row], files: Known) -> list[Row]:
-    """Packed rows of a table that came with the objects, of functions that need no adapter."""
-    defined = {name for _, c in files for name in c.defined | c.weak}
-    return [
-        row
-        for row in _found(table_rows, defined)
-        if (ffi_name(row.symbol) is not None) == dialect.is_ffi
-    ]
-
-
-def forms_of(name: str) -> tuple[str, str]:
-    """The symbols of the packed functions that mblob makes of a plain C function, in either dialect."""
-    return CLASSIC.packed_symbol(name), FFI.packed_symbol(name)
-
-
-def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[str]) -> Adapter:
-    """The adapter with what a table says of its function."""
-    if row is None:
-        return adapter
-    made = dialect.function_prefix + row.name
-    if made in defined:
-        made = dialect.packed_symbol(row.name)
-    return Adapter(row.name, adapter.symbol, made, row.alignment, row.types, row.prototype)
-
-
-def _to_ffi(files: Known, taken: set[str], defined: set[str]) -> list[Adapter]:
-    found: dict[str, Adapter] = {}
-    for f, contents in files:
-        exported = contents.functions - contents.comdat - taken
-        if f.generated or any(ffi_name(name) for name in contents.functions):
-            continue  # it speaks this dialect; what else it exports is plain C
-        for name in exported:
-            if not is_helper(name) and not name.startswith("_Z"):
-                found[name] = Adapter(name, name, "__tvm_ffi_" + name)
-        if CLASSIC.entry in contents.defined | contents.weak:
-            symbol = _entry_of(f) if CLASSIC.entry not in contents.functions else CLASSIC.entry
-            if symbol is not None:
-                found["main"] = Adapter("main", symbol, "__tvm_ffi_main")
-    return [found[name] for name in sorted(found) if found[name].made not in defined]
-
-
-def _to_classic(files: Known, defined: set[str]) -> list[Adapter]:
-    found: dict[str, Adapter] = {}
-    for _, contents in files:
-        for symbol in contents.functions - contents.comdat:
-            name = ffi_name(symbol)
-            if name is None:
-                continue
-            made = CLASSIC.entry if name == "main" and CLASSIC.entry not in defined else name
-            if made in defined:
-                made = CLASSIC.packed_symbol(name)
-            if made not in defined:
-                found[name] = Adapter(made if made == CLASSIC.entry else name, symbol, made)
-    return [found[name] for name in sorted(found)]
-
-
-def _entry_of(file: HostFile) -> str | None:
-    """The function that the text `__tvm_main__` of an object names."""
-    for label, data in object_files.objects_in(file.path, file.label):
-        elf = ElfFile(map_file(file.path) if label == file.label else data, label)
-        for s in elf.symtab:
-            if s.name == CLASSIC.entry and s.is_defined and s.st_shndx < len(elf.sections):
-                text = bytes(elf.contents(elf.sections[s.st_shndx])[s.st_value :][:4096])
-                return text.partition(b"\0")[0].decode(errors="replace") or None
-    return None

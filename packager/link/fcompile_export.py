@@ -9,7 +9,7 @@ compile the sources.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from mblob.errors import ToolchainError
 from mblob.format.functions_table import Row
 from mblob.packager.compile.host_objects import (
     HostFile,
+    LinkInput,
     compile_all,
     object_file,
     probe,
@@ -29,7 +30,6 @@ from mblob.packager.compile.host_objects import (
 )
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
-from mblob.packager.functions.packed_or_plain import Known
 from mblob.packager.functions.wrappers import source
 from mblob.packager.link import carry, embed, system_lib
 from mblob.packager.link.inputs import (
@@ -159,7 +159,9 @@ def _own_headers(request: Request) -> list[str]:
     return [f"-I{folder}" for folder in dict.fromkeys(folders)]
 
 
-def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[Path], Known]:
+def _host_files(
+    request: Request, object_format: str, work: Path
+) -> tuple[list[Path], Sequence[LinkInput]]:
     """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the
     objects among them, and what is in them."""
     if any(w.takes_name for w in request.wrapped()):
@@ -174,7 +176,7 @@ def _host_files(request: Request, object_format: str, work: Path) -> tuple[list[
     return files, known
 
 
-def _refuse(request: Request, known: Known, *, has_all: bool) -> None:
+def _refuse(request: Request, known: Sequence[LinkInput], *, has_all: bool) -> None:
     """Refuse what every export refuses of objects, with these omissions.
 
     * Whether an object is for another machine: only `fcompile` knows which machine it links for.
@@ -199,7 +201,7 @@ def _host_file(node: HostNode, i: int, object_format: str, work: Path) -> Path:
     return copy
 
 
-def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Known]:
+def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Sequence[LinkInput]]:
     """Objects instead of sources: a function whose packed function takes its name is renamed in the
     object."""
     known = compile_all(request.tools(), request.host, None, request.options, work)

@@ -32,15 +32,13 @@ from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import ATTRIBUTES, REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
+from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
-    Adapter,
     Undeclared,
     classify_undeclared,
-    contradiction,
-    kept_rows,
-    needed_adapters,
     warn_of_unknown,
 )
+from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source

@@ -1,0 +1,129 @@
+"""Whether a prototype says what the source does, as far as debug information tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mblob.argument_types import POINTER_SIZED, SIZES
+from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
+
+if TYPE_CHECKING:
+    from mblob.binary.dwarf_functions import CType, Function
+
+
+def contradiction(prototype: Prototype, function: Function) -> str | None:
+    """How a prototype differs from the function that the source defines, None if calls through it
+    are right.
+
+    `const` may differ, it marks what the packed function takes for an input; `void *` may stand for any
+    pointer. Neither changes what is passed.
+    """
+    found = function.parameters
+    if function.is_guess:
+        return None
+    if len(prototype.parameters) != len(found) or function.variadic:
+        types = ", ".join([*map(_text, found), *(["..."] if function.variadic else [])]) or "void"
+        return f"has {_counted(len(prototype.parameters))}, the source has {len(found)}: ({types})"
+    for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
+        where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
+        if not _same_parameter(p, actual, function.pointer_size):
+            own = p.text if len(p.dims) > 1 else p.c_type
+            return f"{where} is {own!r}, the source has {_spelled(actual)}"
+    if not _same_result(prototype, function):
+        return (
+            f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
+        )
+    return None
+
+
+def _counted(parameters: int) -> str:
+    return f"{parameters} parameter{'' if parameters == 1 else 's'}"
+
+
+def _spelled(found: CType) -> str:
+    text = _text(found)
+    if found.kind == "either":
+        return f"{text!r}, unless it has VALUE there (debug information of gfortran -g -O1 -fno-lto tells)"
+    return "another type" if text == _NAMELESS else repr(text)
+
+
+_NAMELESS = "a type without a name"
+
+
+def _text(found: CType) -> str:
+    """A type as C spells it."""
+    if "?" not in found.text:
+        return found.text
+    rows = found.target
+    if found.kind == "pointer" and rows is not None and rows.dims and rows.target is not None:
+        dims = "".join(f"[{'*' if d is None else d}]" for d in rows.dims)
+        return _NAMELESS if "?" in rows.target.text else f"{rows.target.text} (*){dims}"
+    return _NAMELESS
+
+
+def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
+    if actual.kind == "either":
+        actual = actual._replace(kind="pointer")
+    if p.kind == "scalar":
+        return _same_number(p.element, actual, pointer_size, by_value=True)
+    if actual.kind != "pointer" or actual.target is None:
+        return False
+    target = actual.target
+    if not _same_rows(p, target):
+        return False
+    while target.kind == "other" and target.target is not None:  # rows of an array
+        target = target.target
+    if p.kind == "pointer" or target.kind in ("void", "record", "other"):
+        return True
+    if p.kind == "string":
+        return target.size == 1
+    return _same_number(p.element, target, pointer_size, by_value=False)
+
+
+def _same_rows(p: Parameter, target: CType) -> bool:
+    """Whether the rows of an array are as long in both, as far as both say so. An array of fewer or
+    more dimensions is the same memory seen in another way."""
+    dims = [int(d.text) if d.text.isdigit() else None for d in p.dims[1:]]
+    return len(dims) != len(target.dims) or all(
+        None in pair or pair[0] == pair[1] for pair in zip(dims, target.dims)
+    )
+
+
+def _same_result(prototype: Prototype, function: Function) -> bool:
+    if prototype.scalar is not None:
+        return _same_number(prototype.scalar, function.result, function.pointer_size, by_value=True)
+    wanted = "pointer" if prototype.result == "string" else prototype.result
+    return function.result.kind == wanted
+
+
+def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
+    """Whether the target sees one type in both: same size, same kind."""
+    size = _size(scalar.name, pointer_size)
+    if size is not None and size != actual.size:
+        return False
+    if not by_value and size == 2 and scalar.kind in ("float", "bfloat") and actual.kind == "uint":
+        return True  # where compilers have no such type, kernels read its bits
+    if scalar.kind in ("float", "bfloat"):
+        return actual.kind == "float"
+    if "char" in (scalar.kind, actual.kind) or actual.kind == "enum":
+        return actual.kind in ("int", "uint", "char", "enum")
+    if not by_value and "bool" in (scalar.kind, actual.kind):  # tensors of bool hold bytes
+        return actual.kind in ("bool", "int", "uint")
+    return scalar.kind == actual.kind
+
+
+def _size(name: str, pointer_size: int) -> int | None:
+    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
+    opinion."""
+    if name in SIZES:
+        return SIZES[name]
+    if name in POINTER_SIZED:
+        return pointer_size
+    if name.endswith("_t"):  # int_fast16_t
+        return None
+    words = name.split()
+    if "char" in words:
+        return 1
+    if "short" in words:
+        return 2
+    return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]
