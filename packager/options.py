@@ -240,6 +240,12 @@ def asks_for_stack(options: Sequence[str]) -> bool:
     return bool(asked) and asked[-1] == ""
 
 
-def linkers_named(options: Sequence[str]) -> list[str]:
-    """What `-fuse-ld=` names; the last one counts."""
-    return [o.split("=", 1)[1] for o in options if o.startswith("-fuse-ld=")]
+LINKERS = ("bfd", "gold", "lld", "mold")
+
+
+def linker_named(options: Sequence[str]) -> str:
+    """The one of `LINKERS` that options name, by its name or by a path; the last one counts. "" if
+    they name none of these: then only the compiler can tell."""
+    named = [o for o in options if o.startswith(("-fuse-ld=", "--ld-path="))]
+    program = named[-1].partition("=")[2].rpartition("/")[2] if named else ""
+    return next((linker for linker in LINKERS if linker in program), "")

@@ -25,7 +25,10 @@ _SLOT = "__TVM"  # begins the names of slots, which mblob's packed functions hav
 # What only code for TVM's runtime asks for: its C functions, and its classes of C++.
 _OF_RUNTIME = ("TVM", "_ZN3tvm", "_ZNK3tvm", "_ZTIN3tvm", "_ZTVN3tvm")
 _MARKS_OF_0_21 = {ffi_dialect.SYMBOL_OF_0_21, ffi_dialect.CONTEXT_OF_0_21}
+# What compilers, TVM's and mblob, name for the runtime; and C functions of the runtimes themselves.
 OUR_PREFIXES = ("__tvm_", "__TVM", "__mblob_")
+LIBMBLOB_PREFIX = "mblob_"
+RUNTIME_PREFIXES = ("TVM", LIBMBLOB_PREFIX)
 NO_MODEL = "not a model library: it has no blob, and exports no name of TVM's or mblob's"
 
 # Exported by compilers and linkers into every library; no function of the user's.

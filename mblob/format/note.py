@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -53,14 +54,21 @@ def encode(flags: int, byte_order: str = "<") -> bytes:
     return head + NAME + b"\0\0" + desc
 
 
+def ours(notes: Iterable[tuple[bytes, int, bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    """The descriptors of mblob's notes among the notes of a file, with version and flags at least,
+    and their offsets."""
+    for owner, kind, desc, at in notes:
+        if owner == NAME.rstrip(b"\0") and kind == TYPE and len(desc) >= 8:
+            yield desc, at
+
+
 def announced(elf: Image) -> Announced:
     """What the notes of a file announce: each part of a library may bring its own."""
     record = descriptor(elf.byte_order)
     flags = table_crc = 0
-    for owner, kind, desc, _ in elf.notes():
-        if owner == NAME.rstrip(b"\0") and kind == TYPE and len(desc) >= 8:
-            version, new, crc, _ = record.unpack_from(desc.ljust(record.size, b"\0"))
-            if version >= 1:
-                table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
-                flags |= new
+    for desc, _ in ours(elf.notes()):
+        version, new, crc, _ = record.unpack_from(desc.ljust(record.size, b"\0"))
+        if version >= 1:
+            table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
+            flags |= new
     return Announced(flags, table_crc)

@@ -10,6 +10,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import SHF_ALLOC, SHT_NOBITS, SHT_NOTE, Section, Symbol
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError
+from mblob.format.exported import FFI_PREFIX
 from mblob.inspect.library_search import shared_elf
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _code(library: Library, name: str) -> bytes:
         return b""
     listed = [row.symbol for row in library.function_table if row.name == name]
     found = []
-    for symbol in {*listed, name, f"__tvm_ffi_{name}"}:
+    for symbol in {*listed, name, FFI_PREFIX + name}:
         defined = elf.find(symbol)
         if defined is not None and defined.st_size:
             try:

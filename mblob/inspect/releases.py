@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from mblob.format import classic, ffi_dialect
+from mblob.format.exported import ffi_name
 from mblob.format.model import Blob
 from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
@@ -116,10 +117,7 @@ def _names(exports: Mapping[str, bool], undefined: Set[str]) -> Iterator[Fact]:
     if ENTRY_NAME in exports:
         what = "function" if exports[ENTRY_NAME] else "text"
         yield Fact(f"{ENTRY_NAME} is a {what}", 8 if exports[ENTRY_NAME] else FIRST, 21)
-    if any(
-        n.startswith("__tvm_ffi_") and not n.startswith("__tvm_ffi__")
-        for n in exports.keys() - _SYMBOLS.keys()
-    ):
+    if any(ffi_name(n) is not None for n in exports.keys() - _SYMBOLS.keys()):
         yield Fact("functions are named __tvm_ffi_NAME", 22, LAST)
 
 

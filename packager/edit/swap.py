@@ -273,10 +273,9 @@ def _is_placed(blob: Blob, address: int) -> bool:
 def _unannounce(patch: Patch) -> None:
     """Take the index from the notes that announce it."""
     record = note.descriptor(patch.byte_order)
-    for owner, kind, desc, at in patch.notes():
-        if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE and len(desc) >= 8:
-            flags = record.field_at(desc, "flags")
-            patch.put(record, at, flags=flags & ~note.HAS_INDEX)
+    for desc, at in note.ours(patch.notes()):
+        flags = record.field_at(desc, "flags")
+        patch.put(record, at, flags=flags & ~note.HAS_INDEX)
 
 
 def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:

@@ -19,7 +19,7 @@ from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
 from mblob.packager.compile.host_objects import Generated, HostFile, LinkInput, with_names
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.functions.registration import ALIGNMENT
+from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects import object_files
 from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
@@ -32,23 +32,12 @@ class Adapter(NamedTuple):
     """One function of the other dialect.
 
     Attributes:
-        name: what users call it.
         symbol: of the function that there is.
-        made: symbol of the adapter.
-        alignment, types, prototype: as of `mblob.format.functions_table.Row`.
+        row: of the adapter in the table of functions.
     """
 
-    name: str
     symbol: str
-    made: str
-    alignment: int = ALIGNMENT
-    types: str = "?"
-    prototype: str = ""
-
-    @property
-    def row(self) -> Row:
-        """Its row in the table of functions."""
-        return Row(self.name, self.made, "packed", self.alignment, self.types, self.prototype)
+    row: Row
 
 
 def needed_adapters(
@@ -121,7 +110,7 @@ def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[
     made = dialect.function_prefix + row.name
     if made in defined:
         made = dialect.packed_symbol(row.name)
-    return Adapter(row.name, adapter.symbol, made, row.alignment, row.types, row.prototype)
+    return Adapter(adapter.symbol, row._replace(symbol=made))
 
 
 def _to_ffi(files: Sequence[LinkInput], taken: set[str], defined: set[str]) -> list[Adapter]:
@@ -132,12 +121,12 @@ def _to_ffi(files: Sequence[LinkInput], taken: set[str], defined: set[str]) -> l
             continue  # it speaks this dialect; what else it exports is plain C
         for name in exported:
             if not is_helper(name) and not name.startswith("_Z"):
-                found[name] = Adapter(name, name, "__tvm_ffi_" + name)
+                found[name] = Adapter(name, compiled_row(name, FFI.function_prefix + name))
         if CLASSIC.entry in contents.defined | contents.weak:
             symbol = _entry_of(f) if CLASSIC.entry not in contents.functions else CLASSIC.entry
             if symbol is not None:
-                found["main"] = Adapter("main", symbol, "__tvm_ffi_main")
-    return [found[name] for name in sorted(found) if found[name].made not in defined]
+                found["main"] = Adapter(symbol, compiled_row("main", FFI.entry))
+    return [found[name] for name in sorted(found) if found[name].row.symbol not in defined]
 
 
 def _to_classic(files: Sequence[LinkInput], defined: set[str]) -> list[Adapter]:
@@ -151,7 +140,8 @@ def _to_classic(files: Sequence[LinkInput], defined: set[str]) -> list[Adapter]:
             if made in defined:
                 made = CLASSIC.packed_symbol(name)
             if made not in defined:
-                found[name] = Adapter(made if made == CLASSIC.entry else name, symbol, made)
+                shown = made if made == CLASSIC.entry else name
+                found[name] = Adapter(symbol, compiled_row(shown, made))
     return [found[name] for name in sorted(found)]
 
 
@@ -174,7 +164,7 @@ def hide_adapted(
 ) -> list[LinkInput]:
     """The files with the packed functions hidden that mblob made for the other dialect: nobody else
     looks for them."""
-    forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.name)}
+    forms = {a.symbol: a.symbol for a in found if a.symbol in forms_of(a.row.name)}
     if not table_rows or not forms:
         return list(files)
     return [
@@ -208,7 +198,7 @@ def generate(dialect: Dialect, adapters: Iterable[Adapter], joins: bool = False)
     form = _ADAPTER_TO_FFI if dialect.is_ffi else _ADAPTER_TO_CLASSIC
     for i, a in enumerate(adapters):
         parts.append("" if dialect.is_ffi or joins else _HIDDEN.format(symbol=a.symbol))
-        parts.append(form.format(i=i, name=a.name, symbol=a.symbol, made=a.made))
+        parts.append(form.format(i=i, name=a.row.name, symbol=a.symbol, made=a.row.symbol))
     return Generated(
         "mblob_adapters", "adapters to the functions of the other dialect", "\n".join(parts)
     )

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.binary.function_names import MANGLED
 from mblob.errors import listed
 from mblob.format import classic, functions_table
-from mblob.format.exported import FFI_PREFIX, is_helper
+from mblob.format.exported import FFI_PREFIX, OUR_PREFIXES, is_helper
 from mblob.format.functions_table import Row
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
-from mblob.packager.functions.registration import ALIGNMENT
+from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects.object_files import ObjectSymbols
 
@@ -96,7 +96,7 @@ def classify_undeclared(
     packed |= {n for n in named if n not in prototypes | rows and FFI_PREFIX + n not in defined}
     return Undeclared(
         plain,
-        [Row(name, name, "packed", ALIGNMENT, "?") for name in sorted(packed)],
+        [compiled_row(name, name) for name in sorted(packed)],
         [Row(name, name, "plain", 0, "?") for name in sorted(unknown)],
         not defined.isdisjoint((classic.CONTEXT, classic.ENTRY)),
     )
@@ -174,8 +174,9 @@ def _plain_functions(
 
 # -- what types tell -------------------------------------------------------------------------------
 
-# Packed functions of TVM and ours under other rules, and tables: never plain functions of a user.
-_RESERVED = ("__tvm_", "__TVM", "__mblob_", "TVMBackend")
+# Never plain functions of a user: packed functions under other rules, tables, and functions of the
+# runtime that an object brings along.
+_RESERVED = (*OUR_PREFIXES, "TVMBackend")
 
 
 def is_packed(function: Function, *, of_tvm: bool) -> bool:

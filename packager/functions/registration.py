@@ -16,11 +16,17 @@ from mblob.format.exported import SYSTEM_LIB, ffi_name, is_helper, is_mangled
 from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
-from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, table
+from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, rows_of, table
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
 ALIGNMENT = 64  # bytes: what kernels assume of which nothing is known, TVM's default
+
+
+def compiled_row(name: str, symbol: str) -> Row:
+    """The row of a packed function that a compiler made, of whose parameters nothing is known."""
+    return Row(name, symbol, "packed", ALIGNMENT, "?")
+
 
 # The pointer variables through which code of shared libraries reaches the runtime.
 _SLOTS = {
@@ -181,33 +187,28 @@ def functions_of(
     rows: list[Row] = []
     taken: set[str] = set()
     before = dialect.function_prefix
-    for w in wrapped:
-        p = w.prototype
-        found.append(Announced(p.name, w.packed_symbol, before=before))
-        rows.append(Row(p.name, p.name, "packed", 0, p.types, p.text))
-        if not w.takes_name:
-            found.append(Announced(p.name + HIDDEN_SUFFIX, p.name))
-            rows.append(Row(p.name, p.name + HIDDEN_SUFFIX, "plain", 0, p.types, p.text))
-        taken |= {w.packed_symbol, w.plain_symbol}
-    for row in plain:
-        found.append(Announced(row.name + HIDDEN_SUFFIX, row.symbol))
-        rows.append(row._replace(symbol=row.name + HIDDEN_SUFFIX))
+    for row in (*rows_of(wrapped), *plain):
+        is_packed = row.abi == "packed"
+        shown = row.name if is_packed else row.name + HIDDEN_SUFFIX
+        found.append(Announced(shown, row.symbol, before=before if is_packed else ""))
+        rows.append(row._replace(symbol=shown))
         taken.add(row.symbol)
+    taken.update(w.plain_symbol for w in wrapped)
     functions = {name for c in objects for name in c.functions - c.comdat}
     if dialect.is_ffi:
         for symbol in sorted(functions - taken):
             if (name := ffi_name(symbol)) is not None:
                 found.append(Announced(name, symbol, before=before))
-                rows.append(Row(name, name, "packed", ALIGNMENT, "?"))
+                rows.append(compiled_row(name, name))
         _check_names(found)
         return found, rows
     for name in sorted(functions - taken):
         if name == dialect.entry:  # runtimes take what they find under this name for a text
             found.append(Announced(name + "packed", name))
-            rows.append(Row(name, name + "packed", "packed", ALIGNMENT, "?"))
+            rows.append(compiled_row(name, name + "packed"))
         elif not is_helper(name) and not is_mangled(name):
             found.append(Announced(name, name))
-            rows.append(Row(name, name, "packed", ALIGNMENT, "?"))
+            rows.append(compiled_row(name, name))
     entry = dialect.entry
     if entry not in functions and any(entry in c.defined | c.weak for c in objects):
         found.append(Announced(entry, entry, False))

@@ -385,10 +385,10 @@ def _edit_notes(patch: Patch, host: ElfFile, places: MergedLayout, new: bytes) -
     """What the host announces of its blob and its table says nothing of those that came with the
     part; its build-id is that of another library."""
     record = host.layout.nhdr
+    for _, at in note.ours(host.notes()):
+        head = places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - record.size
+        patch.put(record, head, n_type=0)
     for owner, kind, desc, at in host.notes():
-        if owner == note.NAME.rstrip(b"\0") and kind == note.TYPE:
-            head = places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - record.size
-            patch.put(record, head, n_type=0)
-        elif owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
+        if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
             digest = hashlib.sha512(desc + new).digest()
             patch.raw(places.of_note(at), (digest * (len(desc) // 64 + 1))[: len(desc)])

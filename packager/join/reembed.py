@@ -20,11 +20,10 @@ from mblob.packager.join.new_segment import new_segment
 from mblob.packager.link import embed
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library
-
-SECTION_NAME = b".tvm_mblob"
+from mblob.packager.write.elf_writer import GROW_SECTION
 
 # Those that have the blob alone, and what is in front of it for its place.
-_SECTIONS = (SECTION_NAME.decode(), embed.GROW_SECTION, embed.APPEND_SECTION.name)
+_SECTIONS = (GROW_SECTION, embed.APPEND_SECTION.name)
 
 Edit = Callable[[Patch], None]
 
@@ -178,7 +177,7 @@ def _move(fd: int, library: Stub, write: WriteBlob, place: Place) -> tuple[Patch
     os.lseek(fd, new.offset + new.lead + lead, os.SEEK_SET)
     _, fingerprint = write(fd, None, "")
     patch = Patch(fd, elf, new.place_of)
-    section = new.put(patch, SECTION_NAME)
+    section = new.put(patch, GROW_SECTION.encode())
     fields = {"st_value": new.vaddr + new.lead + lead, "st_size": size}
     if section is not None:
         fields["st_shndx"] = section

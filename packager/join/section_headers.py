@@ -39,14 +39,16 @@ from mblob.binary.elf_records import (
     Section,
     SectionHeader,
 )
+from mblob.format import note
 from mblob.packager.join import symbol_versions
 from mblob.packager.join.merge import MergedLayout, MergeInput, Name, mapped
 from mblob.packager.write.elf_patch import Patch
+from mblob.packager.write.elf_writer import GROW_SECTION, LARGE_SECTION
 
 PREFIX = ".mblob"  # of the names of the part's sections, so that the host's keep theirs alone
 # without those that lead elsewhere
 _KEPT_FLAGS = SHF_WRITE | SHF_ALLOC | SHF_EXECINSTR | SHF_TLS | SHF_X86_64_LARGE
-_KEPT_NAMES = (".tvm_mblob", ".lrodata", ".note.mblob")
+_KEPT_NAMES = (GROW_SECTION, LARGE_SECTION, note.SECTION)
 
 
 def put_sections(patch: Patch, merged: MergeInput, places: MergedLayout, end: int) -> None:

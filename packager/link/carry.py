@@ -14,7 +14,7 @@ from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, did_you_mean
 from mblob.format import plugin_table
-from mblob.format.exported import OUR_PREFIXES
+from mblob.format.exported import LIBMBLOB_PREFIX, OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.installed import include_dir
 from mblob.module import Module
@@ -31,7 +31,6 @@ from mblob.packager.path_arguments import existing_file
 from mblob.source_suffixes import FORMAT_OF
 
 _OBJECTS = (".o", ".a")
-_RUNTIME = "mblob_"  # functions of libmblob begin so, and a library must not need them
 
 
 class Carried(NamedTuple):
@@ -433,7 +432,7 @@ def check_needs(carried: Carried, others: Sequence[LinkInput]) -> None:
     for f, _ in carried.files:
         symbols = ElfFile(map_file(f.path), f.label).symtab
         needed = {s.name for s in symbols if not s.is_defined and s.binding == STB_GLOBAL}
-        if missing := sorted(name for name in needed - defined if name.startswith(_RUNTIME)):
+        if missing := sorted(name for name in needed - defined if name.startswith(LIBMBLOB_PREFIX)):
             raise BuildError(
                 f"carry: {f.label} calls {missing[0]}, which a library cannot link; a plug-in reaches the runtime"
                 " through the mblob_host table that it is given"

@@ -32,7 +32,6 @@ from mblob.binary.elf_records import (
     PT_NOTE,
     SHF_ALLOC,
     SHF_WRITE,
-    SHF_X86_64_LARGE,
     SHT_NOTE,
     SHT_PROGBITS,
 )
@@ -48,19 +47,12 @@ from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write import devc_c, elf_writer
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
-from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection, section_for
-
-GROW_SECTION = ".tvm_mblob"
+from mblob.packager.write.elf_writer import GROW_SECTION, PLACEHOLDER_SIZE, BlobSection, section_for
 
 
 def grow_section(alignment: int, lead: int) -> BlobSection:
     """Where the placeholder is for linkers that know INSERT."""
     return BlobSection(GROW_SECTION, alignment=alignment, lead=lead)
-
-
-def gold_section(alignment: int, lead: int) -> BlobSection:
-    """gold knows no INSERT, but puts large read-only data behind everything else (x86-64)."""
-    return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment, lead=lead)
 
 
 def linker_script(alignment: int) -> str:

@@ -19,9 +19,9 @@ from mblob.packager.link import embed
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.inputs import LinkLine
 from mblob.packager.link.request import Request
-from mblob.packager.options import asks_for_stack, linkers_named
+from mblob.packager.options import asks_for_stack, linker_named
 from mblob.packager.write.blob_stream import write_blob
-from mblob.packager.write.elf_writer import BlobSection, placeholder
+from mblob.packager.write.elf_writer import BlobSection, large_section, placeholder
 
 
 def link_command(
@@ -105,10 +105,9 @@ def _embed(
                 f"embed='append': an object refers to {symbol}, whose address would change after the link;"
                 " use embed='grow' or 'object'"
             )
-        mold = line.tools.linker(request.options, work).name == "mold"
-        stub = _link_stub(
-            request, line, embed.MOLD_SECTION if mold else embed.APPEND_SECTION, [], work
-        )
+        is_mold = _linker(request, line, work) == "mold"
+        section = embed.MOLD_SECTION if is_mold else embed.APPEND_SECTION
+        stub = _link_stub(request, line, section, [], work)
         return embed.append(stub, output, symbol, write, request.plan.alignment, request.lead)
     if request.embed == "c":
         _, size = embed.write_c(request, work)
@@ -126,6 +125,12 @@ def _embed(
             copy.cancel()
         return _link_object(request, line, output, work)
     return embed.grow(stub, output, symbol, write, copy)
+
+
+def _linker(request: Request, line: LinkLine, work: Path) -> str:
+    """The linker: as options name it, else as the compiler says. That question costs as much as a
+    link."""
+    return linker_named(request.options) or line.tools.linker(request.options, work).name
 
 
 class _CannotGrow(Exception):
@@ -152,12 +157,11 @@ def _link_stub(
 def _growable_stub(request: Request, line: LinkLine, work: Path) -> Path:
     """A linked library with the placeholder alone in its last segment.
 
-    Which linker a compiler uses is asked only when it fails: the question costs as much as a link.
+    If options do not name the linker, the compiler is asked for it only when the link fails.
     """
     alignment, lead = request.plan.alignment, request.lead
-    named = linkers_named(request.options)
-    linker = next((n for n in ("gold", "mold") if named and n in named[-1]), "")
-    if not linker:
+    linker = linker_named(request.options)
+    if linker not in ("gold", "mold"):
         (work / "insert.ld").write_text(embed.linker_script(alignment))
         section = embed.grow_section(alignment, lead)
         try:
@@ -165,7 +169,7 @@ def _growable_stub(request: Request, line: LinkLine, work: Path) -> Path:
             flags = ["-Wl,-T,insert.ld", "-Wl,-z,noseparate-code"]
             return _link_stub(request, line, section, flags, work)
         except ToolchainError:
-            linker = line.tools.linker(request.options, work).name
+            linker = _linker(request, line, work)
             if linker not in ("gold", "mold"):
                 raise
     if linker == "mold":
@@ -176,7 +180,8 @@ def _growable_stub(request: Request, line: LinkLine, work: Path) -> Path:
         raise _CannotGrow(
             "gold can place the packed modules on x86-64 only; use -fuse-ld=bfd, or embed='object'"
         )
-    return _link_stub(request, line, embed.gold_section(alignment, lead), [], work)
+    # gold knows no INSERT, but puts large data behind everything else.
+    return _link_stub(request, line, large_section(alignment, lead), [], work)
 
 
 def _link_object(request: Request, line: LinkLine, output: Path, work: Path) -> int:

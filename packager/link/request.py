@@ -16,6 +16,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed, one_of
 from mblob.format.blob_plan import BlobPlan
+from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES
 from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.compile.toolchain import find
@@ -23,7 +24,7 @@ from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.link.carry import given_plugins
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
-from mblob.packager.options import as_options, check_options, linkers_named
+from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.dialects import DIALECTS, Dialect
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.write.file_sink import OldLibrary
 
-_RUNTIME = ("TVM", "__TVM", "__tvm_", "mblob_", "__mblob_")
 EARLY_COPY_SIZE = 64 << 20  # bytes of payloads from which a copy beside compilers pays
 PREFIX_LIMIT = 128  # characters
 
@@ -112,8 +112,11 @@ class Request(NamedTuple):
     def is_copied_early(self) -> bool:
         """Whether the blob is copied while compilers run: if the linker has no part in it, and it can be
         read twice, for the linker may turn out to need another place."""
-        mold = "mold" in linkers_named(self.options)[-1:]
-        if mold or self.embed not in ("auto", "grow") or self.fpack_imports is not None:
+        if (
+            linker_named(self.options) == "mold"
+            or self.embed not in ("auto", "grow")
+            or self.fpack_imports is not None
+        ):
             return False
         try:
             return (self.plan.known_size or 0) >= EARLY_COPY_SIZE
@@ -283,7 +286,7 @@ def _check_prefix(prefix: str, system_lib: bool) -> None:
             f"prefix={prefix[:PREFIX_LIMIT]!r}: expected the start of a C name: letters, digits and _, no digit first,"
             f" at most {PREFIX_LIMIT} characters"
         )
-    if prefix.startswith(_RUNTIME):
+    if prefix.startswith((*OUR_PREFIXES, *RUNTIME_PREFIXES)):
         raise BuildError(
             f"prefix={prefix!r}: names that start so are the runtime's; choose another"
         )

@@ -60,6 +60,16 @@ class BlobSection(NamedTuple):
     lead: int = 0
 
 
+GROW_SECTION = ".tvm_mblob"  # in libraries that mblob linked, or to which it added a blob
+LARGE_SECTION = ".lrodata"
+
+
+def large_section(alignment: int, lead: int) -> BlobSection:
+    """The section of large read-only data on x86-64, which linkers put where code does not have to
+    reach across."""
+    return BlobSection(LARGE_SECTION, SHF_ALLOC | SHF_X86_64_LARGE, alignment, lead=lead)
+
+
 def section_for(machine: ElfTarget, alignment: int, lead: int = 0) -> BlobSection:
     """The section for a blob that a linker places itself, `lead` bytes behind a multiple of
     `alignment`.
@@ -68,7 +78,7 @@ def section_for(machine: ElfTarget, alignment: int, lead: int = 0) -> BlobSectio
     reach across, so that more than 2 GiB link.
     """
     if machine.e_machine == EM_X86_64:
-        return BlobSection(".lrodata", SHF_ALLOC | SHF_X86_64_LARGE, alignment, lead=lead)
+        return large_section(alignment, lead)
     return BlobSection(".rodata.mblob", alignment=alignment, lead=lead)
 
 

@@ -5,23 +5,25 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
 from mblob import devices, typed
 from mblob.binary import c_text
-from mblob.bytes.digest import ALGORITHMS, SIZES
+from mblob.bytes.digest import ALGORITHM_NAMES, ALGORITHMS, SIZES
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.cli import completion, report
 from mblob.cli.build import make_plan
 from mblob.cli.command_line import make_parser
 from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
-from mblob.format import classic, exported, ffi_dialect, prefixes, safetensors
+from mblob.format import classic, exported, ffi_dialect, note, prefixes, safetensors
 from mblob.inspect import tensors
+from mblob.inspect.html import headers
 from mblob.loader import load, machines, tensor
 from mblob.native import runtime
 from mblob.packager.compile import commands
@@ -210,6 +212,28 @@ def test_c_numbers_digests_and_limits_keys_as_python_does() -> None:
     assert {"NONE", *checked} == {name for name, _ in found}
     limit = re.search(r"MB_KEY_LIMIT\b[ =]+(\d+)", text("csrc/src/base/bytes.h"))
     assert limit is not None and int(limit[1]) == KEY_LIMIT
+
+
+def test_reports_know_each_digest() -> None:
+    assert {*headers._CHOICES["digest algorithm"]} == {*ALGORITHM_NAMES}
+    schema = json.loads(text("mblob/inspect/inspect-1.schema.json"))
+    [taken] = {tuple(found["enum"]) for found in _properties(schema, "digest_algorithm")}
+    assert {"none", *taken} == {*ALGORITHMS}  # without a digest there is no algorithm either
+
+
+def _properties(schema: Any, name: str) -> Iterator[Any]:
+    """The declarations of a property, wherever they stand."""
+    items = schema.values() if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and name in schema.get("properties", {}):
+        yield schema["properties"][name]
+    for item in items if isinstance(schema, (dict, list)) else ():
+        yield from _properties(item, name)
+
+
+def test_c_knows_the_flags_of_notes_that_python_does() -> None:
+    found = re.findall(r"#define MB_NOTE_(HAS_\w+) (\d+)u", text("csrc/src/elf/elf.h"))
+    flags = {name: flag for name, flag in vars(note).items() if name.startswith("HAS_")}
+    assert {name: int(flag) for name, flag in found} == flags
 
 
 def test_an_opening_shares_a_tree_only_with_the_same_options() -> None:

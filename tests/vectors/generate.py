@@ -19,6 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from mblob.bytes.digest import ALGORITHMS  # noqa: E402
 from mblob.bytes.payload_source import BytesPayload  # noqa: E402
 from mblob.format.blob_plan import BlobPlan, OutEntry  # noqa: E402
 from tests.bytes_sink import BytesSink  # noqa: E402
@@ -185,7 +186,7 @@ def make_good() -> None:
     rows = [[i + 1, i + 1] for i in range(n - 1)] + [[]]
     good("forty-modules-each-importing-the-next-twice", blob(*[item] * n, tree(rows)),
          [("metadata_module", 16 + len(item) * (i + 1), 0) for i in range(n)], rows)  # fmt: skip
-    for digest in ("none", "crc32", "sha256"):
+    for digest in ALGORITHMS:
         data, entries = indexed(digest)
         good(f"index-{digest}", data, entries, [[1, 2, 3], [], [], []], index_expected=True)
     sink = BytesSink()

@@ -16,8 +16,10 @@ import pytest
 
 import mblob
 from mblob.format.grammar import FFI_GRAMMARS
+from mblob.inspect import relax_graph, relax_summary
 from mblob.inspect.relax_program import PROVIDED
 from mblob.inspect.tensors import relax_program
+from mblob.packager.modules import relax_payload
 from tests.loader.executors import relax_programs
 from tests.loader.executors.relax_programs import (
     CODE,
@@ -536,6 +538,9 @@ def test_the_names_that_inspect_knows_are_those_that_the_runtime_has() -> None:
     )
     families = ("vm.builtin.", "tvm.contrib.", "relax.run.")
     assert {name for name in done.stdout.split() if name.startswith(families)} == PROVIDED
+    for used in (relax_payload._OF_FFI, relax_graph._LEFT_OUT, relax_graph._SAME, relax_graph._OF_STORAGE,
+                 relax_summary._CHECKS):  # fmt: skip
+        assert {*used} <= PROVIDED
 
 
 def test_the_program_of_the_c_tests_is_the_sample() -> None:

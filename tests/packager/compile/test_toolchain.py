@@ -16,7 +16,12 @@ from mblob.packager.compile import toolchain
 from mblob.packager.compile.commands import language
 from mblob.packager.compile.toolchain import find, same_target
 from mblob.packager.modules.nodes import SourceNode
-from mblob.packager.options import as_options, compile_options, options_behind_preprocessor
+from mblob.packager.options import (
+    as_options,
+    compile_options,
+    linker_named,
+    options_behind_preprocessor,
+)
 
 
 def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,6 +102,20 @@ def test_compilations_get_no_options_of_the_link() -> None:
         "-fuse-ld=gold",
     ]
     assert compile_options(given) == ["-O3", "-DX", "-I", "inc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "linker"),
+    [
+        ([], ""),
+        (["-fuse-ld=mold"], "mold"),
+        (["-fuse-ld=/opt/gold/ld.mold"], "mold"),
+        (["-fuse-ld=mold", "--ld-path=/usr/bin/ld.lld"], "lld"),
+        (["-fuse-ld=wild"], ""),
+    ],
+)
+def test_a_linker_is_named_by_its_name_or_by_a_path(options: list[str], linker: str) -> None:
+    assert linker_named(options) == linker
 
 
 def test_behind_the_preprocessor_its_options_are_gone() -> None:

@@ -16,7 +16,7 @@ from mblob.binary.elf_records import PT_LOAD, PT_TLS
 from mblob.bytes.mapping import map_file
 from mblob.packager.errors import BuildError
 from mblob.packager.link import request
-from mblob.packager.options import linkers_named
+from mblob.packager.options import linker_named
 from tests.e2e.ffi.ffi_sources import PACKED, plain_module
 
 pytestmark = pytest.mark.own_process
@@ -97,7 +97,7 @@ def calls(path: Path) -> None:
 def test_there_and_back_and_there_again(
     tmp_path: Path, require: Callable[[str], str], options: list[str]
 ) -> None:
-    for linker in linkers_named(options):
+    if linker := linker_named(options):
         require(f"ld.{linker}")
     first = packed(tmp_path / "0.so", options=options)
     calls(first)
