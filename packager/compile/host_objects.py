@@ -31,7 +31,6 @@ from mblob.packager.conventions import may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
-from mblob.packager.objects.debug_sections import exclude_debug_sections
 from mblob.packager.objects.object_files import (
     ElfTarget,
     ObjectSymbols,
@@ -205,7 +204,7 @@ def read_input(file: HostFile, ours: bool = False) -> LinkInput:
     def describe(elf: ElfFile) -> None:
         found.extend(object_files.functions_of(elf, whole=ours))
         if ours:
-            exclude_debug_sections(file.path, elf)
+            object_files.exclude_debug_sections(file.path, elf)
 
     contents = object_files.read(file.path, file.label, describe)
     return LinkInput(file._replace(functions=tuple(found)), contents)

@@ -14,6 +14,7 @@ from mblob.binary.elf_records import (
     EM_RISCV,
     ET_REL,
     SHF_ALLOC,
+    SHF_EXCLUDE,
     SHF_EXECINSTR,
     SHN_COMMON,
     SHT_GROUP,
@@ -427,6 +428,17 @@ def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
     from mblob.packager.objects.debug_info import functions  # it imports pyelftools
 
     return functions(elf, whole)
+
+
+def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
+    """Mark the debug information of an object file, in place, as what a link leaves out (gABI:
+    SHF_EXCLUDE)."""
+    record = elf.layout.shdr
+    with path.open("r+b") as file:
+        for i, section in enumerate(elf.sections):
+            if section.name.startswith((".debug_", ".zdebug_", ".rela.debug_", ".rel.debug_")):
+                file.seek(elf.e_shoff + i * elf.e_shentsize + record.offset_of("sh_flags"))
+                file.write(record.encode("sh_flags", section.sh_flags | SHF_EXCLUDE))
 
 
 def has_debug_info(elf: ElfFile) -> bool:
