@@ -3,9 +3,9 @@ is what all of them need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from _collections_abc import Callable
 
+from mblob.annotations import TYPE_CHECKING, Any
 from mblob.errors import LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes

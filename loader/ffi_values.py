@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from ctypes import c_void_p
 from numbers import Real
 from typing import Any
 
@@ -51,8 +52,6 @@ def stand_in(value: Any) -> Any:
 
 
 def _pointer(address: int) -> Any:
-    from ctypes import c_void_p
-
     return c_void_p(address)
 
 

@@ -10,6 +10,8 @@ from _collections_abc import Callable, Mapping
 
 from mblob import arguments, errors
 from mblob.annotations import TYPE_CHECKING, Any
+from mblob.loader.callbacks import record
+from mblob.loader.loaders import load_entry_point
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.module import Module
 from mblob.native.runtime import ffi, last_error, lib, text
@@ -156,8 +158,6 @@ class Options:
         self.loaders = loaders
         self._records = []
         if loaders:
-            from mblob.loader.callbacks import record
-
             self._records = [record(key) for key in loaders]
         self._list = ffi.new("mblob_loader *[]", self._records or [ffi.NULL])
         self.record = ffi.new(
@@ -202,8 +202,6 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
         error = last_error()
         if not isinstance(error, errors.LoaderMissingError):
             raise error
-        from mblob.loader.loaders import load_entry_point
-
         if not load_entry_point(error.type_key):  # each round registers a key that had no loader
             raise error
     try:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from _collections_abc import Callable, Mapping
 
 from mblob import arguments
+from mblob.annotations import TYPE_CHECKING, Any, overload
 from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import callbacks
 from mblob.module import Module
 
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
 Loader = Callable[..., Any]
-F = TypeVar("F", bound=Loader)
 
 
 ENTRY_POINT_GROUP = "mblob.loaders"

@@ -17,7 +17,9 @@ from os import register_at_fork
 from mblob import errors, texts
 from mblob.annotations import TYPE_CHECKING, Any
 from mblob.loader import _call, bridge
-from mblob.module import LIBRARY, Module, Node
+from mblob.loader.callbacks import made_module
+from mblob.loader.loaders import LoaderContext, fallback_loader, find_loader, load_entry_point
+from mblob.module import FFI_PREFIX, LIBRARY, Module, Node
 from mblob.native.runtime import (
     address_of,
     bytes_of_name,
@@ -29,7 +31,6 @@ from mblob.native.runtime import (
 )
 
 if TYPE_CHECKING:
-    from mblob.format.grammar import Grammars
     from mblob.loader.loaders import Loader
     from mblob.typed import How
 
@@ -88,8 +89,6 @@ class Origin:
         """
         if key in self._asked:
             return False
-        from mblob.loader.loaders import load_entry_point
-
         found = load_entry_point(key)
         if not found:
             self._asked.add(key)
@@ -167,23 +166,14 @@ class OpenedNode(Node):
         return memoryview(_call.Memory(address_of(data[0]), size[0], self.handle))
 
     def source(self, fmt: str) -> str | None:
-        from mblob.inspect.source_text import source_of
+        from mblob.loader import payloads
 
-        return source_of(self.type_key, self.payload(), fmt, self._grammars())
+        return payloads.source(self, fmt)
 
     def tensors(self) -> Mapping[str, Any] | None:
-        from mblob.loader.stored_tensors import tensors_of
+        from mblob.loader import payloads
 
-        return tensors_of(self.type_key, self.payload(), self._grammars())
-
-    def _grammars(self) -> Grammars:
-        if text(lib.mblob_module_dialect(self.handle)) == "ffi":
-            from mblob.format.grammar import FFI_GRAMMARS
-
-            return FFI_GRAMMARS
-        from mblob.format.grammar import GRAMMARS
-
-        return GRAMMARS
+        return payloads.tensors(self)
 
     # -- functions ---------------------------------------------------------------------------------
 
@@ -228,8 +218,6 @@ class OpenedNode(Node):
         keeps exceptions.
         """
         if self._fallback is None:
-            from mblob.loader.loaders import fallback_loader
-
             self._fallback = fallback_loader(self.type_key)
         return None if _Asking.now(self) else self._open_with(self._fallback).find(name)
 
@@ -257,8 +245,6 @@ class OpenedNode(Node):
         return None
 
     def function_metadata(self, what: str, name: str) -> str | None:
-        from mblob.format.exported import FFI_PREFIX
-
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.
         getter = f"_{what}_{name}"
         found = self.find(getter) if self.symbol_address(FFI_PREFIX + getter) else None
@@ -276,18 +262,12 @@ class OpenedNode(Node):
             found.setdefault(text(name), "")
 
         check(lib.mblob_module_names(self.handle, visit, ffi.NULL))
-        return found or self._model_name()
+        if found:
+            return found
+        from mblob.loader import payloads
 
-    def _model_name(self) -> dict[str, str]:
-        """Of a factory that nobody has opened the function that makes its executors."""
-        from mblob.format.grammar import decode_payload
-
-        try:
-            fields = decode_payload(self.type_key, self.payload(), self._grammars())
-            name = fields.get("module_name")
-            return {} if name is None else {bytes(name).decode(): ""}
-        except (errors.MblobError, ValueError):
-            return {}  # damaged: opening it says how
+        name = payloads.model_name(self)  # of a factory that nobody has opened
+        return {} if name is None else {name: ""}
 
     def has_loader(self) -> bool:
         """Whether a loader written in Python opens this module."""
@@ -296,8 +276,6 @@ class OpenedNode(Node):
     def _loader(self) -> Loader | None:
         if self.type_key == LIBRARY:
             return None
-        from mblob.loader.loaders import find_loader
-
         return find_loader(self.type_key, self.origin.loaders) or self._fallback
 
     def _open_with(self, loader: Loader) -> LoadedModule:
@@ -349,8 +327,6 @@ class OpenedNode(Node):
             return
         # The Python module holds `child`. If C did too, a child that refers to this module would
         # keep both for ever.
-        from mblob.loader.callbacks import made_module
-
         made = made_module(child, ref(child))
         try:
             check(lib.mblob_module_import(self.handle, made))
@@ -426,8 +402,6 @@ def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:
         StateError: the loader raised; its exception is the cause.
         TypeError: it returned something else than a Module.
     """
-    from mblob.loader.loaders import LoaderContext
-
     module = node.module
     index = int(lib.mblob_module_index(node.handle))
     where = f"module {index} ({node.type_key!r}) of {node.origin.path or 'a library from memory'}"
@@ -534,6 +508,11 @@ def adopt(pointer: Any) -> Module:
         return _tree(pointer, Origin(text(lib.mblob_module_path(pointer))), _hold, _known)
     finally:
         lib.mblob_module_release(pointer)
+
+
+def prototype_of(owner: OpenedNode, name: str) -> str:
+    """Of a function of a library, "" if nothing tells it."""
+    return owner.functions().get(name, "")
 
 
 def remember(made: Module, owner: OpenedNode | None, function: str, args: tuple[Any, ...]) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import mmap
 import os
 import stat
 import threading
 import time
 from collections.abc import Iterator
+from pickle import PickleBuffer
 from typing import Any
 
 from mblob.errors import (
@@ -59,8 +61,6 @@ class Image:
         """The bytes; from protocol 5 on what writes the pickle may take them without a copy."""
         if protocol < 5:
             return bytes(self.data)
-        from pickle import PickleBuffer
-
         return PickleBuffer(self.data)
 
 
@@ -356,8 +356,6 @@ def _chunks(descriptor: int) -> Iterator[memoryview]:
 
 
 def _sha256(parts: Any) -> str:
-    import hashlib
-
     hasher = hashlib.sha256()
     for part in parts:
         hasher.update(part)

@@ -5,6 +5,7 @@ The name of `tensor` stands in pickles, so it stays.
 
 from __future__ import annotations
 
+from pickle import PickleBuffer
 from typing import Any
 
 from mblob.devices import HOST, Device
@@ -33,8 +34,6 @@ def reduce_tensor(given: Tensor, protocol: int) -> tuple[Any, ...]:
     data = memoryview(_bytes_of(on_host))
     if protocol < 5:
         return tensor, (given.shape, given.dtype, given.device, bytes(data))
-    from pickle import PickleBuffer
-
     return tensor, (given.shape, given.dtype, given.device, PickleBuffer(data))
 
 

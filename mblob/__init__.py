@@ -102,7 +102,7 @@ _HOME = {
     "empty": "mblob.loader.tensor:empty",
     "array": "mblob.loader.tensor:array",
     "from_dlpack": "mblob.loader.tensor:from_dlpack",
-    "load_param_dict": "mblob.loader.stored_tensors:load_param_dict",
+    "load_param_dict": "mblob.loader.payloads:load_param_dict",
     # executors: modules
     "aot_executor": "mblob.loader.aot_executor",
     "graph_executor": "mblob.loader.graph_executor",

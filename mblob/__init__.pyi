@@ -37,7 +37,7 @@ from mblob.loader.functions import register_func as register_func
 from mblob.loader.functions import remove_global_func as remove_global_func
 from mblob.loader.load import load_module as load_module
 from mblob.loader.loaders import register_loader as register_loader
-from mblob.loader.stored_tensors import load_param_dict as load_param_dict
+from mblob.loader.payloads import load_param_dict as load_param_dict
 from mblob.loader.system_lib import system_lib as system_lib
 from mblob.loader.tensor import Shape as Shape
 from mblob.loader.tensor import Tensor as Tensor

@@ -12,5 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any as Any
     from typing import NoReturn as NoReturn
+    from typing import overload as overload
 else:
     Any = NoReturn = object
+
+    def overload(function: object) -> object:
+        """For the declarations in front of a function that is called in several ways."""
+        return function

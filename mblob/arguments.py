@@ -4,7 +4,6 @@ expected, found."""
 from __future__ import annotations
 
 import os
-from _collections_abc import Callable
 from _operator import index  # what `operator` hands on
 
 from mblob import texts
@@ -14,45 +13,11 @@ from mblob.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     also,
-    did_you_mean,
     one_line,
 )
 
 if TYPE_CHECKING:
-    from typing import TypeVar
-
     from mblob.errors import MblobError
-
-    F = TypeVar("F", bound=Callable[..., Any])
-
-
-def suggesting(advice: str = "") -> Callable[[F], F]:
-    """For a function: its error about an unknown keyword suggests the argument that was meant, or
-    says `advice`."""
-
-    def decorated(function: F) -> F:
-        from functools import wraps
-
-        @wraps(function)
-        def call(*args: Any, **named: Any) -> Any:
-            try:
-                return function(*args, **named)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # of something that the function called
-                code = function.__code__
-                known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-                unknown = next((name for name in named if name not in known), None)
-                if unknown is None:
-                    raise
-                close = did_you_mean(unknown, known) or advice
-                raise ArgumentTypeError(
-                    f"{function.__name__}: unknown argument {unknown!r}; expected {', '.join(known)}{close}"
-                ) from None
-
-        return call  # type: ignore[return-value]
-
-    return decorated
 
 
 def wrong_type(

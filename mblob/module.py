@@ -29,6 +29,7 @@ ENTRY_NAME = "__tvm_main__"
 # The type key of the linked code itself. It stands here, and not in format/type_keys.py, whose import
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
+FFI_PREFIX = "__tvm_ffi_"  # of a function's symbol in the ffi dialect, from TVM 0.22 on
 _set = object.__setattr__  # what Module's own asks, which costs time
 
 

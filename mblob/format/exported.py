@@ -10,8 +10,8 @@ from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic, ffi_dialect, functions_table, note
+from mblob.module import FFI_PREFIX as FFI_PREFIX
 
-FFI_PREFIX = "__tvm_ffi_"  # of a function's symbol in the ffi dialect, from TVM 0.22 on
 # of functions that tell of a function
 FFI_METADATA, FFI_DOC = "__tvm_ffi__metadata_", "__tvm_ffi__doc_"
 # record of a library of ours for static linking, whose table lists all functions

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from mblob import json_text, texts
-from mblob.arguments import mapping, names, suggesting, wrong_type
+from mblob.arguments import mapping, names, wrong_type
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.errors import PortabilityWarning
@@ -22,7 +22,7 @@ from mblob.format.blob_plan import PAYLOAD_ALIGN_LIMIT
 from mblob.format.ndarray import ArrayRecord, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
+from mblob.packager.errors import BuildError, BuildTypeError, refused, suggesting, warn
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
 from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mblob.arguments import mapping, suggesting
+from mblob.arguments import mapping
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.bytes.whole_file import replacing
@@ -21,7 +21,7 @@ from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, suggesting
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
 from mblob.packager.path_arguments import checked_path
 

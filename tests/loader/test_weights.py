@@ -16,7 +16,7 @@ import pytest
 import mblob
 from mblob.dtype import DataType
 from mblob.format import safetensors as mblob_safetensors
-from mblob.loader.stored_tensors import tensors_of_safetensors
+from mblob.loader.payloads import tensors_of_safetensors
 from mblob.native.runtime import ffi, lib
 from mblob.native.runtime import text as text_of
 

@@ -1,4 +1,5 @@
-"""The tensors that payloads hold: views into the mapped file."""
+"""What the payloads of an opened library hold: tensors, which are views into the mapped file, a text, the
+name of a model."""
 
 from __future__ import annotations
 
@@ -6,13 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from mblob.arguments import wrong_type
-from mblob.errors import FormatError
+from mblob.errors import FormatError, MblobError
 from mblob.format import safetensors
-from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, Grammars, decode_payload
+from mblob.format.grammar import (
+    FFI_GRAMMARS,
+    FFI_GRAMMARS_OF_0_21,
+    GRAMMARS,
+    Grammars,
+    decode_payload,
+)
 from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
 from mblob.format.type_keys import EXECUTABLES, SAFETENSORS
+from mblob.inspect import source_text
+from mblob.inspect import tensors as tensors_in
 from mblob.loader import _call
+from mblob.loader.opened import OpenedNode
 from mblob.loader.tensor import Tensor
+from mblob.native.runtime import lib, text
 
 
 def load_param_dict(data: Any) -> dict[str, Tensor]:
@@ -28,17 +39,35 @@ def load_param_dict(data: Any) -> dict[str, Tensor]:
     return records_as_tensors(read_param_dict(data))
 
 
-def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str, Tensor] | None:
+def source(node: OpenedNode, fmt: str) -> str | None:
+    """The text of a module, as of `Module.get_source`."""
+    return source_text.source_of(node.type_key, node.payload(), fmt, _grammars(node))
+
+
+def model_name(node: OpenedNode) -> str | None:
+    """Of a factory the function that makes its executors; None where there is none."""
+    try:
+        fields = decode_payload(node.type_key, node.payload(), _grammars(node))
+        name = fields.get("module_name")
+        return None if name is None else bytes(name).decode()
+    except (MblobError, ValueError):
+        return None  # damaged: opening it says how
+
+
+def _grammars(node: OpenedNode) -> Grammars:
+    is_ffi = text(lib.mblob_module_dialect(node.handle)) == "ffi"
+    return FFI_GRAMMARS if is_ffi else GRAMMARS
+
+
+def tensors(node: OpenedNode) -> Mapping[str, Tensor] | None:
     """The tensors of a payload by name (a safetensors file, a parameter dictionary, an executor's
     factory; constants of a virtual machine's program are `constant 3`), views into the mapped file;
     None if its type key holds none, whatever its bytes are.
 
-    Args:
-        grammars: those of the dialect.
-
     Raises:
         FormatError: it breaks its format.
     """
+    key, payload, grammars = node.type_key, node.payload(), _grammars(node)
     if key == SAFETENSORS:
         return tensors_of_safetensors(payload)
     if payload.nbytes >= 8 and int.from_bytes(payload[:8], "little") == PARAMS_MAGIC:
@@ -54,12 +83,10 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars) -> Mapping[str
 
 def _constants(key: str, payload: memoryview, grammars: Grammars) -> dict[str, Tensor] | None:
     """None of a damaged payload: who runs the module says so."""
-    from mblob.inspect import tensors
-
     # the runtime does not tell the dialects of ffi apart
     for known in (grammars, FFI_GRAMMARS_OF_0_21) if grammars is FFI_GRAMMARS else (grammars,):
         try:
-            found = tensors.tensors_of(key, payload, known)
+            found = tensors_in.tensors_of(key, payload, known)
         except FormatError:
             continue
         return {t.name: _call.tensor_view(t.data, t.shape, (*t.dtype,)) for t in found}
