@@ -13,6 +13,7 @@ from mblob.loader.loaders import loader_key, register_loader
 from mblob.native.runtime import address_of, ffi, last_error, lib
 
 F = TypeVar("F", bound=Callable[..., Any])
+_OF_CODEGENS = ("relay.ext.", "mblob.codegen.")
 
 
 @overload
@@ -86,6 +87,13 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     out = ffi.new("mblob_function **")
     status = lib.mblob_get_global(name.encode(), out)
     if status == lib.MBLOB_E_NOT_FOUND:
+        if name.startswith(_OF_CODEGENS):
+            from mblob import (
+                byoc,
+            )  # has code generators, which are registered when they are asked for
+
+            if byoc.codegens.register_own(name):
+                return get_global_func(name)
         if allow_missing:
             return None
         raise also(NotFoundError, ValueError)(  # which is what TVM raises

@@ -281,7 +281,8 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->ffi = mblob_function_is_ffi(handle) != 0;
   self->keeps = mblob_function_is_ffi(handle) == 2;
   self->lends = mblob_function_is_ffi(handle) == 3 || call_callback_is(handle);
-  self->of_python = self->lone = false;
+  self->of_python = call_callback_is(handle); /* a global function of Python too */
+  self->lone = false;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);
   if (self->parameter_count == -2) {
@@ -305,8 +306,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return NULL;
   }
   PyObject *made = call_function_wrap(handle, name, owner);
-  if (made != NULL)
-    ((function_object *)made)->of_python = ((function_object *)made)->lone = of_python;
+  if (made != NULL) ((function_object *)made)->lone = of_python;
   return made;
 }
 
@@ -384,7 +384,7 @@ static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   if (self->owner == Py_None)
     return call_raise(
         PyExc_TypeError,
-        self->of_python
+        self->lone
             ? "%U: a PackedFunction that calls a Python function cannot be pickled; pickle the "
               "Python function, and pass it to mblob.packed_function where it is unpickled"
             : "%U: a function without a module cannot be pickled; pickle its name, and call "

@@ -136,9 +136,7 @@ def build(
         _check_no_host(parts)
     library = host if host is not None else csource_module("", "c")
     if modules:
-        constants = {
-            n: t.constant for r in parts.regions for n, t in zip(r.constant_names, r.constants)
-        }
+        constants = {n: t.constant for r in parts.regions for n, t in r.named_constants.items()}
         symbols = {r.symbol: list(r.constant_names) for r in parts.regions}
         loader = const_loader_module(constants, symbols)
         for module in (library, *dict.fromkeys(modules)):

@@ -1,4 +1,4 @@
-"""Who makes modules of regions, by key."""
+"""Who makes modules of regions, by key: global functions, as in TVM."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
+import mblob
+from mblob.errors import did_you_mean
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region
@@ -15,6 +17,8 @@ from mblob.packager.path_arguments import check_key
 Codegen = Callable[[Region], Module]
 C = TypeVar("C", bound=Codegen)
 
+# Names of the global function of a key, the first one that is there decides: TVM's and mblob's.
+PREFIXES = ("relay.ext.", "mblob.codegen.")
 _registered: dict[str, Codegen] = {}
 _OWN = dict.fromkeys(("dnnl", DNNL_JSON), "mblob.packager.byoc.dnnl")  # come with mblob
 
@@ -25,6 +29,9 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
     The function is called with a `Region` and gives a module that has a function `region.symbol`,
     or whose runtime has it: `mblob.json_module`, `mblob.blob_module`, `mblob.csource_module`, ...
     An exception of the function ends the partition; the message has the key and the symbol.
+
+    The function is a global function, `relay.ext.mykey` as in TVM and `mblob.codegen.mykey`. To
+    register it under one of these names (`register_func`) is enough.
 
     Args:
         override: replace one that is registered.
@@ -39,14 +46,37 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
             raise BuildTypeError(
                 f"register_codegen: expected a function, found {type(codegen).__name__}"
             )
-        if not override and key in _registered and _registered[key] is not codegen:
+        if not override and _registered.get(key) is not codegen and _found(key) is not None:
             raise BuildError(
                 f"register_codegen: {key!r} has a generator; pass override=True to replace it"
             )
-        _registered[key] = codegen
+        _register(key, codegen)
         return codegen
 
     return register
+
+
+def _register(key: str, codegen: Codegen) -> None:
+    for prefix in PREFIXES:
+        mblob.register_func(prefix + key, codegen, override=True)
+    _registered[key] = codegen
+
+
+def register_own(name: str) -> bool:
+    """Register the code generator that comes with mblob under the name of a global function.
+
+    Returns: whether there is one, which was not registered.
+    """
+    key = next((name[len(p) :] for p in PREFIXES if name.startswith(p)), "")
+    if key not in _OWN or key in _registered:
+        return False
+    _register(key, import_module(_OWN[key]).codegen)
+    return True
+
+
+def _found(key: str) -> Any:
+    found = (mblob.get_global_func(prefix + key, allow_missing=True) for prefix in PREFIXES)
+    return next((function for function in found if function is not None), None)
 
 
 def codegen_of(key: str) -> Codegen:
@@ -55,13 +85,12 @@ def codegen_of(key: str) -> Codegen:
     Raises:
         BuildError: there is none.
     """
-    if key not in _registered and key in _OWN:
-        found: Any = import_module(_OWN[key])
-        _registered.setdefault(key, found.codegen)
-    if key not in _registered:
-        known = ", ".join(sorted({*_registered, *_OWN}))
+    found: Codegen | None = _found(key)
+    if found is None:
+        names = mblob.list_global_func_names()
+        known = {n[len(p) :] for n in names for p in PREFIXES if n.startswith(p)} | {*_OWN}
         raise BuildError(
-            f"no code generator is registered for {key!r} (there are: {known}); register one with"
-            f" @mblob.register_codegen({key!r})"
+            f"no code generator is registered for {key!r} (there are: {', '.join(sorted(known))}); register one with"
+            f" @mblob.register_codegen({key!r}){did_you_mean(key, known)}"
         )
-    return _registered[key]
+    return found

@@ -36,7 +36,7 @@ class JsonGraph:
         self._entries: dict[int, list[int]] = {}
         for i, tensor in enumerate(region.inputs):
             self._leaf("input", f"{region.symbol}_i{i}", tensor)
-        for name, tensor in zip(region.constant_names, region.constants):
+        for name, tensor in region.named_constants.items():
             self._leaf("const", name, tensor)
 
     def _leaf(self, op: str, name: str, tensor: Tensor) -> None:

@@ -220,6 +220,12 @@ class Region:
     def __post_init__(self) -> None:
         self.calls = self.calls or self.operators
 
+    @property
+    def named_constants(self) -> dict[str, Tensor]:
+        """The constants by the names under which const_loader stores them. `Tensor.name` is the name
+        of the graph's parameter."""
+        return dict(zip(self.constant_names, self.constants))
+
 
 def own_attrs(attrs: Mapping[str, str]) -> dict[str, str]:
     """Of a node's attributes those that tell about the operator."""

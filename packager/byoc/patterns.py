@@ -206,8 +206,8 @@ def target_of(key: str) -> Predicate | list[Row]:
     if key not in _tables:
         known = ", ".join(sorted(_tables))
         raise BuildError(
-            f"no pattern table is registered for {key!r} (there are: {known}){did_you_mean(key, _tables)}; register"
-            f" one with @mblob.byoc.register_pattern_table({key!r}), or pass a predicate"
+            f"no pattern table is registered for {key!r} (there are: {known}); register one with"
+            f" @mblob.byoc.register_pattern_table({key!r}), or pass a predicate{did_you_mean(key, _tables)}"
         )
     return _tables[key][1] or table_of(key)
 

@@ -121,7 +121,7 @@ def _region(region: Region) -> str:
         frozenset(),
     )  # fmt: skip
     head, _, body = made.partition("\n")
-    bound = [f"  // %{t.name} is {n}" for n, t in zip(region.constant_names, region.constants)]
+    bound = [f"  // %{t.name} is {n}" for n, t in region.named_constants.items()]
     return "\n".join([head, *bound, body])
 
 

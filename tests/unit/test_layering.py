@@ -32,9 +32,11 @@ TYPES_ALONE = {
     ("mblob", "mblob.packager.link"),
 }
 # What imports the face, `mblob`: a module has the methods that users call on it, the command line is
-# a user, as is what stands for TVM's package, and an index says which version wrote it.
+# a user, as is what stands for TVM's package, and an index says which version wrote it. Code
+# generators are global functions, and some of these come with `mblob.byoc`.
 TAKES_FROM_THE_FACE = {
-    "mblob.module", "mblob.again", "mblob.cli", "mblob.packager.write", "mblob.compat.tvm",
+    "mblob.module", "mblob.again", "mblob.cli", "mblob.packager.write", "mblob.packager.byoc", "mblob.loader",
+    "mblob.compat.tvm",
     "mblob.compat.tvm.contrib", "mblob.compat.tvm.contrib.debugger", "mblob.compat.tvm.runtime",
     "mblob.compat.tvm.runtime.executor", "mblob.compat.tvm._ffi", "mblob.compat.tvm_ffi",
 }  # fmt: skip

@@ -186,6 +186,9 @@ def test_a_capsule_of_dlpack_is_an_array_in_a_call_and_in_a_list(
     with pytest.raises(TypeError, match=r"found PyCapsule$"):
         describe(other)
     assert mblob.packed_function(lambda value: value)(other) is other
+    mblob.register_func("test.itself", lambda value: value, override=True)
+    assert mblob.get_global_func("test.itself")(other) is other
+    mblob.remove_global_func("test.itself")
 
 
 def test_arrays_in_containers_are_aligned_for_kernels_and_written_back(lib: mblob.Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 import mblob
 from mblob import byoc
 from mblob.packager.byoc.build import as_records
+from mblob.packager.byoc.codegens import PREFIXES
 from mblob.packager.errors import BuildError
 from tests.packager.byoc.partitions import GENERATORS, array, check, regions_of
 from tests.packager.graphs import Builder, interpret_codegen, takes
@@ -59,6 +60,8 @@ def test_constants_as_a_region_sees_them() -> None:
     assert w_tensor.is_constant
     np.testing.assert_array_equal(w_tensor.numpy(), value)
     assert region.constant_names == ["tvmgen_default_one_main_0_const_0"]
+    assert region.named_constants == {"tvmgen_default_one_main_0_const_0": w_tensor}
+    assert w_tensor.name == "w"
     assert region.operators[0].inputs[1] is w_tensor
     assert region.operators[1].inputs[0] is w_tensor
     assert region.operators[1].inputs[1] is region.operators[0].outputs[0]
@@ -104,8 +107,86 @@ def test_params_as_bytes_and_what_does_not_fit() -> None:
 # -- generators ------------------------------------------------------------------------------------
 
 
-def test_registered_generators(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No code generators but those that come with mblob; the others are back afterwards."""
+
+    def global_names() -> list[str]:
+        return [n for n in mblob.list_global_func_names() if n.startswith(PREFIXES)]
+
+    before = {name: mblob.get_global_func(name) for name in global_names()}
     monkeypatch.setattr("mblob.packager.byoc.codegens._registered", {})
+    for name in before:
+        mblob.remove_global_func(name)
+    yield
+    for name in global_names():
+        mblob.remove_global_func(name)
+    for name, function in before.items():
+        mblob.register_func(name, function)
+
+
+@pytest.mark.usefixtures("nothing_registered")
+def test_generators_are_global_functions() -> None:
+    """Under TVM's name and ours; those that come with mblob as soon as they are asked for."""
+    assert mblob.get_global_func("relay.ext.dnn", allow_missing=True) is None
+    for key in ("dnnl", "dnnl_json"):
+        for prefix in PREFIXES:
+            assert mblob.get_global_func(prefix + key).name == prefix + key
+    g = mblob.GraphBuilder()
+    g.output(g.call("relu", [g.input("x", (4,))], (4,), attrs={"op": "nn.relu"}))
+    relu = byoc.read_graph(g.graph_json())
+    keys = byoc.annotate(relu, ["dnnl"])
+    (region,) = byoc.partition(relu, byoc.merge(relu, keys), keys).regions
+    assert mblob.get_global_func("relay.ext.dnnl")(region).type_key == "dnnl_json"
+
+    made: list[mblob.Module] = []
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+
+    def generate(region: byoc.Region) -> mblob.Module:
+        made.append(mblob.json_module("mine", region.symbol, "{}"))
+        return made[-1]
+
+    for prefix in PREFIXES:
+        mblob.register_func(prefix + "mine", generate)
+        with pytest.raises(BuildError, match="'mine' has a generator; pass override=True"):
+            mblob.register_codegen("mine")(interpret_codegen)
+        model = mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
+        assert model.imported_modules[0].imported_modules[1] is made[-1]
+        mblob.remove_global_func(prefix + "mine")
+    assert len(made) == 2
+    with pytest.raises(
+        BuildError,
+        match=r"for 'mime' \(there are: dnnl, .*mine\); .*\('mime'\); did you mean 'mine'\?$",
+    ):
+        mblob.register_codegen("mine")(generate)
+        mblob.partition_graph(graph, None, None, {"mime": takes("turn")})
+    mblob.register_func("relay.ext.mine", lambda _: 1, override=True)  # TVM's name decides
+    with pytest.raises(BuildError, match="the code generator of 'mine' gave int for tvmgen_def"):
+        mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
+
+
+@pytest.mark.usefixtures("nothing_registered")
+def test_errors_of_generators_that_are_global_functions_are_the_same() -> None:
+    b = Builder()
+    graph = b.json(b.call("turn", b.input("x")))
+    error = mblob.ToolchainError("no compiler", command=["x"])
+    for raised, expected in (
+        (ZeroDivisionError("nought"), BuildError),
+        (error, mblob.ToolchainError),
+    ):
+
+        @mblob.register_codegen("mine", override=True)
+        def generate(region: byoc.Region, raised: Exception = raised) -> mblob.Module:
+            raise raised
+
+        with pytest.raises(expected, match=r"'mine'.* for tvmgen_default_mine_main_0: ") as caught:
+            mblob.partition_graph(graph, None, None, {"mine": takes("turn")})
+        assert raised in (caught.value, caught.value.__cause__)
+
+
+@pytest.mark.usefixtures("nothing_registered")
+def test_registered_generators() -> None:
     b = Builder()
     graph = b.json(b.call("turn", b.input("x")))
     with pytest.raises(
