@@ -45,7 +45,7 @@ from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.request import Request
 from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write import devc_c, elf_writer
-from mblob.packager.write.blob_stream import WriteBlob, write_all
+from mblob.packager.write.blob_stream import WriteBlob, check_written, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import GROW_SECTION, PLACEHOLDER_SIZE, BlobSection, section_for
 
@@ -307,6 +307,25 @@ def write_object(request: Request, folder: Path, machine: ElfTarget) -> tuple[Pa
         hidden=request.system_lib,
     )
     return path, size
+
+
+def check_object(request: Request, path: Path, size: int) -> None:
+    """Read the blob back in an object that somebody else links.
+
+    Args:
+        size: bytes of the blob that were written.
+
+    Raises:
+        FormatError, DigestError: it cannot be read.
+        BuildError: it does not say what was written.
+    """
+    elf, symbol = ElfFile(map_file(path), path.name), request.symbol
+    found = next((s for s in elf.symtab if s.name == symbol and s.is_defined), None)
+    if found is None or found.st_size != size:
+        raise BuildError(f"{elf.name}: {symbol} has not the {size} bytes that were written")
+    data = elf.contents(elf.sections[found.st_shndx])[found.st_value :][:size]
+    plan = request.plan
+    check_written(plan, request.dialect, data, size, elf.name, index_expected=plan.index)
 
 
 def write_c(request: Request, folder: Path) -> tuple[Path, int]:

@@ -111,8 +111,9 @@ def export_library(
     static linking.
 
     Host code is compiled and linked, and all other modules are written into the library. The file
-    appears when it is complete and was read back. After a failure the old file remains. The same
-    inputs give the same bytes.
+    appears when it is complete, and mblob has read back the library, or the object with the
+    modules. mblob does not read what `fcompile` makes, nor C text (`embed="c"`) that somebody else
+    compiles. After a failure the old file remains. The same inputs give the same bytes.
 
     Args:
         mod: the root of the tree.

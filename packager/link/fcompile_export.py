@@ -226,7 +226,9 @@ def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: P
                 f"embed='object': {triple or object_format} is no ELF target that we know; use embed='c'"
             )
         return embed.write_c(request, work)[0]
-    return embed.write_object(request, work, machine)[0]
+    made, size = embed.write_object(request, work, machine)
+    embed.check_object(request, made, size)
+    return made
 
 
 def _triple(request: Request, fcompile: FCompile) -> str | None:

@@ -226,7 +226,9 @@ def write_objects(request: Request, line: LinkLine, output: Path, work: Path) ->
     elif request.plan.is_needed and request.embed == "c":
         members.append(embed.write_c(request, work)[0])
     elif request.plan.is_needed:
-        members.append(embed.write_object(request, work, line.machine)[0])
+        made, size = embed.write_object(request, work, line.machine)
+        embed.check_object(request, made, size)
+        members.append(made)
     write_tar(members, output)
 
 

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mblob.binary.elf import ElfFile
-from mblob.bytes.mapping import map_file
 from mblob.format.exported import ffi_name
 from mblob.packager.compile.host_objects import (
     Generated,
@@ -240,7 +238,7 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
         compile_blob(gathered.tools, request.options, work, path.name, "-fvisibility=hidden")
     else:
         path, size = embed.write_object(request, work, gathered.machine)
-    _verify(path, request.symbol, request, size)
+    embed.check_object(request, path, size)
     return _Blob([path], size, True, request.plan.index)
 
 
@@ -257,25 +255,6 @@ def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) ->
         gathered.tools, [SourceNode(packed, "cc" if cxx else "c")], None, request.options, folder
     )
     return file.path.rename(work / "devc.o")
-
-
-def _verify(path: Path, symbol: str, request: Request, size: int) -> None:
-    """Read the blob in an object back.
-
-    Raises:
-        FormatError, DigestError: it cannot be read.
-        BuildError: it does not say what was written.
-    """
-    elf = ElfFile(map_file(path), path.name)
-    found = next((s for s in elf.symtab if s.name == symbol and s.is_defined), None)
-    if found is None or found.st_size != size:
-        raise BuildError(f"{elf.name}: {symbol} has not the {size} bytes that were written")
-    if not request.plan.index:
-        return  # a payload of an unknown kind has no end that a reader could find
-    data = elf.contents(elf.sections[found.st_shndx])[found.st_value :][:size]
-    blob = request.dialect.format.read(data, index_expected=True)
-    if [e.type_key for e in blob.entries] != [e.type_key for e in request.plan.entries]:
-        raise BuildError(f"{elf.name}: {symbol} reads back with other modules than were written")
 
 
 # -- one object ------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
 import mblob
@@ -113,6 +113,40 @@ def write_blob(
         return size, os.pread(fd, FOOTER.size, start + size - FOOTER.size)
     crc = sink.crc if whole else _crc_of_samples(fd, start, size)
     return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
+
+
+def check_written(
+    plan: BlobPlan, dialect: Dialect, data: memoryview, size: int, label: str, *, index_expected: bool
+) -> None:  # fmt: skip
+    """Refuse a blob that does not say what the plan wrote.
+
+    Args:
+        data: the blob.
+        size: bytes that were written.
+        label: of the file that it is in.
+        index_expected: the file says that there is an index.
+
+    Raises:
+        FormatError, DigestError: it cannot be read.
+        BuildError: it says something else.
+    """
+    if plan.unbounded_keys:
+        return  # no reader of ours can, and export_library says so
+    try:
+        blob = dialect.format.read(data, index_expected=index_expected)
+    except MblobError as error:
+        if not error.culprit:
+            error.prefix(label)
+        raise
+    read, wanted = ([e.type_key for e in entries] for entries in (blob.entries, plan.entries))
+    if blob.size != size or read != wanted:
+        raise BuildError(
+            f"{label}: reads back as {_listed(read)}, written was {_listed(wanted)}: the linker changed it"
+        )
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys[:8]) + (f" and {len(keys) - 8} more" if len(keys) > 8 else "")
 
 
 def _crc_of_samples(fd: int, start: int, size: int) -> int:

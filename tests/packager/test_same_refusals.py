@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.packager.write import elf_writer
 
 TOTAL = ["int total(int n, int k)"]
 PLAIN = "int total(int n, int k) { return n * k; }\n"
@@ -156,3 +157,29 @@ def test_each_way_refuses_to_rename_what_was_compiled_for_link_time_optimization
     kind, text = refusal(tmp_path, way, late, packed="name", options=["-flto"])
     assert kind is mblob.BuildError
     assert re.search(r"late.o is compiled with -flto, (where total|so its symbols)", text)
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "shared"])
+def test_each_way_reads_the_object_with_the_modules_back(
+    tmp_path: Path,
+    require: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    index: bool,
+) -> None:
+    require("gcc")
+    write = elf_writer.write_object
+
+    def damage(path: Path, *args: Any, **how: Any) -> int:
+        size = write(path, *args, **how)
+        path.write_bytes(path.read_bytes().replace(b"dnnl_json", b"dnnl_jsoN"))
+        return size
+
+    monkeypatch.setattr(elf_writer, "write_object", damage)
+    name, more = WAYS[way]
+    root = mblob.csource_module("int f;")
+    root.import_module(mblob.json_module("dnnl_json", "f", {}))
+    with pytest.raises(mblob.MblobError, match="^devc.o: (.*dnnl_jsoN|index: its checksum)"):
+        root.export_library(tmp_path / name, index=index, **more)
+    assert not (tmp_path / name).exists()
