@@ -211,6 +211,8 @@ def header() -> str:
         "#ifndef MB_TYPE_KEYS_H",
         "#define MB_TYPE_KEYS_H",
         "",
+        f'#define MB_TVM_LAST "0.{LAST}"  /* the latest release of TVM whose libraries are read */',
+        "",
         *(f'#define {_c_name(name)} "{key}"' for name, key in named.items()),
         "",
         "/* Strings `keys grammar`: a letter for each field, texts between two forms",

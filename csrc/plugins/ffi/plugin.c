@@ -8,7 +8,7 @@
 #include "values.h"
 
 static int describe(char *text, size_t size) {
-  (void)snprintf(text, size, "libraries of TVM 0.21 to 0.27 and of tvm_ffi 0.1");
+  (void)snprintf(text, size, "libraries of TVM 0.21 to " MB_TVM_LAST " and of tvm_ffi 0.1");
   return MBLOB_OK;
 }
 

@@ -2,6 +2,8 @@
 #ifndef MB_TYPE_KEYS_H
 #define MB_TYPE_KEYS_H
 
+#define MB_TVM_LAST "0.27"  /* the latest release of TVM whose libraries are read */
+
 #define MB_KEY_LIBRARY "library"
 #define MB_KEY_CUDA "cuda"
 #define MB_KEY_HIP "hip"

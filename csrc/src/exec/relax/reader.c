@@ -1,4 +1,4 @@
-/* Sections of a program: functions, memory scopes, constants, instructions (TVM 0.16 to 0.27).
+/* Sections of a program: functions, memory scopes, constants, instructions (TVM 0.16 and later).
  *
  * Two magics tell whether memory scopes are there. Numbers of kinds of constants are those of the
  * dialect. */
@@ -347,7 +347,7 @@ static bool read_header(struct mb_cursor *c, bool *has_scopes) {
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
   return mb_slice_is(version, RELAX_VERSION) ||
          bad(c, c->pos - version.size,
-             "its version is not " RELAX_VERSION ", which TVM 0.16 to 0.27 write");
+             "its version is not " RELAX_VERSION ", which TVM 0.16 to " MB_TVM_LAST " write");
 }
 
 static bool read_all(struct mb_cursor *c, struct relax_executable *exec) {
