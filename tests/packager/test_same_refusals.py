@@ -180,6 +180,6 @@ def test_each_way_reads_the_object_with_the_modules_back(
     name, more = WAYS[way]
     root = mblob.csource_module("int f;")
     root.import_module(mblob.json_module("dnnl_json", "f", {}))
-    with pytest.raises(mblob.MblobError, match="^devc.o: (.*dnnl_jsoN|index: its checksum)"):
+    with pytest.raises(mblob.MblobError, match=r"^devc.o: (.*dnnl_jsoN|index: its checksum)"):
         root.export_library(tmp_path / name, index=index, **more)
     assert not (tmp_path / name).exists()
