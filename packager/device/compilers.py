@@ -1,6 +1,6 @@
 """Compilers of device code: found on the machine, run, their words in the error.
 
-cuda: nvcc, or clang with a CUDA toolkit, to PTX, cubin or fatbin. hip: hipcc, or clang, to a code
+cuda: nvcc, NVRTC, or clang with a CUDA toolkit, to PTX, cubin or fatbin. hip: hipcc, or clang, to a code
 object. opencl: clang to SPIR-V, through llvm-spirv where there is one, else by clang alone.
 """
 
@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from mblob.format.type_keys import CUDA, HIP, OPENCL
 from mblob.interrupts import DeferredSignals
 from mblob.packager.compile.processes import Command, Job, run_all
 from mblob.packager.compile.toolchain import command_words
+from mblob.packager.device import nvrtc
 from mblob.packager.errors import BuildError
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import workspace
@@ -74,6 +76,18 @@ def _nvcc(command: Command, task: Task) -> list[Command]:
             str(task.source),
         )
     ]
+
+
+def _nvrtc(command: Command, task: Task) -> list[Command]:
+    if task.fmt == "fatbin":
+        raise BuildError("device_module: NVRTC writes no fatbin; use nvcc, or fmt='cubin'")
+    real = "sm" if task.fmt == "cubin" else "compute"
+    target = [f"--gpu-architecture={real}_{a}" for a in task.archs]
+    folders = [task.source.parent, Path(command[-1]).parent.parent / "include"]
+    headers = [f"-I{folder}" for folder in folders if folder.is_dir()]
+    program = (sys.executable, "-I", nvrtc.__file__)
+    words = (task.fmt, str(task.source), task.output, *target, *task.options, *headers)
+    return [(*program, *command, *words)]
 
 
 def _clang_cuda(command: Command, task: Task) -> list[Command]:
@@ -193,7 +207,8 @@ class Language:
         formats: what it can be compiled to, the default first.
         compilers: known names, the preferred first, each with what makes its command lines.
         variable: of the environment, names a compiler.
-        places: where one may be that is not on PATH.
+        places: where one may be that is not on PATH, patterns by its name: files, or files below
+            the folders that Python imports from, where NVIDIA's wheels are installed.
         install: what to install where there is none.
         single: formats for one architecture, which must be named.
         arch: what an architecture looks like; an example; "" where there are none.
@@ -203,24 +218,29 @@ class Language:
     formats: tuple[str, ...]
     compilers: dict[str, Lines]
     variable: str
-    places: tuple[str, ...]
+    places: dict[str, tuple[str, ...]]
     install: str
     single: tuple[str, ...]
     arch: str
     example: str
 
 
+_NVRTC = (
+    "/usr/local/cuda/lib64/libnvrtc.so.[0-9]*", "/usr/lib/*/libnvrtc.so.[0-9]*", "nvidia/*/lib/libnvrtc.so.[0-9]*"
+)  # fmt: skip
 LANGUAGES = {
     CUDA: Language(
-        ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "clang": _clang_cuda}, "NVCC", ("/usr/local/cuda/bin/nvcc",),
-        "NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit)", ("cubin",), r"(?:sm_|compute_)?(\d+[af]?)", "sm_90",
+        ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "nvrtc": _nvrtc, "clang": _clang_cuda}, "NVCC",
+        {"nvcc": ("/usr/local/cuda/bin/nvcc", "nvidia/*/bin/nvcc"), "nvrtc": _NVRTC},
+        "NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit; pip: nvidia-cuda-nvrtc)",
+        ("cubin",), r"(?:sm_|compute_)?(\d+[af]?)", "sm_90",
     ),
     HIP: Language(
-        ".hip", ("hsaco",), {"hipcc": _hipcc, "clang": _clang_hip}, "HIPCC", ("/opt/rocm/bin/hipcc",),
+        ".hip", ("hsaco",), {"hipcc": _hipcc, "clang": _clang_hip}, "HIPCC", {"hipcc": ("/opt/rocm/bin/hipcc",)},
         "AMD's ROCm (Debian: hipcc)", ("hsaco",), r"(gfx[0-9a-f]+(?::[\w+:-]+)?)", "gfx90a",
     ),
     OPENCL: Language(
-        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", (),
+        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", {},
         "clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)", (), "", "",
     ),
 }  # fmt: skip
@@ -314,16 +334,26 @@ def _compiler(language: Language, kind: str, how: Compile) -> tuple[Command, Lin
     if own:
         return _checked(language, kind, own, f"${language.variable}")
     for name, lines in language.compilers.items():
-        for place in (
-            shutil.which(name),
-            *(p for p in language.places if Path(p).name == name and Path(p).exists()),
-        ):
-            if place:
-                return (place,), lines
-    tried = ", ".join((f"${language.variable}", *language.compilers, *language.places))
+        place = _found(language, name)
+        if place:
+            return (place,), lines
+    places = [place for name in language.compilers for place in language.places.get(name, ())]
+    tried = ", ".join((f"${language.variable}", *language.compilers, *places))
     raise ToolchainError(
         f"no compiler for {kind} code found: tried {tried}; install {language.install}, or name one in compile="
     )
+
+
+def _found(language: Language, name: str) -> str | None:
+    """Where a compiler is; None if it is not installed."""
+    if name != "nvrtc" and (program := shutil.which(name)):
+        return program
+    for pattern in language.places.get(name, ()):
+        for folder in ["/"] if pattern.startswith("/") else filter(None, sys.path):
+            found = max(Path(folder).glob(pattern.lstrip("/")), default=None)
+            if found:
+                return str(found)
+    return None
 
 
 def _checked(language: Language, kind: str, command: Command, where: str) -> tuple[Command, Lines]:
@@ -334,8 +364,12 @@ def _checked(language: Language, kind: str, command: Command, where: str) -> tup
             f"device_module: {where} {' '.join(command)!r} is no compiler of {kind} code that is known here; known are"
             f" {', '.join(language.compilers)}"
         )
-    if not shutil.which(command[0]):
-        raise ToolchainError(
-            f"{where} {command[0]} is not installed; install {language.install}", command=command
-        )
-    return command, lines
+    if lines is _nvrtc:
+        library = _found(language, "nvrtc") if command == ("nvrtc",) else command[-1]
+        if len(command) == 1 and library and Path(library).exists():
+            return (library,), lines
+    elif shutil.which(command[0]):
+        return command, lines
+    raise ToolchainError(
+        f"{where} {command[0]} is not installed; install {language.install}", command=command
+    )

@@ -74,7 +74,7 @@ def device_module(
             detected. With `compile`, the format to compile to: "ptx" (default), "cubin" or "fatbin"
             for cuda, "hsaco" for hip, "spv" for opencl.
         compile: compile the source (a text or a path). True selects an installed compiler. Or give
-            the name or command of one ("nvcc", "clang", "hipcc", ["ccache", "nvcc"]).
+            the name or command of one ("nvcc", "nvrtc", "clang", "hipcc", ["ccache", "nvcc"]).
         arch: architecture to compile for ("sm_90", "gfx90a"); a fatbin takes several.
         options: options of the compiler, a text or a list.
         launch: launch tags of kernels that declare none.

@@ -186,7 +186,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
         (folder / name).symlink_to(shutil.which(name) or name)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setitem(
-        LANGUAGES, "cuda", LANGUAGES["cuda"].__class__(**{**vars(LANGUAGES["cuda"]), "places": ()})
+        LANGUAGES, "cuda", LANGUAGES["cuda"].__class__(**{**vars(LANGUAGES["cuda"]), "places": {}})
     )
     for variable in ("NVCC", "HIPCC", "CLANG"):
         monkeypatch.delenv(variable, raising=False)
@@ -485,7 +485,8 @@ def test_what_the_compiler_says_is_told(tool: Tool) -> None:
 @pytest.mark.usefixtures("tool")
 def test_a_compiler_that_is_missing_is_told() -> None:
     with pytest.raises(
-        mblob.ToolchainError, match=r"tried \$NVCC, nvcc, clang; install NVIDIA's CUDA toolkit"
+        mblob.ToolchainError,
+        match=r"tried \$NVCC, nvcc, nvrtc, clang; install NVIDIA's CUDA toolkit",
     ):
         mblob.device_module("cuda", CU, compile=True)
     with pytest.raises(mblob.ToolchainError, match="nvcc is not installed"):
@@ -513,7 +514,7 @@ def test_a_compiler_that_is_missing_is_told() -> None:
         ),
         (
             {"compile": "gcc"},
-            "'gcc' is no compiler of cuda code that is known here; known are nvcc, clang",
+            "'gcc' is no compiler of cuda code that is known here; known are nvcc, nvrtc, clang",
         ),
         ({"arch": "sm_90"}, "pass compile=True, too"),
         ({"kind": "opencl", "compile": True, "arch": "x"}, "opencl code has no architectures"),
