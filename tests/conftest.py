@@ -259,6 +259,18 @@ def golden() -> Path:
 
 
 @pytest.fixture(scope="session")
+def onednn() -> str:
+    """What the plug-in says of oneDNN; without oneDNN the test is skipped."""
+    import mblob
+    from mblob.loader.plugins import plugins
+
+    try:
+        return next(p for p in plugins() if p.name == "dnnl").describe()
+    except mblob.LoaderMissingError as e:
+        pytest.skip(f"oneDNN is not installed: {e}")
+
+
+@pytest.fixture(scope="session")
 def cc() -> Callable[..., Path]:
     """`cc(source, output, *flags)`: compile C text to a shared library, `output`; its path.
 

@@ -34,8 +34,8 @@ class JsonGraph:
         self._nodes: list[dict[str, Any]] = []
         self._rows = [0]
         self._entries: dict[int, list[int]] = {}
-        for i, tensor in enumerate(region.inputs):
-            self._leaf("input", f"{region.symbol}_i{i}", tensor)
+        for name, tensor in zip(region.input_names, region.inputs):
+            self._leaf("input", name, tensor)
         for name, tensor in region.named_constants.items():
             self._leaf("const", name, tensor)
 

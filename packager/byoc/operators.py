@@ -221,6 +221,12 @@ class Region:
         self.calls = self.calls or self.operators
 
     @property
+    def input_names(self) -> list[str]:
+        """The names of the inputs in TVM's texts: dnnl_0_i0, ..."""
+        number = self.symbol.rpartition("_main_")[2]
+        return [f"{self.key}_{number}_i{i}" for i in range(len(self.inputs))]
+
+    @property
     def named_constants(self) -> dict[str, Tensor]:
         """The constants by the names under which const_loader stores them. `Tensor.name` is the name
         of the graph's parameter."""

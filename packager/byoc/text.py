@@ -105,8 +105,7 @@ def _partition(parts: Partition) -> str:
 
 
 def _region(region: Region) -> str:
-    prefix = f"{region.key}_{region.symbol.rpartition('_main_')[2]}_i"
-    names = {id(t): f"{prefix}{i}" for i, t in enumerate(region.inputs)}
+    names = {id(t): name for name, t in zip(region.input_names, region.inputs)}
     names.update((id(t), t.name) for t in region.constants)
     composites = [c for c in region.calls if isinstance(c, Composite)]
     number = {id(o): i for i, o in enumerate(region.operators)}

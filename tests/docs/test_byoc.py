@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.docs.test_pages import pattern_of
+
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
@@ -28,6 +30,26 @@ def test_graphs_that_are_built_run(
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == printed
+
+
+def test_the_walk_through_tvms_example(
+    root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path
+) -> None:
+    """Its blocks are one program; what stands behind a block is what the block prints."""
+    page = blocks(root / "docs" / "byoc.md")
+    steps = [(i, block.text) for i, block in enumerate(page) if block.info == "walk"]
+    assert len(steps) >= 10
+    program = "\nprint('\\0')\n".join(text for _, text in steps)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    if "needs oneDNN" in done.stderr:
+        pytest.skip(done.stderr.splitlines()[-1])
+    assert (done.returncode, done.stderr) == (0, "")
+    for (i, _), printed in zip(steps, done.stdout.split("\0\n")):
+        behind = page[i + 1]
+        shown = behind.text if behind.language == "text" else ""
+        assert re.fullmatch(pattern_of(shown), printed, re.DOTALL), printed
 
 
 def test_its_links_lead_somewhere(root: Path) -> None:

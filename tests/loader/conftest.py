@@ -16,7 +16,6 @@ from mblob.compilers import include_flags
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import relay_summary
-from mblob.loader.plugins import plugins
 from tests.bytes_sink import BytesSink
 from tests.loader.executors import vm_programs
 from tests.loader.opencl.opencl_libraries import (  # noqa: F401 (fixtures)
@@ -315,12 +314,3 @@ def machine(load: Callable[..., mblob.Module]) -> Callable[..., Any]:
         return vm
 
     return make
-
-
-@pytest.fixture(scope="session")
-def onednn() -> str:
-    """What the plug-in says of oneDNN; without oneDNN the test is skipped."""
-    try:
-        return next(p for p in plugins() if p.name == "dnnl").describe()
-    except mblob.LoaderMissingError as e:
-        pytest.skip(f"oneDNN is not installed: {e}")

@@ -387,7 +387,7 @@ def test_the_json_of_a_region() -> None:
     assert json.loads(module.get_source() or "") == {
         "symbol": symbol,
         "nodes": [
-            {"op": "input", "name": f"{symbol}_i0", "attrs": types},
+            {"op": "input", "name": "one_0_i0", "attrs": types},
             {"op": "const", "name": f"{symbol}_const_0", "attrs": types},
             {"op": "kernel", "name": "my.add", "inputs": [[0, 0, 0], [1, 0, 0]],
              "attrs": {"num_inputs": "2", "num_outputs": "1", **types, **attrs}},

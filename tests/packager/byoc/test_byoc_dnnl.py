@@ -15,6 +15,8 @@ import pytest
 
 import mblob
 from mblob import byoc
+from mblob.bytes.wire import Cursor
+from mblob.format.graph_json import CALL
 from mblob.packager.byoc.build import as_records
 from mblob.packager.errors import BuildError
 from tests.packager.byoc import dnnl_reference
@@ -334,6 +336,63 @@ def test_what_is_registered_for_onednn(targets: Any) -> None:
         ("dnnl.conv2d_bias_relu", 3), ("tanh", 1),
     ]  # fmt: skip
     assert len(region.operators) == 4
+
+
+# -- against TVM -----------------------------------------------------------------------------------
+
+
+def network_of_tvm(golden: Path, data: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The graph of a library that TVM exported, its three calls as operators of Relay; two of its
+    inputs as parameters."""
+    graph = json.loads((golden / "dnnl_c_lib.json").read_text())["graph"]
+    padding = {"padding": "[1, 1, 1, 1]"}
+    operators = [("nn.conv2d", padding), ("nn.bias_add", {}), ("nn.relu", {})]
+    for node, (op, attrs) in zip(graph["nodes"][3:], operators):
+        call = {k: v for k, v in node["attrs"].items() if k in CALL}
+        node["attrs"] = {**call, "func_name": op, **attrs}
+        node["name"] = op
+    return graph, {name: data[name] for name in ("w1", "b1")}
+
+
+def test_regions_are_written_as_tvm_writes_them(golden: Path) -> None:
+    """Where TVM left attributes empty, they have the values that the weights say."""
+    data = np.load(golden / "dnnl_llvm.npz")
+    graph, _ = network_of_tvm(golden, data)
+    host = mblob.csource_module("", "c")
+    two = {"dnnl": lambda o: o.op in ("nn.conv2d", "nn.relu")}
+    ours = mblob.partition_graph(graph, None, host, two).imported_modules[0].imported_modules[1:]
+    with mblob.open(golden / "dnnl_c_lib.so") as lib:
+        for module, entry in zip(ours, [e for e in lib.entries if e.type_key == "dnnl_json"]):
+            (symbol, text), names = read_json_module(bytes(entry.view()))
+            theirs, mine = json.loads(text), json.loads(module.get_source())
+            assert theirs.pop("symbol") == f"dnnl_{symbol}"
+            assert (mine.pop("symbol"), names) == (symbol, [])
+            for kernel in theirs["nodes"]:
+                if kernel["name"] == "nn.conv2d":
+                    assert kernel["attrs"]["channels"] == kernel["attrs"]["kernel_size"] == [[""]]
+                    kernel["attrs"].update({"channels": [["32"]], "kernel_size": [["3", "3"]]})
+            assert mine == theirs
+
+
+def read_json_module(payload: bytes) -> tuple[list[str], list[str]]:
+    cursor = Cursor(memoryview(payload))
+    texts = [bytes(cursor.string("text")).decode() for _ in range(2)]
+    return texts, [bytes(cursor.string("name")).decode() for _ in range(cursor.count("n", 8))]
+
+
+@pytest.mark.own_process
+@pytest.mark.usefixtures("onednn")
+def test_a_network_of_tvm_gives_tvms_results_as_one_composite(golden: Path, tmp_path: Path) -> None:
+    data = np.load(golden / "dnnl_llvm.npz")
+    graph, params = network_of_tvm(golden, data)
+    seen: list[str] = []
+    module = mblob.partition_graph(graph, params, None, ["dnnl"], trace=seen.append)
+    assert seen[2].count("dnnl, region 0, dnnl.conv2d_bias_relu\n") == 3
+    module.export_library(tmp_path / "x.so")
+    lib = mblob.load_module(tmp_path / "x.so")
+    model = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu(0)))
+    model.run(d1=data["d1"])
+    np.testing.assert_allclose(model.get_output(0).numpy(), data["out"], rtol=1e-5, atol=1e-5)
 
 
 # -- a network -------------------------------------------------------------------------------------
