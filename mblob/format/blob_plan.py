@@ -18,7 +18,8 @@ from mblob.errors import ArgumentError, ArgumentValueError, ChangedError, one_of
 from mblob.format import index as ix
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
-from mblob.format.model import Entry, flat_tree
+from mblob.format.import_tree import flat_tree
+from mblob.format.model import Entry
 from mblob.format.type_keys import LIB_KEY, LIBRARY, SAFETENSORS, TREE_KEY
 
 Target = Union[str, Callable[[], str]]

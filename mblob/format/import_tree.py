@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from itertools import accumulate, chain
 
-from mblob.errors import ArgumentValueError
+from mblob.errors import ArgumentValueError, FormatError
 from mblob.module import Module
 
 
@@ -142,3 +143,56 @@ def find_cycle(rows: Sequence[Sequence[int]]) -> list[int]:
                 state[path.pop()] = 2
                 nexts.pop()
     return []
+
+
+# -- trees as they are stored ----------------------------------------------------------------------
+
+
+def flat_tree(rows: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Imports per module as they are stored: `row_ptr` and `child` of `check_tree`."""
+    return tuple(accumulate(map(len, rows), initial=0)), tuple(chain.from_iterable(rows))
+
+
+def check_tree(
+    row_ptr: Sequence[int], child: Sequence[int], modules: int, offset: int | None = None
+) -> list[tuple[int, ...]]:
+    """Imports per module of a stored tree.
+
+    Args:
+        row_ptr, child: CSR arrays as stored.
+        modules: how many modules there are.
+        offset: of the tree in the blob, for errors.
+
+    Raises:
+        FormatError: "tree_empty", "tree_rows", "tree_child", "tree_cycle" (docs/format.md, section
+            2).
+    """
+
+    def fail(code: str, message: str, entry: int | None = None) -> FormatError:
+        return FormatError(f"import tree: {message}", code=code, offset=offset, entry=entry)
+
+    if modules == 0:
+        raise fail("tree_empty", "no modules, expected a root")
+    if len(row_ptr) != modules + 1:
+        raise fail(
+            "tree_rows",
+            f"{len(row_ptr)} row pointers for {modules} modules, expected {modules + 1}",
+        )
+    if row_ptr[0] != 0 or row_ptr[-1] != len(child):
+        raise fail("tree_rows", f"rows span {row_ptr[0]}..{row_ptr[-1]}, expected 0..{len(child)}")
+    rows = []
+    for i in range(modules):
+        start, stop = row_ptr[i], row_ptr[i + 1]
+        if start > stop:
+            raise fail("tree_rows", f"row pointer {i + 1} is {stop}, expected at least {start}", i)
+        rows.append(tuple(child[start:stop]))
+        for c in rows[i]:
+            if c >= modules:
+                raise fail("tree_child", f"module {i} imports {c}, expected below {modules}", i)
+    if cycle := find_cycle(rows):
+        raise fail(
+            "tree_cycle",
+            f"modules import each other: {' -> '.join(map(str, cycle[:20]))}",
+            cycle[0],
+        )
+    return rows

@@ -17,7 +17,7 @@ HAS_INDEX = 1  # flag: the blob carries an index, so a missing one is damage
 HAS_TABLE = 2  # flag: there is a table of functions, so a missing one is damage
 
 
-class Announced(NamedTuple):
+class NoteContent(NamedTuple):
     """What the notes of a library say together.
 
     Attributes:
@@ -62,7 +62,7 @@ def ours(notes: Iterable[tuple[bytes, int, bytes, int]]) -> Iterator[tuple[bytes
             yield desc, at
 
 
-def announced(elf: Image) -> Announced:
+def announced(elf: Image) -> NoteContent:
     """What the notes of a file announce: each part of a library may bring its own."""
     record = descriptor(elf.byte_order)
     flags = table_crc = 0
@@ -71,4 +71,4 @@ def announced(elf: Image) -> Announced:
         if version >= 1:
             table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
             flags |= new
-    return Announced(flags, table_crc)
+    return NoteContent(flags, table_crc)

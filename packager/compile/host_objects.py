@@ -148,7 +148,7 @@ def compile_all(
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
-        job, file = _generated(tools, packed_functions(forms), options, work)
+        job, file = _generated(tools, packed_functions_source(forms), options, work)
         jobs.append(job)
         files.append(file)
 
@@ -372,7 +372,7 @@ class Generated(NamedTuple):
         return self.text() if callable(self.text) else self.text
 
 
-def packed_functions(text: str | Callable[[], str]) -> Generated:
+def packed_functions_source(text: str | Callable[[], str]) -> Generated:
     """The source of the packed functions."""
     return Generated("mblob_functions", "the packed functions", text)
 

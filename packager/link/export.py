@@ -1,17 +1,28 @@
 """`export_library`: a module tree becomes a file. This file has the steps of an export in their order;
 each is a function of another file.
 
-| step | where |
-|---|---|
-| check the arguments and the tree, order the modules of the blob | `request.py`, `packager/write/blob_stream.py` |
-| start to copy a large blob | `background_copy.py` |
-| compile and read the inputs, refuse what cannot be linked | `inputs.py`, `packager/compile/host_objects.py` |
-| classify functions: packed, plain C, of the other dialect | `inputs.py`, `packager/functions/packed_or_plain.py` |
-| compile adapters and the table of functions | `inputs.py`, `packager/functions/adapters.py` |
-| choose the way of `embed=`, link | `linking.py`; `system_lib.py` and `fcompile_export.py` for theirs |
-| write the blob in each way of `embed=` | `embed.py` |
-| read the library back, check it | `read_back.py` |
-| rename the library | `mblob/bytes/whole_file.py` |
+1. Check the arguments, choose the order of the modules in the blob, check the tree and the output:
+   `request_of` and `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
+2. Start to copy a large blob: `started` in `background_copy.py`.
+3. Compile the sources; and beside them the packed functions of declared functions, with the table of
+   functions and the note that announces the table. Read all objects, refuse what cannot be linked: `gather`
+   in `inputs.py`, with `packager/compile/host_objects.py`, `packager/functions/wrappers.py` and
+   `packager/functions/prototype_check.py`.
+4. Classify functions as packed, plain C, or of the other dialect: `classify_functions` in `inputs.py`, with
+   `packager/functions/packed_or_plain.py` and `packager/functions/adapters.py`.
+5. Compile what the objects turn out to need: adapters, slots, and another table if functions without a
+   prototype add rows to it. Give functions their final names: `make_link_line` in `inputs.py`, with
+   `packager/functions/adapters.py` and `packager/functions/slot_shims.py`.
+6. Choose the way of `embed=`; link with a placeholder for the blob and the note that announces its index:
+   `link` in `linking.py`, with `packager/write/elf_writer.py`.
+7. Write the blob in that way: `grow`, `append` and others in `embed.py`.
+8. Read the library back, check it: `check` in `read_back.py`.
+9. Rename the library: `replacing` in `mblob/bytes/whole_file.py`.
+
+`system_lib.py` and `fcompile_export.py` have steps of their own for 5 to 8.
+
+`Module.export_library` comes here, but for the tree of a loaded library: `mblob.again.write_opened` writes
+that without a compiler.
 """
 
 from __future__ import annotations
@@ -239,12 +250,14 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
     # A large blob is copied while compilers run.
     early = started(library, request) if request.is_copied_early else nullcontext()
     with early as copy:
-        # Compile the host modules, read all objects, and refuse what cannot be linked.
+        # Compile the host modules and the packed functions with their table, read all objects, and
+        # refuse what cannot be linked.
         gathered = inputs.gather(request, work, with_table=True)
         # Classify how each function is called: as a packed, a plain C, or another dialect's function.
         functions = inputs.classify_functions(request, gathered.objects, gathered.host)
-        # Compile adapters, the table of functions, slots; rename what makes room for packed functions.
-        line = inputs.complete(request, gathered, functions, work)
+        # Compile what the objects turn out to need: adapters, slots, a longer table. Rename what makes
+        # room for packed functions.
+        line = inputs.make_link_line(request, gathered, functions, work)
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
         blob_size = linking.link(request, line, library, work, copy)
 
@@ -262,6 +275,6 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     """
     gathered = inputs.gather(request, work)
     functions = inputs.classify_functions(request, gathered.objects, gathered.host)
-    line = inputs.complete(request, gathered, functions, work)
+    line = inputs.make_link_line(request, gathered, functions, work)
     inputs.warn_of_functions(request, line.rows, line.objects)
     linking.write_objects(request, line, tar, work)

@@ -22,7 +22,7 @@ from mblob.packager.compile.host_objects import (
     LinkInput,
     compile_all,
     compile_generated,
-    packed_functions,
+    packed_functions_source,
     probe,
     read_input,
     unshared,
@@ -410,7 +410,9 @@ class LinkLine(NamedTuple):
     joins: bool
 
 
-def complete(request: Request, gathered: Gathered, functions: Functions, work: Path) -> LinkLine:
+def make_link_line(
+    request: Request, gathered: Gathered, functions: Functions, work: Path
+) -> LinkLine:
     """Compile what the objects turn out to need, and give functions their final names.
 
     Raises:
@@ -463,7 +465,7 @@ def _helpers(
         packed_again: whose packed functions are compiled once more, without a table; they are the first.
     """
     again = source(packed_again, request.dialect, ())
-    sources = [packed_functions(again)] if again else []
+    sources = [packed_functions_source(again)] if again else []
     joins = any(f.elsewhere for f, _ in objects)
     if rows:
         text = source((), request.dialect, rows)

@@ -39,7 +39,7 @@ from mblob.packager.write.file_sink import FileSink
 
 PLACEHOLDER_SIZE = 4096
 
-WriteBlob = Callable[[FileSink], int]
+WriteToSink = Callable[[FileSink], int]
 
 
 class BlobSection(NamedTuple):
@@ -83,7 +83,7 @@ def section_for(machine: ElfTarget, alignment: int, lead: int = 0) -> BlobSectio
 
 
 def write_object(
-    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, write_blob: WriteBlob, *, has_index: bool,
+    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, write_blob: WriteToSink, *, has_index: bool,
     hidden: bool = False,
 ) -> int:  # fmt: skip
     """Write an object file whose `symbol` is the blob, and return the blob's size.

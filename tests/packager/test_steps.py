@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from mblob.packager.link import export
+
+ROOT = Path(__file__).parents[2]
 FILES = 60
 # The second export of a process: the first one also asks the compiler, and fills tables.
 PROGRAM = """if True:
@@ -34,13 +40,30 @@ PROGRAM = """if True:
 """
 
 
-def test_an_export_of_one_kernel_and_one_tensor_enters_few_files(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def entered(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The files that the export of one kernel and one tensor enters."""
+    work = tmp_path_factory.mktemp("steps")
     text = "void scale(const float *x, const float *w, float *y) { y[0] = x[0] * w[0]; }\n"
-    (tmp_path / "scale.c").write_text(text)
+    (work / "scale.c").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, str(work)], capture_output=True, text=True, check=True
     )
-    files = done.stdout.split()
-    assert "packager/link/export.py" in files and "packager/link/read_back.py" in files
-    assert len(files) <= FILES, done.stdout
-    assert (tmp_path / "first.so").read_bytes() == (tmp_path / "second.so").read_bytes()
+    assert (work / "first.so").read_bytes() == (work / "second.so").read_bytes()
+    return done.stdout.split()
+
+
+def test_an_export_of_one_kernel_and_one_tensor_enters_few_files(entered: list[str]) -> None:
+    assert len(entered) <= FILES, entered
+
+
+def test_the_table_of_steps_names_the_files_of_the_steps(entered: list[str]) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", str(export.__doc__))
+    paths = {name if "/" in name else f"packager/link/{name}" for name in named}
+    assert all((ROOT / path).is_file() for path in paths)
+    steps = {path for path in entered if path.startswith(("packager/link/", "packager/functions/"))}
+    assert steps <= {*paths, "packager/link/export.py"}
+    functions = set(re.findall(r"`([a-z_]+)`", str(export.__doc__)))
+    texts = [(ROOT / path).read_text() for path in paths]
+    for name in functions - {"export_library"}:
+        assert any(f"def {name}(" in text for text in texts), name

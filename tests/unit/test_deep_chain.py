@@ -7,9 +7,8 @@ import struct
 import pytest
 
 import mblob
-from mblob.format import classic, model
-from mblob.format.import_tree import find_cycle
-from mblob.format.model import check_tree, flat_tree
+from mblob.format import classic, import_tree
+from mblob.format.import_tree import check_tree, find_cycle, flat_tree
 
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.HiddenNameWarning")  # one key for all
 DEPTH = 2000
@@ -34,7 +33,7 @@ def test_the_tree_of_the_stream_is_compared_and_not_searched_again(
 ) -> None:
     searched = []
     monkeypatch.setattr(
-        model, "find_cycle", lambda rows: searched.append(len(rows)) or find_cycle(rows)
+        import_tree, "find_cycle", lambda rows: searched.append(len(rows)) or find_cycle(rows)
     )
     blob = classic.read(memoryview(chain), level="full")
     assert searched == [len(blob.entries)]
