@@ -97,7 +97,10 @@ def partition_graph(
 
 
 def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
-    """Parameters in whatever form they are given, without copies.
+    """The parameters of `annotate` and `partition`, without copies.
+
+    Args:
+        params: name -> array, or the bytes of `save_param_dict`.
 
     Raises:
         BuildError: a value that is no array. FormatError: bytes that are no parameter dictionary.
