@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from mblob import texts
-from mblob.binary import c_text, mach_o, pe
+from mblob.binary import mach_o, pe
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_object import ElfObject
 from mblob.binary.elf_records import Symbol
@@ -90,6 +90,8 @@ def open_image(data: memoryview, name: str, base: int = 0) -> Image:
         return pe.PeFile(data, name, base)
     if pe.is_coff(data):
         return pe.CoffObject(data, name, base)
+    from mblob.binary import c_text
+
     if c_text.is_c(data):
         return c_text.CText(data, name)
     raise FormatError.about(

@@ -7,15 +7,14 @@ from typing import Any
 
 from mblob.cli import swap
 from mblob.cli.progress import watched_files
+from mblob.cli.verbs import VERBS
 
 NAME = "add-index"
 
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = (
-        "add an index to a library that TVM exported, with the size and digest of each payload"
-    )
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import PROGRAM, UsageError
+from mblob.devices import device
 from mblob.errors import IncompatibleError
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import folder_beside
@@ -53,8 +54,6 @@ def devices_of(texts: Sequence[str]) -> list[Device]:
     Raises:
         UsageError: one is not known.
     """
-    from mblob.devices import device
-
     try:
         return [device(text) for text in texts]
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mblob.bytes.progress import listening
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
+from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
 from mblob.errors import MblobError, listed
 from mblob.source_suffixes import FORMAT_OF
@@ -22,7 +24,7 @@ NAME = "build"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "pack kernels, objects, blobs and weights into one library"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -170,8 +172,6 @@ def run(args: argparse.Namespace) -> int:
         tell_of_plain_functions(plan.output)
     tell_written(plan.output, quiet=args.quiet)
     if args.json:
-        import json
-
         report = {
             "schema": "mblob/build/1",
             "file": str(plan.output),
@@ -183,10 +183,10 @@ def run(args: argparse.Namespace) -> int:
 
 def tell_of_plain_functions(output: Path) -> None:
     """Say on stderr how the functions of a library become callable, if it has only plain ones."""
-    from mblob.inspect.library import Library
-
     if output.suffix != ".so":
         return
+    from mblob.inspect.library import Library  # a build imports it when compilers have run
+
     with Library(output, verify="off", partial=True) as library:
         plain = library.plain_functions
         if plain and not library.packed_functions:

@@ -12,20 +12,14 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error, version
+from mblob.cli.verbs import VERBS
 from mblob.errors import did_you_mean
-
-# Each is a module of this folder, of the same name with _ for -. Each one's example takes what
-# those before it made.
-VERBS = (
-    "build", "inspect", "verify", "extract", "swap", "diff", "convert", "strip-index", "add-index", "run", "doctor",
-    "completion",
-)  # fmt: skip
 
 
 class Parser(argparse.ArgumentParser):
@@ -175,9 +169,12 @@ class VersionAction(argparse.Action):
         parser.exit(0)
 
 
-def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
-    """The parser of the whole command line, or of that of some verbs: the modules of others are not
-    imported."""
+def make_parser(verbs: Collection[str] = tuple(VERBS)) -> Parser:
+    """The parser of the whole command line, or of that of some verbs, whose modules are imported.
+
+    Args:
+        verbs: (): all verbs have names and summaries, as for `--help`, and no module is imported.
+    """
     codes = ", ".join(
         f"{code} {meaning.partition(';')[0].partition(',')[0]}" for code, meaning in EXIT_CODES
     )
@@ -195,6 +192,9 @@ def make_parser(verbs: Sequence[str] = VERBS) -> Parser:
     parser.verbs = parsers.choices
     for verb in verbs:
         import_module(f"mblob.cli.{verb.replace('-', '_')}").configure(parsers)
+    if not verbs:
+        for verb, summary in VERBS.items():
+            parsers.add_parser(verb, help=summary)
     return parser
 
 
@@ -231,11 +231,12 @@ def execute(argv: Sequence[str]) -> int:
         if "_ARGCOMPLETE" in os.environ:  # of a shell that asks what Tab should offer
             from mblob.cli.completion import answer
 
-            answer(make_parser())
+            answer(make_parser(_verb_of(os.environ.get("COMP_LINE", "").split())))
         words, cflags = split_cflags(argv)
-        asked = words[:1]
         try:
-            args = make_parser(asked if asked and asked[0] in VERBS else VERBS).parse_args(words)
+            args = make_parser(
+                _verb_of(words[:2] if words[:1] == ["--"] else words[:1])
+            ).parse_args(words)
         except SystemExit:  # of --help
             _flush()
             raise
@@ -256,6 +257,11 @@ def execute(argv: Sequence[str]) -> int:
             _discard_output()
         return expected
     return code
+
+
+def _verb_of(words: Sequence[str]) -> list[str]:
+    """The first word that is a verb, if any."""
+    return [word for word in words if word in VERBS][:1]
 
 
 def _flush() -> None:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import UsageError
+from mblob.cli.verbs import VERBS
 from mblob.errors import MblobError
+from mblob.inspect.library import open_library
 from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ _ENDINGS: dict[str, tuple[str, ...]] = {
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "print the completion script of a shell, for mblob-pack"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -142,8 +144,6 @@ def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:
     every shell."""
 
     def offer(prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
-        from mblob.inspect.library import open_library
-
         try:
             file = Path(parsed_args.file or "").expanduser()
             with open_library(file, verify="off", partial=True) as library:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
+from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
 from mblob.errors import MblobError
 
@@ -15,7 +16,7 @@ NAME = "convert"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "convert a library of one dialect to the other"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,

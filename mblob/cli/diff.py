@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import UsageError, one_line, print_json, printable
+from mblob.cli.verbs import VERBS
+from mblob.inspect.difference import diff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ LISTED = 200  # tensors, kernels, functions of one kind that are shown
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "show the differences between two libraries, without running them"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -49,8 +51,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         FormatError, DigestError, OSError: as of `mblob.diff`.
     """
-    from mblob.inspect.difference import diff
-
     if args.lines < 0:
         raise UsageError(f"--lines: expected 0 or more, found {args.lines}")
     with watched_files(args, args.a):

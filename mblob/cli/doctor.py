@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.machine import build_findings, extra_findings, link_findings, load_findings
 from mblob.cli.report import INCOMPATIBLE, one_line
+from mblob.cli.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +22,7 @@ SCHEMA = "mblob/doctor/1"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "show what this machine can build, link, load and run"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME, help=summary, description=summary, epilog="example: mblob-pack doctor --json"
     )
@@ -29,10 +32,6 @@ def configure(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, try, print. Exit code 6 when something needed is missing."""
-    from dataclasses import asdict
-
-    from mblob.cli.machine import build_findings, extra_findings, link_findings, load_findings
-
     findings = [*build_findings(), *link_findings(), *load_findings(), *extra_findings()]
     ok = all(f.ok for f in findings if f.needed)
     if args.json:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mblob.cli.inspect import report_problems
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import UsageError
+from mblob.cli.verbs import VERBS
+from mblob.inspect.library import open_library
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +24,7 @@ STEP = 1 << 18  # bytes written at a time
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "write payloads or tensors of a library to files, without running it"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -65,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
         BuildError: no such entry or tensor, or a format that cannot hold it.
         OSError: a file cannot be written.
     """
-    from mblob.inspect.library import open_library
     from mblob.packager.edit.extract import extract
 
     files: list[Path] = []

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli import inspect_text
+from mblob.cli.pages import write_page
 from mblob.cli.report import UsageError, one_line, print_json
+from mblob.cli.verbs import VERBS
 from mblob.errors import FormatError, did_you_mean
+from mblob.inspect.inspect_json import entry_json
+from mblob.inspect.library import open_library
 
 if TYPE_CHECKING:
     from mblob.inspect.library import EntryView, Library
@@ -19,7 +23,7 @@ NAME = "inspect"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "show what is in a library, without running it"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -59,8 +63,6 @@ def run(args: argparse.Namespace) -> int:
         FormatError: the file is damaged, or no model library ("not_elf", "no_blob": exit code 3).
         UsageError: no such entry.
     """
-    from mblob.cli import inspect_text
-
     if args.entry is not None and (args.tree or args.functions or args.html is not None):
         raise UsageError(
             "inspect: --entry shows one module, and --tree, --functions and --html all of them"
@@ -87,8 +89,6 @@ def _opened(args: argparse.Namespace) -> Library:
     Raises:
         UsageError: the file has no such prefix or machine. What `mblob.open` raises.
     """
-    from mblob.inspect.library import open_library
-
     try:
         return open_library(args.file, partial=True, prefix=args.prefix, machine=args.machine)
     except FormatError as error:
@@ -98,9 +98,6 @@ def _opened(args: argparse.Namespace) -> Library:
 
 
 def _print_entry(library: Library, entry: EntryView, as_json: bool) -> None:
-    from mblob.cli import inspect_text
-    from mblob.inspect.inspect_json import entry_json
-
     if as_json:
         print_json(entry_json(entry))
         return
@@ -139,39 +136,3 @@ def report_problems(library: Library) -> int:
     for message in problems:
         print(f"mblob-pack: error: {one_line(f'{library.path}: {message}')}", file=sys.stderr)
     return 1 if problems else 0
-
-
-def page_target(library: Path, out: str) -> Path:
-    """The file that a page about a library is written to.
-
-    Raises:
-        UsageError: `out` is the library itself, or no name.
-    """
-    if not out:
-        raise UsageError("--html: expected the name of a file", hint="--html report.html")
-    target = Path(out)
-    if out != "-" and target.exists() and target.samefile(library):
-        raise UsageError(
-            f"--html {out}: that is the library itself, which the page would replace",
-            hint="--html report.html",
-        )
-    return target
-
-
-def write_page(library: Library, out: str, page: str | None = None) -> None:
-    """Write a page, by default that of the library, to the file `out`, which is replaced when all
-    of it is written; "-" is stdout.
-
-    Raises:
-        UsageError: `out` is the library itself, or no name.
-        OSError: it cannot be written.
-    """
-    from mblob.bytes.whole_file import replacing
-
-    target = page_target(library.path, out)
-    page = library.to_html() if page is None else page
-    if out == "-":
-        sys.stdout.write(page)
-        return
-    with replacing(target) as temporary:
-        temporary.write_text(page, "utf-8")

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import human_size, one_line, printable
+from mblob.format.grammar import decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
+from mblob.inspect.inspect_json import hints_of, linking_json
+from mblob.inspect.tensors import relax_program
 
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
@@ -208,8 +211,6 @@ def _model_lines(models: Sequence[Model]) -> Iterator[str]:
 
 def _file_lines(library: Library) -> Iterator[str]:
     """What the file is and for which machine, its parts, its blob, who wrote it."""
-    from mblob.inspect.inspect_json import hints_of, linking_json
-
     target, linking = library.target, linking_json(library.image)
     hints = ", ".join(hints_of(library.image))
     yield one_line(
@@ -384,9 +385,6 @@ def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:
 
 def _bytecode_lines(library: Library, entry: EntryView) -> Iterator[str]:
     """TVM's own listing of a program of Relax."""
-    from mblob.format.grammar import decode_payload
-    from mblob.inspect.tensors import relax_program
-
     code = decode_payload(entry.type_key, entry.view(), library.grammars)["code"]
     yield "  bytecode"
     for line in relax_program(code, library.grammars).listing():

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.installed import SONAME, library_dir
 from mblob.interrupts import DeferredSignals
+from mblob.native.runtime import lib
 from mblob.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -118,8 +119,6 @@ def attempt(
 
 def native_runtime() -> tuple[str, str]:
     """The C runtime: version of its interface, and which file it is."""
-    from mblob.native.runtime import lib
-
     return f"libmblob, ABI {lib.mblob_abi_version()}", str(library_dir() / SONAME)
 
 

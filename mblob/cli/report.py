@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -192,8 +193,6 @@ def _shorten_line(line: str) -> str:
 
 def print_json(value: object) -> None:
     """Print one JSON value, indented."""
-    import json  # only some verbs, and then only with --json, need it
-
     print(json.dumps(value, indent=2))
 
 

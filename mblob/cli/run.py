@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import devices_of, read_arguments, split_label, values_text, write_outputs
-from mblob.cli.inspect import page_target
+from mblob.cli.pages import page_target
 from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, for_terminal, in_options
+from mblob.cli.verbs import VERBS
 from mblob.errors import ArgumentError, listed
+from mblob.format.functions_table import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,7 @@ NAME = "run"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "call a function of a library, or run the model in it"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -127,8 +129,6 @@ def outputs_of(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays that the function may write: those of zeros as out0, out1, ..., those of files by the
     names of its parameters. A parameter that is const takes an input, which is said of zeros."""
-    from mblob.format.functions_table import parameters
-
     known = parameters(str(module.functions.get(name, "")))
     if len(known) != len(values):
         return dict(zeros)

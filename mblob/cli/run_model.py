@@ -6,9 +6,11 @@ import argparse
 import json
 import time
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from mblob.benchmark import measure
 from mblob.cli.arrays import (
     copied,
     devices_of,
@@ -17,11 +19,13 @@ from mblob.cli.arrays import (
     values_text,
     write_outputs,
 )
-from mblob.cli.inspect import write_page
+from mblob.cli.pages import write_page
 from mblob.cli.progress import remarks
 from mblob.cli.report import UsageError, one_line
 from mblob.errors import MblobError
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
+from mblob.inspect.html.profile import Timed, profile_page
+from mblob.inspect.library import open_library
 
 if TYPE_CHECKING:
     from mblob.devices import Device
@@ -223,8 +227,6 @@ class RelaxProgram(Program):
         self.parameters = self.machine.get_function_params(function)
 
     def inputs(self) -> dict[str, str]:
-        from mblob.inspect.library import open_library
-
         with open_library(self.file) as library:
             told = next((m.inputs for m in library.models if m.name == self.function), None)
         types = {value.name: value.type_text for value in told or ()}
@@ -349,7 +351,7 @@ def run_model(args: argparse.Namespace) -> int:
 
 def import_loader() -> None:
     """Import what opening a model needs: Python's time for that is not the library's."""
-    for name in ("load", "graph_executor", "aot_executor", "vm"):
+    for name in ("load", "call_hooks", "graph_executor", "aot_executor", "vm"):
         import_module(f"mblob.loader.{name}")
 
 
@@ -381,8 +383,6 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
 
     for name in inputs:
         if not model.has_input(name):
-            from difflib import get_close_matches
-
             near = get_close_matches(name, names, n=1)
             raise UsageError(
                 f"{file}: no input {name!r}; {takes()}",
@@ -408,8 +408,6 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
     Raises:
         UsageError: what inputs are only tells when the model runs: one does not fit.
     """
-    from mblob.benchmark import measure
-
     try:
         times = measure("run", lambda: model.run(args.parallel), args.repeat, 1, warm_up=False)
     except ValueError as error:
@@ -475,9 +473,6 @@ def whole_time(rows: list[Row], model: Model) -> float:
 
 def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model) -> None:
     """Write the page of `--html`."""
-    from mblob.inspect.html.profile import Timed, profile_page
-    from mblob.inspect.library import open_library
-
     rows = [Row(**row) for row in report["nodes"]]
     around = report["around"]
     facts = [

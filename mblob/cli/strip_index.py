@@ -7,15 +7,14 @@ from typing import Any
 
 from mblob.cli import swap
 from mblob.cli.progress import watched_files
+from mblob.cli.verbs import VERBS
 
 NAME = "strip-index"
 
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = (
-        "remove the index and the digests from a library, so that it has the bytes that TVM writes"
-    )
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,

@@ -9,6 +9,7 @@ from typing import Any
 
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
+from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
 
 NAME = "swap"
@@ -16,7 +17,7 @@ NAME = "swap"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "replace payloads or weights, without linking"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import exit_code, human_size, one_line, print_json
+from mblob.cli.verbs import VERBS
 from mblob.errors import MblobError
+from mblob.inspect import runtime_names
+from mblob.inspect.library_search import is_for, open_shared
+from mblob.inspect.providers import provider_of
+from mblob.inspect.verification import SCHEMA, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +27,7 @@ NAME = "verify"
 
 def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
-    summary = "check a library for damage and for undefined symbols, without running it"
+    summary = VERBS[NAME]
     parser = verbs.add_parser(
         NAME,
         help=summary,
@@ -60,8 +65,6 @@ def run(args: argparse.Namespace) -> int:
         FormatError, DigestError, OSError: as of `mblob.verify`.
         IncompatibleError: a symbol or a library is missing; or as of `mblob.verify`.
     """
-    from mblob.inspect.verification import verify
-
     try:
         with watched_files(args, args.file):
             found = verify(args.file, args.level, args.against, args.root)
@@ -81,8 +84,6 @@ def run(args: argparse.Namespace) -> int:
 
 def failure(args: argparse.Namespace, error: Exception) -> dict[str, Any]:
     """What `--json` prints in place of a result."""
-    from mblob.inspect.verification import SCHEMA
-
     return {
         "schema": SCHEMA,
         "file": args.file,
@@ -137,10 +138,6 @@ def describe(entry: CheckedEntry, level: str) -> str:
 def _hint_at_providers(found: Verification) -> None:
     """Say who has the missing symbols: what mblob binds itself when it opens the library, and whom
     their names tell."""
-    from mblob.inspect import runtime_names
-    from mblob.inspect.library_search import is_for, open_shared
-    from mblob.inspect.providers import provider_of
-
     missing = {r.name for r in found.linkage.unresolved} if found.linkage else set()
     if not missing:
         return
