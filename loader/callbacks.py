@@ -6,20 +6,18 @@ from __future__ import annotations
 from _collections_abc import Callable
 
 from mblob.annotations import TYPE_CHECKING, Any
-from mblob.errors import LoaderMissingError, StateError
+from mblob.errors import FormatError, LoaderMissingError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes
 from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib, text
 
 if TYPE_CHECKING:
+    from mblob.inspect.layouts import Told
     from mblob.loader.opened import OpenedNode
 
-# One C record per type key ever announced, kept for the life of the process: libraries point at
-# them.
-_records: dict[str, Any] = {}
-_fallback_records: dict[str, Any] = {}
-_names: list[Any] = []
+# What C calls by, kept for the life of the process: libraries point at it.
+_measures: dict[int, Any] = {}
 
 _handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 
@@ -27,42 +25,55 @@ _handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 _borrowed: dict[int, Module] = {}
 
 
-def record(key: str) -> Any:
-    """The mblob_loader of a type key whose loader is written in Python."""
-    return _record(_records, key, lib.mblob_py_function)
+def record(key: str, said: Told) -> list[Any]:
+    """The mblob_loader of a type key whose loader is written in Python, and what keeps its texts."""
+    return _record(key, said, lib.mblob_py_function)
 
 
-def _record(records: dict[str, Any], key: str, function: Any) -> Any:
-    found = records.get(key)
-    if found is None:
-        name = ffi.new("char[]", key.encode())
-        _names.append(name)
-        found = ffi.new(
-            "mblob_loader *",
-            {
-                "struct_size": ffi.sizeof("mblob_loader"),
-                "type_key": name,
-                "open": lib.mblob_py_open,
-                "function": function,
-                "close": lib.mblob_py_close,
-            },
-        )
-        records[key] = found
-    return found
-
-
-def announce(key: str) -> None:
-    """Tell C that modules of this type key are opened by Python."""
-    check(lib.mblob_register_loader(record(key)))
-
-
-def announce_fallback(key: str) -> None:
-    """Tell C that Python opens modules of this type key for which there is nothing else."""
-    check(
-        lib.mblob_register_last_loader(
-            _record(_fallback_records, key, lib.mblob_py_fallback_function)
-        )
+def _record(key: str, said: Told, function: Any) -> list[Any]:
+    name = ffi.new("char[]", key.encode())
+    layout = ffi.new("char[]", said.layout.encode()) if said.layout else ffi.NULL
+    measure = said.measure and _measures.setdefault(id(said.measure), ffi.new_handle(said.measure))
+    made = ffi.new(
+        "mblob_loader *",
+        {
+            "struct_size": ffi.sizeof("mblob_loader"),
+            "type_key": name,
+            "context": measure or ffi.NULL,
+            "open": lib.mblob_py_open,
+            "function": function,
+            "close": lib.mblob_py_close,
+            "layout": layout,
+            "measure": lib.mblob_py_measure if measure else ffi.NULL,
+        },
     )
+    return [made, name, layout]
+
+
+def announce(key: str, said: Told) -> None:
+    """Tell C that modules of this type key are opened by Python."""
+    check(lib.mblob_register_loader(record(key, said)[0]))
+
+
+def announce_fallback(key: str, said: Told) -> None:
+    """Tell C that Python opens modules of this type key for which there is nothing else."""
+    made = _record(key, said, lib.mblob_py_fallback_function)
+    check(lib.mblob_register_last_loader(made[0]))
+
+
+@ffi.def_extern(onerror=lambda *_: int(lib.MBLOB_E_LOADER))  # type: ignore[untyped-decorator]
+def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
+    """Where the payload ends that a view begins with."""
+    from mblob.inspect.layouts import run_measure
+
+    view = memoryview(ffi.buffer(data, size)).toreadonly()
+    try:
+        out[0] = run_measure(ffi.from_handle(context), view)
+    except FormatError as error:
+        return int(lib.mblob_set_error(lib.MBLOB_E_LOADER, error.plain.encode("utf-8", "replace")))
+    finally:
+        view.release()
+    return 0
 
 
 class _Late:

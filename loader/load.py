@@ -156,10 +156,15 @@ class Options:
             "verify": verify, "missing": missing, "keep": keep, "unload": unload, "assume": assume,
         }  # fmt: skip
         self.loaders = loaders
-        self._records = []
+        self._records: list[list[Any]] = []
         if loaders:
-            self._records = [record(key) for key in loaders]
-        self._list = ffi.new("mblob_loader *[]", self._records or [ffi.NULL])
+            from mblob.inspect.layouts import told_by
+
+            self._records = [
+                record(key, told_by(loader, f"load_module: loaders[{key!r}]"))
+                for key, loader in loaders.items()
+            ]
+        self._list = ffi.new("mblob_loader *[]", [made[0] for made in self._records] or [ffi.NULL])
         self.record = ffi.new(
             "mblob_open_options *",
             {
@@ -198,11 +203,14 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
     """Open through `call(options, out)`, with the loaders of installed distributions where keys
     miss one."""
     out = ffi.new("mblob_module **")
+    tried: set[str] = set()
     while call(options.record, out):
         error = last_error()
-        if not isinstance(error, errors.LoaderMissingError):
+        key = getattr(error, "type_key", "")
+        if not key or key in tried:
             raise error
-        if not load_entry_point(error.type_key):  # each round registers a key that had no loader
+        tried.add(key)
+        if not load_entry_point(key):  # each round registers a key that had no loader
             raise error
     try:
         changes = lib.mblob_module_changes(out[0])

@@ -6,19 +6,19 @@ from _collections_abc import Callable, Mapping
 
 from mblob import arguments
 from mblob.annotations import TYPE_CHECKING, Any, overload
-from mblob.errors import ArgumentTypeError, StateError
 from mblob.loader import callbacks
 from mblob.module import Module
 
 if TYPE_CHECKING:
     from typing import TypeVar
 
+    from mblob.inspect.layouts import Measure
+
     F = TypeVar("F", bound=Callable[..., Any])
 
 Loader = Callable[..., Any]
 
 
-ENTRY_POINT_GROUP = "mblob.loaders"
 _GLOBAL_NAMES = ("runtime.module.loadbinary_", "ffi.Module.load_from_bytes.")
 
 
@@ -50,26 +50,49 @@ _fallback: dict[str, Loader] = {}  # by installed distributions, as far as one w
 
 
 @overload
-def register_loader(key: str, fn: F) -> F: ...
+def register_loader(
+    key: str, fn: F, *, layout: str | None = None, measure: Measure | None = None
+) -> F: ...
 @overload
-def register_loader(key: str, fn: None = None) -> Callable[[F], F]: ...
+def register_loader(
+    key: str, fn: None = None, *, layout: str | None = None, measure: Measure | None = None
+) -> Callable[[F], F]: ...
 
 
-def register_loader(key: str, fn: Loader | None = None) -> Any:
+def register_loader(
+    key: str, fn: Loader | None = None, *, layout: str | None = None, measure: Measure | None = None
+) -> Any:
     """Register the loader of a type key, for libraries that are open and for all later ones.
 
     `register_loader("my_key")(fn)`, as a decorator, or `register_loader("my_key", fn)`. A loader is
     called as `fn(payload, ctx)` (a read-only memoryview and a LoaderContext) on the first use of a
     function of a module, once for each module, and returns a Module. The last registered loader is
     used.
+
+    A library that TVM up to 0.20 wrote, or that was packed with `index=False`, does not say where a
+    payload ends. The loader says it, by `layout` or by `measure`. Without both, such a library opens
+    only if the module is the last one.
+
+    Args:
+        layout: the form of a payload, such as "string,u64,strings" (docs/format.md, "Layouts").
+        measure: called as `measure(view)` with all bytes from the start of a payload on. Returns
+            the size of the payload. It must not open or register anything.
     """
+    from mblob.inspect.layouts import Told, told, told_by
+    from mblob.inspect.layouts import register as note_told
+
     arguments.name("register_loader", "key", key)
+    said = told("register_loader", layout, measure)
+    if said != Told():
+        note_told(key, said)
 
     def register(function: Loader) -> Loader:
         if not callable(function):
             raise arguments.wrong_type("register_loader", "fn", "a callable", function)
+        own = said if said != Told() else told_by(function, "register_loader")
         _registered[key] = function
-        callbacks.announce(key)
+        note_told(key, own)
+        callbacks.announce(key, own)
         return function
 
     return register if fn is None else register(fn)
@@ -79,19 +102,6 @@ def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
     """The Python loader of a type key: given with the open, or registered. Entry points are not
     looked at."""
     return overrides.get(key) or _registered.get(key)
-
-
-def entry_points() -> list[Any]:
-    """The loaders that installed distributions offer, not imported yet:
-    `importlib.metadata.EntryPoint`s."""
-    from importlib import metadata
-
-    found: Any = metadata.entry_points()  # before Python 3.10 a dict
-    return list(
-        found.select(group=ENTRY_POINT_GROUP)
-        if hasattr(found, "select")
-        else found.get(ENTRY_POINT_GROUP, ())
-    )
 
 
 def fallback_loader(key: str) -> Loader:
@@ -110,22 +120,14 @@ def load_entry_point(key: str) -> bool:
         StateError: there is one and it cannot be imported.
         TypeError: it is no function.
     """
-    for point in entry_points():
-        if point.name == key:
-            try:
-                loader = point.load()
-            except Exception as exc:
-                raise StateError(
-                    f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
-                ) from exc
-            if not callable(loader):
-                raise ArgumentTypeError(
-                    f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
-                )
-            _fallback[key] = loader
-            callbacks.announce_fallback(key)
-            return True
-    return False
+    from mblob.inspect.layouts import offered_loader, told_by
+
+    loader = offered_loader(key)
+    if loader is None:
+        return False
+    _fallback[key] = loader
+    callbacks.announce_fallback(key, told_by(loader, f"the loader of {key!r}"))
+    return True
 
 
 def loader_key(name: str) -> str | None:

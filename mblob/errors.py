@@ -141,6 +141,7 @@ class FormatError(MblobError, ValueError):
         offset: offset of the byte that breaks the rule, in the blob (ELF rules: in the file), or
             None.
         entry: index of the module, or None.
+        type_key: for "unknown_key", the key, else "".
         partial: for "unknown_key", an `mblob.format.model.Blob` with the modules before that key;
             else None.
     """
@@ -155,7 +156,13 @@ class FormatError(MblobError, ValueError):
         self.code = code
         self.offset = offset
         self.entry = entry
+        self.type_key = ""
         self.partial: object = None
+
+    @property
+    def plain(self) -> str:
+        """The message without place and code."""
+        return self.text.removesuffix(f" (at byte {self.offset})")
 
     @property
     def text(self) -> str:

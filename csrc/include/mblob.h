@@ -76,9 +76,10 @@ typedef struct mblob_error_info {
    * function (docs/howto/pack.md); "unknown_convention" if there is a function of that name, and
    * nothing says how it is called (mblob_assume). */
   const char *code;
-  int64_t offset;        /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
-  int64_t entry;         /* index of the module concerned; -1 when none */
-  const char *type_key;  /* MBLOB_E_LOADER: the key nobody loads, else "" */
+  int64_t offset; /* byte in the blob (or in the file, for ELF rules); -1 when unknown */
+  int64_t entry;  /* index of the module concerned; -1 when none */
+  const char
+      *type_key; /* MBLOB_E_LOADER: the key nobody loads; code "unknown_key": that key; else "" */
   const char *available; /* MBLOB_E_LOADER: keys that have a loader, comma separated, else "" */
   const char *hint;      /* what to do about it, "" when nothing is known */
 } mblob_error_info;
@@ -569,7 +570,12 @@ typedef struct mblob_module_info {
 } mblob_module_info;
 
 /* The loader of a type key. Its callbacks return a mblob_status. They may be called from any
- * thread; `open` is called once per module. */
+ * thread; `open` is called once per module.
+ *
+ * In the classic dialect, a blob without an index does not say where a payload ends. For a key of
+ * your own, the loader says it: with `layout`, or with `measure`. If both are NULL, mblob opens
+ * such a blob only if the module is the last one. A payload that does not end where the next
+ * module begins is MBLOB_E_FORMAT with the code "layout". */
 typedef struct mblob_loader {
   uint32_t struct_size;
   const char *type_key; /* copied by mblob_register_loader */
@@ -579,12 +585,19 @@ typedef struct mblob_loader {
   /* MBLOB_OK with *out = NULL when the module has no such function. */
   int (*function)(void *self, const char *name, mblob_function **out);
   void (*close)(void *self); /* called when the library closes; may be NULL */
+  /* The form of the payload, such as "string,u64,strings" (docs/format.md, "Layouts"); copied. May
+   * be NULL. */
+  const char *layout;
+  /* Stores in *out how many of the `size` bytes are the payload; the rest belongs to modules behind
+   * it. Called while the library is opened, and not for blobs with an index. It must not open or
+   * register anything. May be NULL. */
+  int (*measure)(void *context, const void *bytes, size_t size, size_t *out);
 } mblob_loader;
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it.
- * Ownership: `*loader` and its type key are copied. `context` is kept: it must outlive every module
+ * Ownership: `*loader`, its type key and layout are copied. `context` is kept: it must outlive every module
  * of that key.
- * Errors: MBLOB_E_ARGUMENT: no type key, or `open` without `function`.
+ * Errors: MBLOB_E_ARGUMENT: no type key, `open` without `function`, or a wrong `layout`.
  * Threads: any. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
 /* Like mblob_register_loader, for a loader that is used only if no other loader and no plug-in

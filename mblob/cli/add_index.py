@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mblob.cli import swap
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import watched_files
 from mblob.cli.verbs import VERBS
 
@@ -23,6 +24,7 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library without an index")
     swap.add_output(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

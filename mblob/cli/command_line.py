@@ -210,6 +210,17 @@ def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1 :]
 
 
+def _run(args: argparse.Namespace) -> int:
+    """Run the verb, with the layouts that `--layout` gives (mblob/cli/layout.py)."""
+    if not getattr(args, "layout", None):
+        return int(args.run(args))
+    from mblob.cli.layout import layouts_of
+    from mblob.inspect.layouts import given
+
+    with given(layouts_of(args.layout)):
+        return int(args.run(args))
+
+
 def execute(argv: Sequence[str]) -> int:
     """Run what a command line asks for.
 
@@ -241,7 +252,7 @@ def execute(argv: Sequence[str]) -> int:
             _flush()
             raise
         args.cflags = cflags
-        code: int = args.run(args)
+        code = _run(args)
         _flush()
     except BrokenPipeError:  # the reader of our output left, as in `| head`; what it wanted, it has
         _discard_output()

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.inspect import report_problems
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import UsageError
 from mblob.cli.verbs import VERBS
@@ -56,6 +57,7 @@ def configure(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_quiet(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli import inspect_text
+from mblob.cli.layout import add_layout
 from mblob.cli.pages import write_page
 from mblob.cli.report import UsageError, one_line, print_json
 from mblob.cli.verbs import VERBS
@@ -53,6 +54,7 @@ def configure(verbs: Any) -> None:
         "--machine",
         help="select a slice of a universal Mach-O file, such as arm64; an error if the file is for another machine",
     )
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
 from mblob.cli.verbs import VERBS
@@ -35,6 +36,7 @@ def configure(verbs: Any) -> None:
         "alone: replace all tensors by those in a .npz or .safetensors file",
     )  # fmt: skip
     add_output(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

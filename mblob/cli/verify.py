@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import exit_code, human_size, one_line, print_json
 from mblob.cli.verbs import VERBS
@@ -55,6 +56,7 @@ def configure(verbs: Any) -> None:
         "--json", action="store_true", help="one JSON object, schema mblob/verify/1"
     )
     add_quiet(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

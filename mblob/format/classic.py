@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from mblob.bytes.wire import Cursor
+from mblob.bytes.wire import Cursor, encode_string, encode_u64
 from mblob.errors import ArgumentValueError, FormatError, one_of
 from mblob.format import index as ix
-from mblob.format.grammar import GRAMMARS, Grammars, read_payload
+from mblob.format.grammar import GRAMMARS, Grammars, read_payload, unknown_key
 from mblob.format.import_tree import check_tree, flat_tree
 from mblob.format.model import SYMBOL as SYMBOL
 from mblob.format.model import Blob, Entry
@@ -18,14 +19,30 @@ ENTRY = "__tvm_main__"  # names the entry function: a text, or the function itse
 CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library
 LEVELS = ("off", "header", "full")
 
+REST = -1  # a payload is all that is left of the stream before the import tree
+# How many bytes at the start of a view are a payload of a type key that has no grammar: REST, or
+# None if nobody knows the key. Raises a FormatError if the view does not begin with such a payload.
+Measures = Callable[[str, memoryview], "int | None"]
 
-def read(data: memoryview, *, level: str = "header", index_expected: bool = False) -> Blob:
+
+def nobody(_key: str, _view: memoryview) -> None:
+    """The measures of those who know no further type key."""
+
+
+def read(
+    data: memoryview,
+    *,
+    level: str = "header",
+    index_expected: bool = False,
+    measures: Measures = nobody,
+) -> Blob:
     """Read a blob; nothing is copied.
 
     Args:
         data: the bytes of the symbol (`st_size` of them), its length prefix included.
         level: "off" (bounds), "header" (and checksums of the index), "full" (and of every byte).
         index_expected: the library's note announces an index.
+        measures: tells where payloads end whose type key has no grammar; asked without an index.
 
     Raises:
         FormatError: a rule of docs/format.md is broken; `code`, `offset` and `entry` say which and
@@ -37,7 +54,7 @@ def read(data: memoryview, *, level: str = "header", index_expected: bool = Fals
     blob = sized(data)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:
-        return read_stream(blob)
+        return read_stream(blob, measures=measures)
     found = ix.read_index(blob, footer, "classic", check=level != "off")
     if level == "full" or (level == "header" and ix.is_small(found)):
         ix.check_payloads(blob, found)
@@ -64,11 +81,30 @@ def sized(data: memoryview) -> memoryview:
     return data[: 8 + size]
 
 
-def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
+class _Told(NamedTuple):
+    """A module whose payload was measured."""
+
+    key: str
+    entry: int
+
+    def wrong(self, what: str, offset: int | None) -> FormatError:
+        """The measure of its payload does not fit the stream."""
+        return FormatError(
+            f"type key {self.key!r}: the layout or measure function of its loader does not fit: {what}",
+            code="layout",
+            offset=offset,
+            entry=self.entry,
+        )
+
+
+def read_stream(
+    blob: memoryview, grammars: Grammars = GRAMMARS, measures: Measures = nobody
+) -> Blob:
     """Walk the stream of a blob without an index, every payload by the grammar of its key.
 
     Args:
         grammars: TVM 0.21 wrote this stream with the payloads of the ffi dialect.
+        measures: as of `read`.
 
     Raises:
         FormatError: see docs/format.md, section 2.
@@ -77,10 +113,22 @@ def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
     count = cursor.count("blob.count", 8)
     keys: list[tuple[str, int | None, int, int]] = []  # type key, payload offset, size, item offset
     rows: list[tuple[int, ...]] | None = None
+    told: _Told | None = None  # the item before, if it was measured
     for i in range(count):
         item = cursor.pos
         cursor.entry = i
-        key = cursor.key(f"item {i}: key")
+        try:
+            key = cursor.key(f"item {i}: key")
+            size = None
+            if not (key in grammars or key in (TREE_KEY, LIB_KEY)):
+                size = _measure(key, cursor, measures, told)
+        except FormatError as error:
+            if error.code == "unknown_key":
+                error.partial = _without_tree(blob, keys, item)
+            elif told and error.code != "layout":
+                raise told.wrong(error.plain, item) from error
+            raise
+        told = None
         if rows is not None:
             raise cursor.fail(
                 f"item {i} ({key!r}) follows the import tree, which must be last", "tree_last", item
@@ -92,13 +140,20 @@ def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
             keys.append((LIBRARY, None, 0, item))
         else:
             start = cursor.pos
-            try:
+            if size is None:
                 read_payload(key, cursor, grammars)
-            except FormatError as error:
-                if error.code == "unknown_key":
-                    error.partial = _without_tree(blob, keys, item)
-                raise
+            elif size != REST:
+                told = _Told(key, i)
+                cursor.skip(size, key)
+            elif end := _end_of_rest(cursor, len(keys) + 1, count - 1 - i):
+                cursor.pos = end
+            else:
+                unknown = unknown_key(key, cursor, ", and it is not the last module")
+                unknown.partial = _without_tree(blob, keys, item)
+                raise unknown
             keys.append((key, start, cursor.pos - start, item))
+    if told and cursor.left:
+        raise told.wrong("bytes are left behind it, and there is no further item", cursor.pos)
     has_tree = rows is not None
     if rows is None:
         # TVM up to 0.6, or nothing packed: the library is the root and imports all items in order.
@@ -109,6 +164,47 @@ def read_stream(blob: memoryview, grammars: Grammars = GRAMMARS) -> Blob:
         for i, (key, offset, size, item) in enumerate(keys)
     ]
     return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
+
+
+def _measure(key: str, cursor: Cursor, measures: Measures, before: _Told | None) -> int:
+    """What `measures` tells of the payload at the cursor.
+
+    Args:
+        before: the item before, if it was measured.
+
+    Raises:
+        FormatError: "layout": it does not fit; "unknown_key".
+    """
+    try:
+        size = measures(key, cursor.data[cursor.pos : cursor.end])
+    except FormatError as error:
+        at = cursor.pos + (error.offset or 0)
+        raise _Told(key, cursor.entry or 0).wrong(error.plain, at) from error.__cause__
+    if size is None:
+        why = f" (or {before.key!r} before it ends elsewhere)" if before else ""
+        raise unknown_key(key, cursor, why)
+    return size
+
+
+def _end_of_rest(cursor: Cursor, modules: int, following: int) -> int:
+    """Where a payload ends that is all that is left of the stream but for the import tree; 0 if
+    nobody can tell.
+
+    Args:
+        modules: number of modules, its own included.
+        following: number of items behind it.
+    """
+    if following != 1:
+        return 0 if following else cursor.end
+    # Read from the end: behind the key of the tree are two counted lists, of which the first has
+    # modules + 1 numbers. One place at most is right: numbers of a tree are too small for the key.
+    data, name = cursor.data, encode_string(TREE_KEY) + encode_u64(modules + 1)
+    at = cursor.end - len(name) - 8 * (modules + 2)
+    for k in range(min((at - cursor.pos) // 8, modules * modules + modules) + 1):
+        end = cursor.end - 8 * k
+        if data[end - 8 : end] == encode_u64(k) and data[at - 8 * k :][: len(name)] == name:
+            return at - 8 * k
+    return 0
 
 
 def _without_tree(

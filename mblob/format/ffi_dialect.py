@@ -27,7 +27,12 @@ def grammars_of(blob: Blob) -> Grammars:
 
 
 def read(
-    data: memoryview, symbol: str = SYMBOL, *, level: str = "header", index_expected: bool = False
+    data: memoryview,
+    symbol: str = SYMBOL,
+    *,
+    level: str = "header",
+    index_expected: bool = False,
+    measures: classic.Measures = classic.nobody,
 ) -> Blob:
     """Read a blob; nothing is copied.
 
@@ -37,6 +42,7 @@ def read(
         level: as of `mblob.format.classic.read`. Without an index, "full" walks each payload of a
             known kind.
         index_expected: the library's note announces an index.
+        measures: as of `mblob.format.classic.read`, for TVM 0.21.
 
     Raises:
         FormatError: a rule of docs/format.md, sections 4 and 11, is broken.
@@ -44,7 +50,7 @@ def read(
     """
     blob = classic.sized(data)
     if symbol == SYMBOL_OF_0_21:
-        found = classic.read_stream(blob, FFI_GRAMMARS_OF_0_21)
+        found = classic.read_stream(blob, FFI_GRAMMARS_OF_0_21, measures)
         return found._replace(dialect="ffi", symbol=symbol)
     footer = ix.find_footer(blob, index_expected)
     if footer is None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
 from mblob.dtype import DataType
+from mblob.errors import FormatError
 from mblob.format.ndarray import ArrayRecord, read_ndarray
 from mblob.format.type_keys import NONE, RELAX_EXECUTABLE, TABLE
 
@@ -211,13 +212,25 @@ def read_payload(key: str, cursor: Cursor, grammars: Grammars = GRAMMARS) -> dic
     """
     grammar = grammars.get(key)
     if grammar is None:
-        raise cursor.fail(
-            f"type key {key!r} has no known payload grammar and there is no index: what follows cannot be read",
-            "unknown_key",
-        )
+        raise unknown_key(key, cursor)
     if callable(grammar):
         grammar = grammar(cursor)
     return {name: read(cursor, f"{key}.{name}") for name, read in grammar}
+
+
+def unknown_key(key: str, cursor: Cursor, why: str = "") -> FormatError:
+    """The error of a key without a grammar, whose payload begins at the cursor.
+
+    Args:
+        why: behind the reason, for those who have a loader.
+    """
+    error = cursor.fail(
+        f"type key {key!r} has no known payload grammar and there is no index{why}: what follows cannot be read. Its"
+        f" loader can tell its layout (register_loader({key!r}, layout=...), --layout {key}=FORM)",
+        "unknown_key",
+    )
+    error.type_key = key
+    return error
 
 
 def decode_payload(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> dict[str, Any]:

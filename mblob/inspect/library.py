@@ -42,6 +42,7 @@ from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.diagnostics import diagnose
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.inspect_json import library_json
+from mblob.inspect.layouts import size_of
 from mblob.inspect.models import models_of
 from mblob.inspect.providers import undefined_symbols
 from mblob.inspect.releases import Releases, releases_of
@@ -198,9 +199,11 @@ class Library:
     ) -> Blob:
         try:
             if name == classic.SYMBOL:
-                blob = classic.read(data, level=level, index_expected=expected)
+                blob = classic.read(data, level=level, index_expected=expected, measures=size_of)
             else:
-                blob = ffi_dialect.read(data, name, level=level, index_expected=expected)
+                blob = ffi_dialect.read(
+                    data, name, level=level, index_expected=expected, measures=size_of
+                )
         except FormatError as error:
             if not partial or not isinstance(error.partial, Blob):
                 raise

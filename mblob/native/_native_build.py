@@ -30,9 +30,10 @@ typedef void (*TVMPackedCFuncFinalizer)(void *);
 static char *const MBLOB_VERSION;
 """
 
-# What libmblob exports for this package alone: csrc/src/elf/elf.h.
+# What libmblob exports for this package alone: csrc/src/elf/elf.h, csrc/src/format/blob.h.
 INTERNAL = """
 int mblob_elf_check(const void *data, uint64_t size);
+int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out, int *rest);
 """
 
 # Loaders and modules written in Python: see loader/callbacks.py.
@@ -42,6 +43,7 @@ int mblob_py_open(void *, const mblob_module_info *, void **);
 int mblob_py_function(void *, const char *, mblob_function **);
 int mblob_py_fallback_function(void *, const char *, mblob_function **);
 void mblob_py_close(void *);
+int mblob_py_measure(void *, const void *, size_t, size_t *);
 int mblob_py_made_function(void *, const char *, mblob_function **);
 void mblob_py_made_close(void *);
 }
@@ -55,7 +57,7 @@ typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
 typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
 typedef struct { int32_t ndim; DLDataType dtype; int64_t *shape; ...; } DLTensor;
 typedef union { int64_t v_int64; double v_float64; DLDataType v_type; ...; } TVMValue;
-typedef struct { int status; const char *message, *code; int64_t offset, entry; ...; } mblob_error_info;
+typedef struct { int status; const char *message, *code, *type_key; int64_t offset, entry; ...; } mblob_error_info;
 const mblob_error_info *mblob_last_error_info(void);
 #define MB_UNKNOWN ...
 

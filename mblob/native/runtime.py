@@ -46,7 +46,9 @@ def last_error(called: str = "", of: Any = lib) -> Exception:
         return _kernel_error(message, text(info.code), status)
     if status == lib.MBLOB_E_FORMAT:
         offset = int(info.offset) if info.offset >= 0 else None
-        return errors.FormatError(message, code=text(info.code), offset=offset, entry=entry)
+        error = errors.FormatError(message, code=text(info.code), offset=offset, entry=entry)
+        error.type_key = text(info.type_key)
+        return error
     if status == lib.MBLOB_E_LOADER:
         available = tuple(key.strip() for key in text(info.available).split(",") if key.strip())
         hint = text(info.hint)

@@ -23,6 +23,7 @@ from mblob.format.functions_table import Row
 from mblob.format.model import Blob
 from mblob.format.prefixes import BLOBS
 from mblob.format.type_keys import SAFETENSORS
+from mblob.inspect.layouts import size_of
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import probe
@@ -233,7 +234,11 @@ class _Found:
 
     def _add_blob(self, elf: ElfFile, name: str, label: str) -> None:
         data = _contents(elf, name, label)
-        blob = classic.read(data) if name == classic.SYMBOL else ffi_dialect.read(data, name)
+        blob = (
+            classic.read(data, measures=size_of)
+            if name == classic.SYMBOL
+            else ffi_dialect.read(data, name, measures=size_of)
+        )
         self._set_blob(blob, data, label)
 
     def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:

@@ -26,7 +26,7 @@ from mblob.packager.link.carry import given_plugins
 from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
-from mblob.packager.write.blob_stream import plan_blob
+from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
 from mblob.packager.write.dialects import DIALECTS, Dialect
 from mblob.packager.write.graph_names import packed_names
 from mblob.source_suffixes import SOURCES
@@ -410,11 +410,12 @@ def _warn_of_aligned(request: Request) -> None:
 
 
 def _warn_of_unreadable(request: Request) -> None:
-    keys = [] if request.fpack_imports else request.plan.unbounded_keys
+    keys = [] if request.fpack_imports else unreadable_keys(request.plan)
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
-            " index says where such a payload ends; use index=False only for a library that TVM alone opens",
+            " index says where such a payload ends; use index=False only for a library that TVM alone opens, or"
+            " register a loader with a layout (register_loader(key, layout=...))",
             UnreadableWarning,
         )
 

@@ -14,6 +14,7 @@ from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_f
 from mblob.format.import_tree import order_of
 from mblob.format.index import FOOTER
 from mblob.format.type_keys import LIBRARY
+from mblob.inspect.layouts import Told, find, size_of
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
@@ -115,6 +116,19 @@ def write_blob(
     return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
 
 
+def unreadable_keys(plan: BlobPlan) -> list[str]:
+    """Type keys of which nothing says where their payloads end: neither an index, nor a loader that
+    this process knows."""
+    unbounded = plan.unbounded_keys
+    found = set()
+    for entry in plan.entries:
+        if entry.type_key in unbounded:
+            said = find(entry.type_key)
+            if said is None or (said == Told() and entry is not plan.entries[-1]):
+                found.add(entry.type_key)
+    return sorted(found)
+
+
 def check_written(
     plan: BlobPlan, dialect: Dialect, data: memoryview, size: int, label: str, *, index_expected: bool
 ) -> None:  # fmt: skip
@@ -130,10 +144,10 @@ def check_written(
         FormatError, DigestError: it cannot be read.
         BuildError: it says something else.
     """
-    if plan.unbounded_keys:
+    if unreadable_keys(plan):
         return  # no reader of ours can, and export_library says so
     try:
-        blob = dialect.format.read(data, index_expected=index_expected)
+        blob = dialect.format.read(data, index_expected=index_expected, measures=size_of)
     except MblobError as error:
         if not error.culprit:
             error.prefix(label)

@@ -249,6 +249,13 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
   return MBLOB_E_LOADER;
 }
 
+int mb_error_key(const char *key, size_t size) {
+  free(state.type_key);
+  state.type_key = strndup(key, size);
+  state.info.type_key = or_empty(state.type_key);
+  return state.info.status;
+}
+
 int mb_fail_plain_function(const char *name, bool is_plain) {
   static const char remedy[] =
       "pack it again with its prototype, or get its address with mblob_module_symbol";

@@ -38,6 +38,8 @@ int mb_check_struct_size(const char *who, uint32_t struct_size, size_t expected)
 int mb_fail_errno(int number, const char *format, ...) MB_PRINTF(2, 3);
 int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
                    const char *format, ...) MB_PRINTF(5, 6);
+/* The last error is about this type key; its status. */
+int mb_error_key(const char *key, size_t size);
 /* The function is there, and it is a plain one, or nothing says that it is a packed one. */
 int mb_fail_plain_function(const char *name, bool is_plain);
 /* The text exactly as a kernel set it. */

@@ -28,7 +28,7 @@ struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i) {
 }
 
 static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify,
-                     bool rest) {
+                     const struct mb_measures *measures) {
   if (size < 16)
     return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: %llu bytes, expected at least 16",
                           (unsigned long long)size);
@@ -40,7 +40,7 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
   int status = mb_index_find(blob, index_expected, verify != MBLOB_VERIFY_OFF);
   if (status) return status;
   if (!blob->has_index) {
-    if (blob->dialect != MB_FFI) return mb_stream_read(blob, rest);
+    if (blob->dialect != MB_FFI) return mb_stream_read(blob, measures);
     status = mb_modules_read(blob);
     return status || verify != MBLOB_VERIFY_FULL ? status : mb_modules_check(blob);
   }
@@ -55,9 +55,9 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
 }
 
 int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
-                 int verify, bool rest, struct mb_blob *out) {
+                 int verify, const struct mb_measures *measures, struct mb_blob *out) {
   *out = (struct mb_blob){.bytes = bytes, .dialect = dialect};
-  int status = read_blob(out, size, index_expected, verify, rest);
+  int status = read_blob(out, size, index_expected, verify, measures);
   if (status) mb_blob_free(out);
   return status;
 }

@@ -53,18 +53,35 @@ struct mb_blob {
   int digest_algorithm;
 };
 
+#define MB_LAYOUT_SIZE 256 /* bytes of the text of a layout, its NUL included */
+
+/* Where payloads of a key without a grammar end, as its loader tells: `measure` if it is not NULL,
+ * else `layout`, which is "rest" if the loader tells nothing. */
+struct mb_measure {
+  char layout[MB_LAYOUT_SIZE];
+  int (*measure)(void *context, const void *bytes, size_t size, size_t *out);
+  void *context;
+};
+/* Who knows loaders. */
+struct mb_measures {
+  /* false if nobody has one for the key */
+  bool (*find)(const void *self, struct mb_slice key, struct mb_measure *out);
+  /* Calls `measure` and moves the cursor behind the payload; what it throws is caught there. */
+  bool (*run)(const struct mb_measure *measure, struct mb_cursor *c);
+  const void *self;
+};
+
 /* Read the blob in `size` bytes at `bytes` (the symbol's st_size). `index_expected`: the
  * library's note says that there is an index. `verify` is a mblob_verify. On failure `out` is
- * empty. `rest`: in a blob without an index, the last module may have a type key that nobody knows.
- * Its payload is all that is left before the import tree, or before the end. */
+ * empty. `measures` may be NULL. */
 int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
-                 int verify, bool rest, struct mb_blob *out);
+                 int verify, const struct mb_measures *measures, struct mb_blob *out);
 void mb_blob_free(struct mb_blob *blob);
 /* Entry i of a blob that was read. */
 struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i);
 
 /* Parts of the reader. */
-int mb_stream_read(struct mb_blob *blob, bool rest);
+int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures);
 int mb_stream_compare(const struct mb_blob *blob);
 /* The same two of MB_FFI. */
 int mb_modules_read(struct mb_blob *blob);
@@ -78,7 +95,16 @@ int mb_index_check_structure(const struct mb_blob *blob);
 bool mb_index_is_small(const struct mb_blob *blob);
 /* Move the cursor behind the payload of `key`. */
 int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect);
+/* "unknown_key" where the cursor is. `why`: behind the reason, for those who have a loader. */
+int mb_fail_unknown_key(struct mb_slice key, const struct mb_cursor *c, const char *why);
 bool mb_payload_is_known(struct mb_slice key, enum mb_dialect dialect);
+/* MBLOB_E_ARGUMENT if it is no layout (docs/format.md, section 3.4), or too long. */
+int mb_layout_check(const char *layout);
+/* Move the cursor behind what a layout that was checked says. `*rest`: all that is left, too. */
+bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest);
+/* For Python: how many bytes at the start of `bytes` a layout covers. */
+MBLOB_API int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out,
+                                   int *rest);
 /* A u64 count and that many u64, copied to the heap. The numbers are in the blob, so what is
  * allocated is no larger. */
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what);

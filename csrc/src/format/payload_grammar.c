@@ -191,14 +191,20 @@ static const char *shown(struct mb_slice key, char text[65]) {
   return text;
 }
 
+int mb_fail_unknown_key(struct mb_slice key, const struct mb_cursor *c, const char *why) {
+  char text[65];
+  (void)mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
+                       "type key '%s' has no known payload grammar and there is no index%s: what "
+                       "follows cannot be read. Its loader can tell its layout "
+                       "(mblob_loader.layout, register_loader(key, layout=...), --layout %s=FORM)",
+                       shown(key, text), why, text);
+  return mb_error_key((const char *)key.data, mb_size(key.size));
+}
+
 int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect) {
   const char *fields = grammar_of(key, dialect);
   char text[65];
-  if (!fields)
-    return mb_fail_format("unknown_key", (int64_t)c->pos, c->entry,
-                          "type key '%s' has no known payload grammar and there is no index: "
-                          "what follows cannot be read",
-                          shown(key, text));
+  if (!fields) return mb_fail_unknown_key(key, c, "");
   const char *formats = strchr(fields, ' ');
   if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
   for (; *fields && *fields != ' '; fields++)
@@ -207,4 +213,72 @@ int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect di
       return mblob_last_error_info()->status;
     }
   return MBLOB_OK;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* The types of a layout, and the bytes that one has at least. Those of a fixed size come first. */
+static const struct type {
+  char name[7];
+  uint8_t size;
+} types[] = {{"byte", 1}, {"u8", 1},     {"i8", 1},    {"u16", 2}, {"i16", 2},
+             {"u32", 4},  {"i32", 4},    {"f32", 4},   {"u64", 8}, {"i64", 8},
+             {"f64", 8},  {"string", 8}, {"array", 40}};
+enum { STRING_TYPE = 11, ARRAY_TYPE, TYPES };
+
+/* Pass over one word of a layout; without a cursor only tell whether it is one. */
+static bool skip_word(struct mb_cursor *c, const char *word, size_t size) {
+  uint64_t count = 1;
+  size_t t = 0, name = 0;
+  while (t < TYPES && (name = strlen(types[t].name), size < name || size > name + 1 ||
+                                                         memcmp(word, types[t].name, name) != 0 ||
+                                                         (size > name && word[name] != 's')))
+    t++;
+  if (t == TYPES || !c) return t < TYPES;
+  if (size > name && !mb_read_count(c, &count, types[t].size, types[t].name)) return false;
+  if (t < STRING_TYPE) return mb_skip(c, count * types[t].size, types[t].name);
+  if (t == ARRAY_TYPE) return skip_arrays(c, count);
+  for (; count; count--)
+    if (!skip_string(c, "string")) return false;
+  return true;
+}
+
+/* The layout that a name stands for: symbol, graph and names of the JSON runtimes. */
+static const char *named_layout(const char *layout) {
+  return strcmp(layout, "json") == 0 ? "string,string,strings" : layout;
+}
+
+int mb_layout_check(const char *layout) {
+  const char *word = named_layout(layout);
+  for (size_t size; strlen(layout) < MB_LAYOUT_SIZE; word += size + 1) {
+    size = strcspn(word, ",");
+    bool is_last = !word[size];
+    if (!skip_word(NULL, word, size) && !(is_last && strcmp(word, "rest") == 0)) break;
+    if (is_last) return MBLOB_OK;
+  }
+  return mb_fail(
+      MBLOB_E_ARGUMENT,
+      "layout '%s': at '%s': expected string, byte, array, u8 to u64, i8 to i64, f32 or f64, with an s for a vector (docs/format.md, Layouts)",
+      layout, word);
+}
+
+bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest) {
+  *rest = false;
+  for (layout = named_layout(layout);; layout++) {
+    size_t size = strcspn(layout, ",");
+    *rest = strcmp(layout, "rest") == 0;
+    if (*rest || !skip_word(c, layout, size) || !*(layout += size)) break;
+  }
+  return *rest || !*layout;
+}
+
+int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out,
+                         int *rest) {
+  struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
+  bool to_the_end = false;
+  int status = mb_layout_check(layout);
+  if (!status && !mb_layout_walk(layout, &c, &to_the_end)) status = mblob_last_error_info()->status;
+  *out = (size_t)c.pos;
+  *rest = to_the_end;
+  return status;
 }

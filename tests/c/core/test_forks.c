@@ -244,7 +244,10 @@ static int forking_open(void *context, const mblob_module_info *info, void **sel
 
 static void a_loader_may_fork(void) {
   mblob_module *module = NULL;
-  mblob_loader loader = {sizeof(loader), "my_key", NULL, forking_open, keyed_function, NULL};
+  mblob_loader loader = {.struct_size = sizeof(loader),
+                         .type_key = "my_key",
+                         .open = forking_open,
+                         .function = keyed_function};
   const mblob_loader *const loaders[] = {&loader};
   mblob_open_options options = {
       .struct_size = sizeof(options), .loaders = loaders, .loader_count = 1};
@@ -258,7 +261,11 @@ static void a_loader_may_fork(void) {
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   directory = argv[1];
-  mblob_loader loader = {sizeof(loader), "my_key", NULL, keyed_open, keyed_function, keyed_close};
+  mblob_loader loader = {.struct_size = sizeof(loader),
+                         .type_key = "my_key",
+                         .open = keyed_open,
+                         .function = keyed_function,
+                         .close = keyed_close};
   CHECK(mblob_register_loader(&loader) == MBLOB_OK);
   if (is_emulated()) return 0;
   alarm(4 * SECONDS);

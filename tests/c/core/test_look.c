@@ -200,7 +200,10 @@ static int never_find(void *self, const char *name, mblob_function **out) {
 }
 
 static void a_look_asks_no_loader(const char *dir) {
-  const mblob_loader loader = {sizeof(loader), "my_key", NULL, never_open, never_find, NULL},
+  const mblob_loader loader = {.struct_size = sizeof(loader),
+                               .type_key = "my_key",
+                               .open = never_open,
+                               .function = never_find},
                      none = {.struct_size = sizeof(none), .type_key = "my_key"};
   mblob_module *library = look(dir, "keyed.so"); /* which has no loader */
   mblob_module_release(library);

@@ -46,8 +46,12 @@ static int load_function(void *self, const char *name, mblob_function **out) {
 
 static void load_close(void *self) { ++*(int *)self; }
 
-static const mblob_loader my_loader = {sizeof(mblob_loader), "my_key",  &opened, load_open,
-                                       load_function,        load_close};
+static const mblob_loader my_loader = {.struct_size = sizeof(mblob_loader),
+                                       .type_key = "my_key",
+                                       .context = &opened,
+                                       .open = load_open,
+                                       .function = load_function,
+                                       .close = load_close};
 
 static void a_missing_loader_is_named(const char *dir) {
   mblob_module *module;
@@ -97,7 +101,7 @@ static void a_loader_opens_a_module_once(const char *dir) {
   module = open_ok(dir, "keyed.so");
   CHECK(call_int(module, "calls_child", 1) == 101);
   mblob_module_release(module);
-  mblob_loader nothing = {sizeof(nothing), "my_key", NULL, NULL, NULL, NULL};
+  mblob_loader nothing = {.struct_size = sizeof(nothing), .type_key = "my_key"};
   CHECK(mblob_register_loader(&nothing) == MBLOB_OK);
   CHECK(mblob_open(in(dir, "keyed.so"), NULL, &module) == MBLOB_E_LOADER);
 }

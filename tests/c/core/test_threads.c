@@ -60,7 +60,10 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   directory = argv[1];
   alarm(300); /* a thread that nobody wakes */
-  mblob_loader loader = {sizeof(loader), "my_key", NULL, keyed_open, keyed_function, NULL};
+  mblob_loader loader = {.struct_size = sizeof(loader),
+                         .type_key = "my_key",
+                         .open = keyed_open,
+                         .function = keyed_function};
   CHECK(mblob_register_loader(&loader) == MBLOB_OK);
   CHECK(mblob_open(in(directory, "keyed.so"), NULL, &shared) == MBLOB_OK);
   pthread_t threads[THREADS];

@@ -65,7 +65,7 @@ static void dump(const char *path, int level, bool expected, enum mb_dialect dia
   CHECK(fread(bytes, 1, (size_t)size, file) == (size_t)size);
   fclose(file);
   struct mb_blob blob;
-  if (mb_blob_read(bytes, (uint64_t)size, dialect, expected, level, false, &blob))
+  if (mb_blob_read(bytes, (uint64_t)size, dialect, expected, level, NULL, &blob))
     print_error();
   else
     print_blob(&blob);

@@ -62,7 +62,7 @@ static void read_all_levels(const uint8_t *bytes, size_t size) {
     const int level = i / 3;
     struct mb_blob blob;
     int status =
-        mb_blob_read(bytes, size, (enum mb_dialect)(i % 3), next_number() % 2, level, false, &blob);
+        mb_blob_read(bytes, size, (enum mb_dialect)(i % 3), next_number() % 2, level, NULL, &blob);
     if (!status) use(&blob);
     if (status) CHECK(mblob_last_error_info()->status == status && *mblob_last_error());
     mb_blob_free(&blob);

@@ -237,6 +237,8 @@ int mb_take_options(const mblob_open_options *given, mblob_open_options *options
     if (!options->loaders[i] || !options->loaders[i]->type_key || !options->loaders[i]->function)
       return mb_fail(MBLOB_E_ARGUMENT, "options: loader %u has no type key or no function callback",
                      i);
+    else if (mb_no_loader("options", options->loaders[i]))
+      return MBLOB_E_ARGUMENT;
   return MBLOB_OK;
 }
 

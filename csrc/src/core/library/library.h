@@ -86,6 +86,15 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 
 /* ---- loaders (loaders.c) --------------------------------------------------------------------- */
 
+/* The loaders of an opening, whose modules are not made yet. */
+struct mb_opening_loaders {
+  struct mb_library *library;
+  const mblob_open_options *options;
+};
+/* What the loader of a key tells of its payloads: `find` of a mb_measures. */
+bool mb_opening_measure(const void *loaders, struct mb_slice key, struct mb_measure *out);
+/* And `run`. */
+bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c);
 /* MBLOB_OK if the tree's modules have the loaders that its opening asked for, else
  * MBLOB_E_LOADER. */
 int mb_tree_check_loaders(const struct mb_tree *tree);

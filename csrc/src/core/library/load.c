@@ -95,10 +95,11 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob,
   return status;
 }
 
-static int read_blob(const struct mb_library *library, const uint8_t *bytes, uint64_t size,
+static int read_blob(struct mb_library *library, const uint8_t *bytes, uint64_t size,
                      const mblob_open_options *options, struct mb_blob *out) {
+  const struct mb_opening_loaders loaders = {library, options};
   return mb_blob_read(bytes, size, library->blob_dialect, library->index_expected, options->verify,
-                      options->missing == MBLOB_MISSING_STUB, out);
+                      &(struct mb_measures){mb_opening_measure, mb_run_measure, &loaders}, out);
 }
 
 /* `bytes` and `symbol`: of the blob, if there is one. */
@@ -108,10 +109,10 @@ static int read_library(struct mb_library *library, const mblob_open_options *op
   if (options->verify != MBLOB_VERIFY_FULL) mb_source_advise_random(&library->source);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
   if (!status) status = find_blob(library, bytes, symbol);
+  if (!status) status = mb_carried_read(library);
   if (!status && library->has_blob)
     status = read_blob(library, bytes->data, bytes->size, options, &blob);
   if (!status) status = read_function_table(library);
-  if (!status) status = mb_carried_read(library);
   /* The tree is built on the file's mapping first: that tells of loaders that are missing before
    * any code runs. */
   if (!status)

@@ -70,6 +70,35 @@ static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) 
   return found;
 }
 
+bool mb_opening_measure(const void *loaders, struct mb_slice key, struct mb_measure *out) {
+  const struct mb_opening_loaders *of = loaders;
+  char text[MB_KEY_LIMIT + 1];
+  *out = (struct mb_measure){.layout = "rest"};
+  (void)snprintf(text, sizeof(text), "%.*s", (int)key.size, (const char *)key.data);
+  for (uint32_t i = 0; i < of->options->loader_count; i++) {
+    mblob_loader all = {0};
+    if (strcmp(of->options->loaders[i]->type_key, text) != 0) continue;
+    if (mb_loader_copy(of->options->loaders[i], &all)) return false;
+    mb_loader_measure(&all, out);
+    mb_loader_free(&all);
+    return true;
+  }
+  return mb_registered_measure(MB_FIRST_LOADERS, text, out) ||
+         mb_plugin_carried(of->library, text, NULL) != MB_ABSENT ||
+         mb_plugin_in_files(text, NULL) != MB_ABSENT ||
+         mb_registered_measure(MB_LAST_LOADERS, text, out) ||
+         of->options->missing == MBLOB_MISSING_STUB;
+}
+
+bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c) {
+  size_t size = 0;
+  uint64_t before = mb_error_serial();
+  MB_CATCHES;
+  int status = measure->measure(measure->context, c->data + c->pos, mb_size(mb_left(c)), &size);
+  if (status) (void)mb_fail_returned(status, before, MBLOB_E_LOADER, "it");
+  return !status && mb_skip(c, size, "payload");
+}
+
 static char *available(const mblob_module *module) {
   char *text = NULL;
   size_t size = 0, count = 0;

@@ -8,6 +8,7 @@
 #include "core/call/call.h"
 #include "core/library/library.h"
 #include "core/loaded/loaded.h"
+#include "core/plugin/plugin.h"
 #include "format/format.h"
 
 /* ---- making a tree --------------------------------------------------------------------------- */
@@ -38,10 +39,9 @@ static int copy_loaders(struct mb_tree *tree, const mblob_open_options *options)
   tree->loaders = calloc(options->loader_count ? options->loader_count : 1, sizeof(*tree->loaders));
   if (!tree->loaders) return mb_fail_memory(options->loader_count * sizeof(*tree->loaders));
   for (; tree->loader_count < options->loader_count; tree->loader_count++) {
-    mblob_loader *copy = &tree->loaders[tree->loader_count];
-    *copy = *options->loaders[tree->loader_count];
-    copy->type_key = strdup(copy->type_key);
-    if (!copy->type_key) return mb_fail_memory(0);
+    int status =
+        mb_loader_copy(options->loaders[tree->loader_count], &tree->loaders[tree->loader_count]);
+    if (status) return status;
   }
   return MBLOB_OK;
 }
@@ -210,7 +210,9 @@ int mb_tree_new_single(struct mb_library *library, const mblob_loader *loader, v
     mb_tree_free(tree);
     return mb_fail_memory(sizeof(*tree->modules));
   }
-  mblob_loader opened = *loader;
+  mblob_loader opened = {0};
+  memcpy(&opened, loader,
+         loader->struct_size < sizeof(opened) ? loader->struct_size : sizeof(opened));
   opened.type_key = key;
   tree->modules[0] = (mblob_module){.tag = MB_TAG_MODULE,
                                     .is_created = true,
@@ -253,8 +255,7 @@ void mb_tree_free(struct mb_tree *tree) {
     }
     free(module->imports);
   }
-  for (size_t i = 0; i < tree->loader_count; i++)
-    free((char *)(uintptr_t)tree->loaders[i].type_key);
+  for (size_t i = 0; i < tree->loader_count; i++) mb_loader_free(&tree->loaders[i]);
   free(tree->loaders);
   free(tree->keys);
   free(tree->modules);

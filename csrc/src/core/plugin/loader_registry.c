@@ -23,32 +23,48 @@ static size_t place_in(const struct registry *r, const char *key) {
   return i;
 }
 
+int mb_loader_copy(const mblob_loader *given, mblob_loader *out) {
+  *out = (mblob_loader){0};
+  memcpy(out, given, given->struct_size < sizeof(*out) ? given->struct_size : sizeof(*out));
+  size_t key = strlen(out->type_key) + 1, layout = out->layout ? strlen(out->layout) + 1 : 0;
+  char *texts = malloc(key + layout);
+  if (!texts) return mb_fail_memory(key + layout);
+  out->type_key = memcpy(texts, out->type_key, key);
+  if (layout) out->layout = memcpy(texts + key, out->layout, layout);
+  return MBLOB_OK;
+}
+
+void mb_loader_free(mblob_loader *copy) { free((char *)(uintptr_t)copy->type_key); }
+
 static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
-  char *key = strdup(loader->type_key);
-  if (!key) return mb_fail_memory(0);
+  mblob_loader copy;
+  int status = mb_loader_copy(loader, &copy);
+  if (status) return status;
   if (at == r->count) {
     mblob_loader *grown = realloc(r->items, (r->count + 1) * sizeof(*grown));
     if (!grown) {
-      free(key);
+      mb_loader_free(&copy);
       return mb_fail_memory((r->count + 1) * sizeof(*grown));
     }
     r->items = grown;
     r->count++;
   } else {
-    free((char *)(uintptr_t)r->items[at].type_key);
+    mb_loader_free(&r->items[at]);
   }
-  r->items[at] = *loader;
-  r->items[at].type_key = key;
+  r->items[at] = copy;
   return MBLOB_OK;
 }
 
 bool mb_no_loader(const char *function, const mblob_loader *loader) {
   if (mb_is_null(function, "loader", loader)) return true;
-  if (mb_check_struct_size(function, loader->struct_size, sizeof(*loader))) return true;
+  /* that of a host that was compiled before a loader told layouts */
+  if (mb_check_struct_size(function, loader->struct_size, offsetof(mblob_loader, layout)))
+    return true;
   if (mb_is_null(function, "loader->type_key", loader->type_key)) return true;
   if (!*loader->type_key)
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
-  return !*loader->type_key;
+  const char *layout = MB_LOADER_HAS(loader, layout) ? loader->layout : NULL;
+  return !*loader->type_key || (layout && mb_layout_check(layout));
 }
 
 static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
@@ -62,7 +78,7 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
   if (loader->function) {
     status = add_to(r, at, loader);
   } else if (at < r->count) {
-    free((char *)(uintptr_t)r->items[at].type_key);
+    mb_loader_free(&r->items[at]);
     r->count--;
     memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
   }
@@ -86,8 +102,25 @@ enum mb_found mb_registered_loader(enum mb_loader_order order, const char *type_
   bool found = at < r->count;
   if (found && out) *out = r->items[at];
   mb_unlock(&registry_lock);
-  if (found && out) out->type_key = type_key; /* the registry's copy may go */
+  if (found && out) out->type_key = type_key, out->layout = NULL; /* the registry's copy may go */
   return found ? MB_PRESENT : MB_ABSENT;
+}
+
+void mb_loader_measure(const mblob_loader *loader, struct mb_measure *out) {
+  if (loader->layout) (void)snprintf(out->layout, sizeof(out->layout), "%s", loader->layout);
+  out->measure = loader->measure;
+  out->context = loader->context;
+}
+
+bool mb_registered_measure(enum mb_loader_order order, const char *type_key,
+                           struct mb_measure *out) {
+  const struct registry *r = order == MB_LAST_LOADERS ? &last : &first;
+  mb_lock(&registry_lock);
+  size_t at = place_in(r, type_key);
+  bool found = at < r->count;
+  if (found) mb_loader_measure(&r->items[at], out);
+  mb_unlock(&registry_lock);
+  return found;
 }
 
 void mb_list_registered_loaders(FILE *out, size_t *count) {

@@ -95,11 +95,19 @@ int mb_plugin_convention(const mblob_convention **out);
 /* Whether what a host gave as `loader` is none: NULL, too small, or without a type key;
  * recorded. */
 bool mb_no_loader(const char *function, const mblob_loader *loader);
+#define MB_LOADER_HAS(loader, member) ((loader)->struct_size > offsetof(mblob_loader, member))
+/* A copy with all members, and texts of its own. */
+int mb_loader_copy(const mblob_loader *given, mblob_loader *out);
+void mb_loader_free(mblob_loader *copy);
+/* What a loader with all members tells of its payloads. */
+void mb_loader_measure(const mblob_loader *loader, struct mb_measure *out);
 /* Those that count before the loaders that come with libraries, and those that count after all. */
 enum mb_loader_order { MB_FIRST_LOADERS, MB_LAST_LOADERS };
 /* The one for the key, which `out`, if it is not NULL, keeps. */
 enum mb_found mb_registered_loader(enum mb_loader_order order, const char *type_key,
                                    mblob_loader *out);
+bool mb_registered_measure(enum mb_loader_order order, const char *type_key,
+                           struct mb_measure *out);
 /* The keys of the first ones, with commas, behind `*count` others. */
 void mb_list_registered_loaders(FILE *out, size_t *count);
 

@@ -1,0 +1,188 @@
+"""Where payloads of a program's own type keys end, in streams that do not say it: classic blobs
+without an index.
+
+A loader tells it, by a layout (docs/format.md, section 3.4) or by a function that measures. Loaders
+are registered in this process, or offered by installed distributions, whose code is imported only
+for a key that nobody else knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mblob.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    FormatError,
+    MblobError,
+    StateError,
+    one_line,
+)
+from mblob.format.classic import REST
+from mblob.native.runtime import check, ffi, lib
+
+Measure = Callable[[memoryview], int]
+ENTRY_POINT_GROUP = "mblob.loaders"
+
+
+class Told(NamedTuple):
+    """What a loader tells of its payloads. Neither of both: the last module has all that is left.
+
+    Attributes:
+        layout: the form of a payload, "" if it is not told.
+        measure: gives the size of the payload that a view of the stream begins with.
+    """
+
+    layout: str = ""
+    measure: Measure | None = None
+
+
+_registered: dict[str, Told] = {}
+_offered: dict[str, Any] = {}  # loaders of installed distributions, None of keys without one
+
+
+def told(where: str, layout: object, measure: object) -> Told:
+    """What the arguments `layout` and `measure` tell.
+
+    Args:
+        where: begins errors.
+
+    Raises:
+        TypeError, ValueError: they tell nothing that can be followed.
+    """
+    if layout is not None and measure is not None:
+        raise ArgumentValueError(f"{where}: layout and measure exclude each other")
+    if measure is not None and not callable(measure):
+        raise ArgumentTypeError(
+            f"{where}: measure: expected a callable, found {type(measure).__name__}"
+        )
+    if layout is not None and not isinstance(layout, str):
+        raise ArgumentTypeError(f"{where}: layout: expected a str, found {type(layout).__name__}")
+    if layout is not None:
+        try:
+            _measured(layout, memoryview(b""))
+        except FormatError:
+            pass  # a layout that no bytes follow
+        except MblobError as error:
+            error.prefix(where)
+            raise
+    return Told(layout or "", measure)
+
+
+def told_by(loader: object, where: str) -> Told:
+    """What the attributes `layout` and `measure` of a loader tell."""
+    return told(where, getattr(loader, "layout", None), getattr(loader, "measure", None))
+
+
+def register(key: str, said: Told) -> None:
+    """Note what the loader of a type key tells, in place of what an earlier one told."""
+    _registered[key] = said
+
+
+@contextmanager
+def given(layouts: Mapping[str, str]) -> Iterator[None]:
+    """While these layouts, by type key, take the place of what loaders tell.
+
+    Raises:
+        ValueError: one is no layout.
+    """
+    before = dict(_registered)
+    _registered.update({key: told(repr(key), form, None) for key, form in layouts.items()})
+    try:
+        yield
+    finally:
+        _registered.clear()
+        _registered.update(before)
+
+
+def entry_points() -> list[Any]:
+    """The loaders that installed distributions offer, not imported yet:
+    `importlib.metadata.EntryPoint`s."""
+    from importlib import metadata
+
+    found: Any = metadata.entry_points()  # before Python 3.10 a dict
+    return list(
+        found.select(group=ENTRY_POINT_GROUP)
+        if hasattr(found, "select")
+        else found.get(ENTRY_POINT_GROUP, ())
+    )
+
+
+def offered_loader(key: str) -> Any:
+    """The loader that an installed distribution offers for a key, None if there is none.
+
+    Raises:
+        StateError: there is one and it cannot be imported.
+        TypeError: it is no function.
+    """
+    for point in entry_points():
+        if point.name == key:
+            try:
+                loader = point.load()
+            except Exception as exc:
+                raise StateError(
+                    f"the loader of {key!r} (entry point {point.value!r}) failed to load: {exc}"
+                ) from exc
+            if not callable(loader):
+                raise ArgumentTypeError(
+                    f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
+                )
+            return loader
+    return None
+
+
+def find(key: str) -> Told | None:
+    """What the loader of a key tells; None if nobody has a loader.
+
+    Raises:
+        StateError, TypeError: an installed distribution offers one that cannot be used.
+    """
+    if key in _registered:
+        return _registered[key]
+    if key not in _offered:
+        _offered[key] = offered_loader(key)
+    loader = _offered[key]
+    return None if loader is None else told_by(loader, f"the loader of {key!r}")
+
+
+def size_of(key: str, view: memoryview) -> int | None:
+    """How many bytes at the start of `view` are a payload of `key`, as `mblob.format.classic.read`
+    asks for it: REST for all that is left, None if nobody knows the key.
+
+    Raises:
+        FormatError: the layout does not fit, or the function that measures failed.
+    """
+    said = find(key)
+    if said is None:
+        return None
+    if said.layout:
+        return _measured(said.layout, view)
+    return run_measure(said.measure, view) if said.measure else REST
+
+
+def run_measure(measure: Measure, view: memoryview) -> int:
+    """The size that a function tells.
+
+    Raises:
+        FormatError: it raised, or gave something else than a size.
+    """
+    try:
+        size = measure(view)
+    except Exception as exc:
+        raise FormatError(one_line(f"{type(exc).__name__}: {exc}"), code="layout") from exc
+    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(view):
+        raise FormatError(
+            f"it measured {size!r} bytes, expected an int from 0 to {len(view)}", code="layout"
+        )
+    return size
+
+
+def _measured(layout: str, view: memoryview) -> int:
+    size, rest = ffi.new("size_t *"), ffi.new("int *")
+    encoded = layout.encode("utf-8", "replace")
+    if b"\0" in encoded:
+        raise ArgumentValueError(f"layout {layout!r}: has a NUL")
+    check(lib.mblob_layout_measure(encoded, ffi.from_buffer(view), len(view), size, rest))
+    return REST if rest[0] else int(size[0])
