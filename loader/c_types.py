@@ -176,7 +176,7 @@ class Pointer:
         if isinstance(value, (_Pointer, _Reference, ctypes.c_void_p, ctypes.c_char_p)):
             self._check_pointer(value)
             return value
-        if self.element is None and isinstance(value, FunctionPointer):
+        if self.element is None and isinstance(value, (FunctionPointer, ctypes.c_wchar_p)):
             return value
         if self.element is None and isinstance(value, int) and not isinstance(value, bool):
             return ctypes.c_void_p.from_param(value)
@@ -207,13 +207,16 @@ class Pointer:
         return value.encode()
 
     def _check_pointer(self, value: Any) -> None:
-        """A pointer of ctypes has the type of what it points at, and no more."""
+        """A pointer of ctypes has the type of what it points at, and no more. `byref` has the object:
+        more than that is not there."""
         if isinstance(value, _Reference):
             target: Any = type(value._obj)
             while issubclass(target, ctypes.Array):
                 target = target._type_
-        elif isinstance(value, ctypes.c_char_p) and not self.const:
-            raise unexpected("a pointer to char that may be written (create_string_buffer)", value)
+        elif isinstance(value, ctypes.c_char_p):
+            if not self.const:
+                raise unexpected("memory that may be written (create_string_buffer)", value)
+            target = ctypes.c_char
         else:
             target = getattr(value, "_type_", None)
         if self.element is None or not isinstance(target, type):
@@ -226,6 +229,11 @@ class Pointer:
             raise errors.ArgumentTypeError(
                 texts.say(texts.EXPECTED, f"a pointer to {self.element.name}", target.__name__)
             )
+        if isinstance(value, _Reference) and len(self.dims) == 1:
+            there = ctypes.sizeof(value._obj) // self.element.size
+            least = f"static {self.dims[0].removeprefix('static ')}"
+            if wrong := prototype.wrong_shape((least,), (there,), {}):
+                raise errors.ArgumentValueError(wrong)
 
     def _fits(self, found: Number | None) -> bool:
         expected = self.element

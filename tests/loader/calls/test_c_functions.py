@@ -102,6 +102,8 @@ def test_values_pass(name: str, lib: mblob.Module) -> None:
 
 
 def test_texts_and_pointers_to_pointers_pass(lib: mblob.Module) -> None:
+    wide = ctypes.c_wchar_p("ab")
+    assert lib.symbol("there")(wide) == ctypes.cast(wide, ctypes.c_void_p).value
     assert lib.symbol("tail")("aé").decode() == "é"
     rows = (ctypes.POINTER(ctypes.c_int32) * 2)((ctypes.c_int32 * 1)(3), (ctypes.c_int32 * 1)(4))
     assert lib.symbol("through")(rows) == 4
@@ -156,6 +158,7 @@ MISTAKES: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
     "bytes to write": ("fill", (b"ab", 2), ValueError, r"fill: argument 0 \(text\): its memory is read-only"),
     "a text to write": ("fill", ("ab", 2), TypeError, "expected an array of char, found str"),
     "c_char_p to write": ("fill", (ctypes.c_char_p(b"ab"), 2), TypeError, "found c_char_p"),
+    "c_char_p for floats": ("copy4", (ctypes.c_char_p(b"ab"), FLOATS), TypeError, "to float32, found c_char"),
     "NUL": ("tail", ("a\0b",), ValueError, "the str has a NUL inside"),
     "dtype": ("copy4", (FLOATS.astype("float64"), FLOATS), TypeError,
         r"array of float32, found float64; convert it with astype"),
@@ -170,6 +173,8 @@ MISTAKES: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
         "expected a pointer to float32, found c_int"),
     "another reference": ("second", (ctypes.byref(ctypes.c_double()),), TypeError,
         "expected a pointer to float32, found c_double"),
+    "a reference to less": ("copy4", (FLOATS, ctypes.byref(ctypes.c_float())), ValueError,
+        r"expected shape \(at least 4,\), found \(1,\)"),
     "an address": ("second", (4096,), TypeError, "expected an array of float32, found int"),
     "a text for a pointer": ("there", ("x",), TypeError, "expected an array or an address, found str"),
     "not a buffer": ("there", (object(),), TypeError, "expected an array or an address, found object"),
