@@ -17,6 +17,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, NoReturn
 
+from mblob.cli.layout import layouts_of
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error, version
 from mblob.cli.verbs import VERBS
 from mblob.errors import did_you_mean
@@ -214,7 +215,6 @@ def _run(args: argparse.Namespace) -> int:
     """Run the verb, with the layouts that `--layout` gives (mblob/cli/layout.py)."""
     if not getattr(args, "layout", None):
         return int(args.run(args))
-    from mblob.cli.layout import layouts_of
     from mblob.inspect.layouts import given
 
     with given(layouts_of(args.layout)):

@@ -21,7 +21,8 @@ ELFTOOLS = {"mblob.binary.dwarf_functions", "mblob.packager.objects.debug_info"}
 # takes 12 ms to start.
 LATE = {
     "a first result does not wait for `re`, `typing`, `contextlib` and what imports them, 3 to 10 ms": {
-        "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.json_text", "mblob.relax_texts", "mblob.untold",
+        "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.inspect.layouts", "mblob.json_text",
+        "mblob.relax_texts", "mblob.untold",
         "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.missing", "mblob.loader.payloads",
         "mblob.loader.pickled", "mblob.loader.sources",
     },
