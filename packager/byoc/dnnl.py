@@ -203,21 +203,23 @@ def pattern_table() -> list[tuple[str, Pattern]]:
             pattern = _op("add")(pattern, wildcard()) | _op("add")(wildcard(), pattern)
         if activation:
             pattern = _op(activation)(pattern)
-            if not sum_:
-                pattern |= _layer(root, 3 if bias else 2, activation)
-        parts = ["bias"] * bias + ["sum"] * sum_ + [activation] * bool(activation)
-        if parts:
-            found.append(("_".join([f"dnnl.{root}", *parts]), pattern))
+        if bias or activation:
+            found.append((_name(root, bias, sum_, activation), pattern))
     return found
+
+
+def _name(root: str, bias: bool, sum_: bool, activation: str) -> str:
+    parts = ["bias"] * bias + ["sum"] * sum_ + [activation] * bool(activation)
+    return "_".join([f"dnnl.{root}", *parts]) if parts else f"nn.{root}"
 
 
 def _op(name: str) -> OpPattern:
     return is_op(f"nn.{name}", name)
 
 
-def _layer(root: str, inputs: int, activation: str | None = None) -> OpPattern:
-    """A kernel that computes a layer; the third input is the bias."""
-    return _op(root).has_attr({"activation": activation})(*(wildcard() for _ in range(inputs)))
+def _layer(root: str, inputs: int) -> OpPattern:
+    """A kernel that computes a layer and ends without an activation; the third input is the bias."""
+    return _op(root).has_attr({"activation": None})(*(wildcard() for _ in range(inputs)))
 
 
 # -- regions as JSON -------------------------------------------------------------------------------
@@ -246,5 +248,7 @@ def codegen(region: Region) -> Module:
             graph.kernel(f"dnnl.{kind(root)}_bias", inputs, o.outputs, _attributes(root))
         else:
             name = kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
+            if kind(o) in _ROOTS:
+                name = _name(kind(o), len(o.inputs) > 2, False, o.text("activation", ""))
             graph.kernel(name, o.inputs, o.outputs, _attributes(o))
     return graph.module(DNNL_JSON)

@@ -80,11 +80,9 @@ class _Parts:
         return True
 
     def contract(self, nodes: Sequence[int]) -> None:
-        """Make nodes one vertex. No other node needs any of them but the last."""
-        joined = nodes[-1]
+        """Make nodes one vertex, in the place of the last. No other node needs the others."""
         for node in nodes[:-1]:
-            joined = self._join(joined, node)
-        self.place[joined] = nodes[-1]
+            self._join(nodes[-1], node)
 
     def _join(self, first: int, second: int) -> int:
         """Make two vertices one, and return which."""

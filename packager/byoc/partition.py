@@ -25,7 +25,7 @@ class Partition:
     Attributes:
         graph_json: the graph that calls them, for any executor of TVM's format.
         params: the parameters of that graph.
-        regions: the regions, in the order of their calls.
+        regions: the regions, in the order of their first operators.
     """
 
     graph_json: str

@@ -203,6 +203,29 @@ def test_kernels_that_are_fused_already() -> None:
     assert kernels(layers, r) == [("dnnl.conv2d_bias_relu", 3), ("nn.relu", 1)]
 
 
+def test_without_composites_each_operator_is_a_kernel() -> None:
+    """Of a key that has no pattern table."""
+    layers = Layers()
+    x = layers.input("x", 1, 3, 4, 4)
+    w = layers.input("w", 3, 3, 1, 1, constant=True)
+    c = layers.op("nn.conv2d", [x, w, vector(layers, 3)], 1, 3, 4, 4, activation="relu")
+    c = layers.op("nn.conv2d", [c, w, vector(layers, 3)], 1, 3, 4, 4)
+    b = layers.op("nn.bias_add", [conv(layers, c, 3), vector(layers, 3)], 1, 3, 4, 4)
+    graph = layers.graph(layers.op("nn.relu", [b], 1, 3, 4, 4))
+    module = mblob.partition_graph(
+        graph,
+        layers.params,
+        None,
+        {"other": byoc.dnnl.supported},
+        codegens={"other": byoc.dnnl.codegen},
+    )
+    nodes = json.loads(module.imported_modules[0].imported_modules[1].get_source() or "")["nodes"]
+    assert [(n["name"], len(n["inputs"])) for n in nodes if n["op"] == "kernel"] == [
+        ("dnnl.conv2d_bias_relu", 3), ("dnnl.conv2d_bias", 3), ("nn.conv2d", 2), ("dnnl.conv2d_bias", 3),
+        ("nn.relu", 1),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d"])
 @pytest.mark.parametrize("include", ["0", "1"])
 def test_pools_and_batch_norm(op: str, include: str, tmp_path: Path) -> None:
