@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mblob.loader.plugins import PluginInfo
     from mblob.typed import Embed
 
-LINKERS = ("bfd", "gold", "lld", "mold")
 CROSS_COMPILERS = (
     "aarch64-linux-gnu-gcc",
     "arm-linux-gnueabihf-gcc",
@@ -252,6 +251,8 @@ def extra_findings() -> Iterator[Finding]:
 def link_findings() -> Iterator[Finding]:
     """One trial with the compiler's own linker (needed), and one with each linker that is
     installed."""
+    from mblob.packager.options import LINKERS
+
     yield attempt("link and run", "default linker", partial(trial, []), needed=True)
     for name in LINKERS:
         linker = tool("link and run", f"ld.{name}", f"ld.{name}")
