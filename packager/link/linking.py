@@ -3,7 +3,6 @@ tar, for another to link."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,17 +54,8 @@ def link_command(
         more = [*more, *options_of_folder(work, "link")]
     words += [*more, *bound, *_stack_options(line.objects, options), *options]
     if cuda:
-        home = (
-            Path(shutil.which(tools.nvcc[0]) or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
-        )
-        words += [
-            f"-L{home / 'lib64'}",
-            f"-L{home / 'lib'}",
-            "-lcudart_static",
-            "-lpthread",
-            "-ldl",
-            "-lrt",
-        ]
+        folders = [f"-L{folder}" for folder in tools.cuda_folders]
+        words += [*folders, "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
     # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
     late = ["-lm", "-ldl"] if line.plugins or line.looks_up else ["-lm"]
     return [*words, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]

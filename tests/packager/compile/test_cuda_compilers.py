@@ -110,6 +110,29 @@ def test_nvrtc_makes_no_fatbin(nvrtc: str) -> None:
         mblob.device_module("cuda", CU, fmt="fatbin", compile=True, arch=["sm_80", "sm_90"])
 
 
+@pytest.mark.slow
+@pytest.mark.own_process
+@pytest.mark.parametrize("script", [False, True], ids=["nvcc", "a script that starts nvcc"])
+def test_host_code_of_cuda_links_and_loads(
+    script: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("no GPU toolkit: nvcc is not installed")
+    if script:
+        (tmp_path / "nvcc").write_text(f'#!/bin/sh\nexec {nvcc} "$@"\n')
+        (tmp_path / "nvcc").chmod(0o755)
+        monkeypatch.setenv("NVCC", str(tmp_path / "nvcc"))
+    source = """
+__global__ void twice(float *x) { x[threadIdx.x] *= 2; }
+extern "C" void launch(float *x) { twice<<<1, 32>>>(x); }
+extern "C" int version(int x) { cudaRuntimeGetVersion(&x); return x; }
+"""
+    module = mblob.csource_module(source, fmt="cu", functions=["int version(int x)"])
+    module.export_library(tmp_path / "k.so")
+    assert mblob.load_module(tmp_path / "k.so")["version"](0) >= 11000
+
+
 # -- read back by NVIDIA's own programs ------------------------------------------------------------
 
 
