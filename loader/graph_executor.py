@@ -208,9 +208,10 @@ class GraphModule(TimedModel):
         """Set inputs given by name, then run the model.
 
         Args:
-            parallel: number of threads for independent operators, 0 for all processors. The result
-                is the same, bit for bit. Parallel loops inside an operator then have one thread. So
-                this helps if operators are small and the graph has branches.
+            parallel: number of threads for independent operators. 1: one operator after the other.
+                0: as many threads as kernels use. None: the model measures its first runs, and uses
+                several threads from then on if that is quicker. The result is the same in all
+                cases, bit for bit.
 
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.
@@ -270,19 +271,27 @@ class GraphModule(TimedModel):
 
 @dataclass(frozen=True)
 class NodeTime:
-    """The time of a node.
+    """When and where a node ran.
 
     Attributes:
         node: position of the node in the graph.
         name: name of the node.
         function: name of the function that the node calls.
         seconds: mean time of one run.
+        start, end: seconds from the beginning of the last run. Nodes whose times overlap ran at the
+            same time.
+        thread: number of the thread in the last run; 0 is the thread that called.
+        device: device of the node: "cpu:0", "opencl:0".
     """
 
     node: int
     name: str
     function: str
     seconds: float
+    start: float
+    end: float
+    thread: int
+    device: str
 
 
 class GraphModuleDebug(GraphModule):
@@ -432,12 +441,20 @@ class GraphModuleDebug(GraphModule):
         )
         return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
-    def profile(self, repeat: int = 1, **inputs: Any) -> list[NodeTime]:
-        """Time of each operator in `repeat` runs of the whole model; `inputs` are set before, by
-        name.
+    def profile(
+        self, repeat: int = 1, *, parallel: int | None = None, **inputs: Any
+    ) -> list[NodeTime]:
+        """Times of each operator in `repeat` runs of the whole model. These runs wait for each
+        operator of a device.
+
+        Args:
+            repeat: number of runs.
+            parallel: as of `GraphModule.run`.
+            inputs: set before, by name.
         """
         self._set_named(inputs)
-        return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat))]
+        threads = () if parallel is None else (parallel,)
+        return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat, *threads))]
 
 
 def create(

@@ -523,9 +523,16 @@ MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name,
  *   mblob_call(executor, "set_output_zero_copy", "int,tensor", 0, &tensor);
  * They fail with MBLOB_E_ARGUMENT if type, shape or alignment is not what the model needs. */
 
-/* Run the model on the inputs that were set.
- * Errors: MBLOB_E_KERNEL: a kernel failed; the text names the node.
- * Threads: one at a time for each executor. */
+/* Run the model on the inputs that were set. A GraphExecutor uses several threads where that is
+ * quicker: in its first runs it measures the operators that do not wait for each other. The results
+ * are those of one operator after the other, bit for bit. To choose the number of threads, call
+ * the function `run` of the executor instead:
+ *   mblob_call(executor, "run", "int64", (int64_t)threads);
+ * 1: one operator after the other, on the calling thread. 0: as many threads as kernels use.
+ * Errors: MBLOB_E_KERNEL: a kernel failed; the text names the node. If several fail, it is the first
+ * one in the order of the graph.
+ * Threads: one at a time for each executor. Operators may run on other threads than the caller's;
+ * those of a device run on the caller's. */
 MBLOB_API int mblob_executor_run(mblob_module *executor);
 /* Copy output `index`, counted from 0, to `data`.
  * Ownership: `data` stays the caller's; it must have room for what `type` says.

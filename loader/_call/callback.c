@@ -2,7 +2,8 @@
  *
  * An exception in Python becomes an error return with its text. It is also kept for the thread,
  * so that the Python code that called the kernel that called back gets the very exception
- * object.
+ * object. A thread of the runtime's pool has no Python state that outlives the call: what it kept is
+ * for whoever the runtime gives the error to.
  *
  * A Python object that is no function, and that no other language knows, is passed to Python
  * functions as a function that nobody can call, and that turns back into the object. */
@@ -14,7 +15,12 @@
 #include <unistd.h>
 
 static const char pending_key[] = "mblob: exception of a callback";
-static __thread bool pending; /* something is kept on this thread */
+static __thread bool pending;    /* something is kept on this thread */
+static __thread bool is_foreign; /* Python knows this thread only as long as it calls back */
+static __thread bool
+    is_interrupted;          /* KeyboardInterrupt left a function that the first thread called */
+enum { FOREIGN_LIMIT = 8 };  /* exceptions of such threads; older ones are dropped */
+static PyObject *of_foreign; /* a list of (exception, text); with the interpreter's lock */
 
 static PyObject *pending_slot(void) {
   PyObject *dict = PyThreadState_GetDict();
@@ -23,7 +29,7 @@ static PyObject *pending_slot(void) {
 
 void call_callback_forget(void) {
   if (!pending) return;
-  pending = false;
+  pending = is_interrupted = false;
   PyObject *dict = PyThreadState_GetDict();
   if (dict != NULL && PyDict_DelItemString(dict, pending_key) != 0) PyErr_Clear();
 }
@@ -37,21 +43,42 @@ static bool is_of_exception(const char *message, const char *text, const char *k
          strncmp(text, kind, size) == 0 && strstr(message + size, text + size) != NULL;
 }
 
-bool call_callback_reraise(const char *message) {
-  PyObject *kept = pending ? pending_slot() : NULL;
-  if (kept == NULL) return false;
-  Py_INCREF(kept);
-  call_callback_forget();
+/* Raise a kept (exception, text) if the message is of it: another error since then is not. */
+static bool raise_kept(PyObject *kept, const char *message) {
   PyObject *exception = PyTuple_GET_ITEM(kept, 0);
   const char *text = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kept, 1));
-  /* Another error since then has not got the text. */
   bool same = text != NULL && is_of_exception(message, text, Py_TYPE(exception)->tp_name);
   if (same)
     PyErr_SetObject((PyObject *)Py_TYPE(exception), exception);
   else
     PyErr_Clear();
-  Py_DECREF(kept);
   return same;
+}
+
+static bool raise_foreign(const char *message) {
+  const Py_ssize_t count = of_foreign ? PyList_GET_SIZE(of_foreign) : 0;
+  bool same = false;
+  for (Py_ssize_t i = count; !same && i-- > 0;)
+    same = raise_kept(PyList_GET_ITEM(of_foreign, i), message);
+  if (same) Py_CLEAR(of_foreign); /* the others were later in the order of a graph */
+  return same;
+}
+
+bool call_callback_reraise(const char *message) {
+  PyObject *kept = pending ? pending_slot() : NULL;
+  if (kept == NULL) return raise_foreign(message);
+  Py_INCREF(kept);
+  call_callback_forget();
+  bool same = raise_kept(kept, message);
+  Py_DECREF(kept);
+  return same || raise_foreign(message);
+}
+
+static bool keep_foreign(PyObject *kept) {
+  if (of_foreign == NULL) of_foreign = PyList_New(0);
+  if (of_foreign == NULL || PyList_Append(of_foreign, kept) != 0) return false;
+  return PyList_GET_SIZE(of_foreign) <= FOREIGN_LIMIT ||
+         PyList_SetSlice(of_foreign, 0, 1, NULL) == 0;
 }
 
 /* "ValueError: text" on one line, without the traceback. */
@@ -83,8 +110,11 @@ int call_callback_keep(void) {
   mblob_set_error(MBLOB_E_KERNEL, message ? message : "a Python callback failed");
   PyObject *dict = PyThreadState_GetDict();
   PyObject *kept = message ? PyTuple_Pack(2, exception, text) : NULL;
-  if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0)
+  if (kept != NULL && is_foreign)
+    (void)keep_foreign(kept);
+  else if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0)
     pending = true;
+  is_interrupted |= pending && PyErr_GivenExceptionMatches(exception, PyExc_KeyboardInterrupt);
   PyErr_Clear();
   Py_XDECREF(kept);
   Py_XDECREF(text);
@@ -101,7 +131,13 @@ int call_callback_keep(void) {
 static int run_signal_handlers(void) {
   if (syscall(SYS_gettid) != getpid() || !Py_IsInitialized()) return 0;
   PyGILState_STATE state = PyGILState_Ensure();
-  int rc = PyErr_CheckSignals() != 0 ? call_callback_keep() : 0;
+  int rc = 0;
+  if (is_interrupted) { /* of what the call began, other threads may go on */
+    mblob_set_error(MBLOB_E_KERNEL, "KeyboardInterrupt: ");
+    rc = -1;
+  } else if (PyErr_CheckSignals() != 0) {
+    rc = call_callback_keep();
+  }
   PyGILState_Release(state);
   return rc;
 }
@@ -349,6 +385,7 @@ static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle r
     mblob_set_error(MBLOB_E_KERNEL, "a Python function was called after the interpreter ended");
     return -1;
   }
+  is_foreign = PyGILState_GetThisThreadState() == NULL;
   PyGILState_STATE state = PyGILState_Ensure();
   PyObject *callable = ((callback *)resource)->callable;
   int status = PyCallable_Check(callable) ? call_python(callable, args, codes, count, ret)

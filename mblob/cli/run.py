@@ -70,7 +70,8 @@ def configure(verbs: Any) -> None:
     model.add_argument("--html", metavar="OUT.html",
                        help="with --profile: write a page for a browser that shows the times")  # fmt: skip
     model.add_argument("--parallel", metavar="N", type=int,
-                       help="run independent operators on N threads; 0: one for each processor")  # fmt: skip
+                       help="run independent operators of a graph on N threads; 1: one after the other; 0: one "
+                       "thread for each processor (default: several if the first runs show it helps)")  # fmt: skip
     model.add_argument("--name", metavar="NAME", default="default",
                        help="name of the model in the library (default: default), or of a virtual machine's "
                        "function (default: main)")  # fmt: skip

@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def test_a_graph_is_split_between_the_host_and_a_device(
         graph.set_input("data", np.array([value], "float32"))
         graph.run()
         assert graph.get_output(0).numpy().tolist() == [4 * value]
-        graph.run(parallel=2)  # in order: devices belong to threads
+        graph.run(parallel=2)
         assert graph.get_output(0).numpy().tolist() == [4 * value]
 
 
@@ -276,13 +277,40 @@ def test_the_device_gets_its_work_before_the_host_begins_whatever_the_order_of_n
     graph = mblob.graph_executor.create(text, kernels, [CPU, device])
     for value in (1, 5):
         done.clear()
-        graph.run(data=np.array([value], "float32"))
+        graph.run(data=np.array([value], "float32"), parallel=1)
         assert graph.get_output(0).numpy().tolist() == [(3 + 2 * 2) * value]
         assert done == ["there", "here", "here", "join"]
     bound = mblob.array(np.array([2], "float32"))
     graph.set_input_zero_copy("data", bound)  # what waits for what is found again
     graph.run()
     assert graph.get_output(0).numpy().tolist() == [14]
+
+
+@pytest.mark.parametrize("parallel", [2, 3])
+def test_an_operator_of_the_host_meets_one_of_a_device(device: mblob.Device, parallel: int) -> None:
+    """Each waits for the other. What uses a device runs on the thread that called."""
+    barrier = threading.Barrier(2, timeout=20)
+    threads: dict[str, int] = {}
+
+    def meet(name: str) -> Callable[..., None]:
+        def function(*tensors: mblob.Tensor) -> None:
+            threads[name] = threading.get_ident()
+            if name == "there" or tensors[0].numpy()[0] == 1:  # not `more`
+                barrier.wait()
+            total = sum(float(t.numpy()[0]) for t in tensors[:-1])
+            tensors[-1].copyfrom(np.array([2 * total], "float32"))
+
+        return function
+
+    text = graph_of(TWO_BRANCHES, list(TWO_BRANCHES))
+    functions = {n: meet(n) for n in ("there", "here")} | {"join": lambda a, b, y: y.copyfrom(a)}
+    graph = mblob.graph_executor.create(
+        text, mblob.Module("tests.kernels", functions=functions), [CPU, device]
+    )
+    for _ in range(5):
+        graph.run(data=np.array([1], "float32"), parallel=parallel)
+        assert graph.get_output(0).numpy().tolist() == [2]
+        assert threads["there"] == threading.get_ident() != threads["here"]
 
 
 def test_what_one_node_writes_over_is_read_before(device: mblob.Device) -> None:

@@ -1,6 +1,11 @@
 /* test_graph_parallel DIRECTORY: graphs whose storage is shared, in order and on several
  * threads: one result.
  */
+#include <dirent.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <sys/wait.h>
+
 #include "graphs.h"
 
 enum { NODES = 60, INPUTS = 3, SIZE = 64 };
@@ -61,8 +66,14 @@ static void results_are_the_same(mblob_module *kernels) {
     mblob_module *m = create(json, kernels);
     free(json);
     set_inputs(m);
-    CALL(m, "run", "");
+    CALL(m, "run", "int64", (int64_t)1);
     CALL(m, "get_output", "int64,float32[64]", (int64_t)0, expected);
+    for (int run = 0; run < 5; run++) { /* which use threads until it is known whether they help */
+      memset(found, 0, sizeof(found));
+      CHECK(mblob_executor_run(m) == MBLOB_OK);
+      CALL(m, "get_output", "int64,float32[64]", (int64_t)0, found);
+      CHECK(memcmp(expected, found, sizeof(found)) == 0);
+    }
     for (int64_t threads = 0; threads < 5; threads++) {
       memset(found, 0, sizeof(found));
       CALL(m, "run", "int64", threads);
@@ -113,27 +124,192 @@ static void memory_bound_twice_keeps_its_order(mblob_module *kernels) {
   mblob_module_release(m);
 }
 
-static void branches_run_at_the_same_time(mblob_module *kernels) {
-  static const struct node nodes[] = {
-      {.name = "a"},
-      {.name = "left", .function = "meets", .inputs = {0}, .input_count = 1, .storage = 1},
-      {.name = "left2", .function = "meets", .inputs = {1}, .input_count = 1, .storage = 2},
-      {.name = "right", .function = "meets", .inputs = {0}, .input_count = 1, .storage = 3},
-      {.name = "right2", .function = "meets", .inputs = {3}, .input_count = 1, .storage = 4}};
-  char *json = graph_json(nodes, 5, (int[]){2, 4, -1});
+/* `count` branches of one input, each of `depth` calls of a function. */
+static mblob_module *branches(mblob_module *kernels, const char *function, int count, int depth) {
+  static struct node nodes[64];
+  static char names[64][8];
+  int heads[8] = {0}, at = 1;
+  nodes[0] = (struct node){.name = "a", .shape = "[64]"};
+  for (int i = 0; i < count; i++) {
+    for (int k = 0; k < depth; k++, at++) {
+      snprintf(names[at], sizeof(names[at]), "n%d", at);
+      nodes[at] = (struct node){.name = names[at],
+                                .function = function,
+                                .inputs = {k ? at - 1 : 0},
+                                .input_count = 1,
+                                .storage = at,
+                                .shape = "[64]"};
+    }
+    heads[i] = at - 1;
+  }
+  heads[count] = -1;
+  char *json = graph_json(nodes, at, heads);
   mblob_module *m = create(json, kernels);
   free(json);
+  return m;
+}
+
+static int threads_of_process(void) {
+  int count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  CHECK(tasks);
+  for (const struct dirent *d; (d = readdir(tasks));) count += d->d_name[0] != '.';
+  closedir(tasks);
+  return count;
+}
+
+/* Before all others: the pool has no threads yet. */
+static void a_chain_starts_no_thread(mblob_module *kernels) {
+  const int before = threads_of_process();
+  mblob_module *m = branches(kernels, "twice", 1, 20);
+  for (int run = 0; run < 4; run++) CHECK(mblob_executor_run(m) == MBLOB_OK);
+  CALL(m, "run", "int64", (int64_t)4);
+  CHECK(threads_of_process() == before);
+  mblob_module_release(m);
+}
+
+/* Three branches whose plan gives all of them one memory. */
+static void a_plan_that_forbids_it_starts_no_thread(mblob_module *kernels) {
+  struct node nodes[7] = {{.name = "a", .shape = "[64]"}};
+  static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g"};
+  const int before = threads_of_process();
+  float found[SIZE];
+  for (int i = 1; i < 7; i++)
+    nodes[i] = (struct node){.name = names[i],
+                             .function = "add_one",
+                             .inputs = {i % 2 ? 0 : i - 1},
+                             .input_count = 1,
+                             .storage = 1 + (i - 1) % 2,
+                             .shape = "[64]"};
+  char *json = graph_json(nodes, 7, (int[]){6, -1});
+  mblob_module *m = create(json, kernels);
+  free(json);
+  for (int run = 0; run < 4; run++) CHECK(mblob_executor_run(m) == MBLOB_OK);
+  CALL(m, "run", "int64", (int64_t)4);
+  CALL(m, "get_output", "int64,float32[64]", (int64_t)0, found);
+  CHECK(found[0] == 2 && threads_of_process() == before);
+  mblob_module_release(m);
+}
+
+static void branches_run_at_the_same_time(mblob_module *kernels) {
+  mblob_module *m = branches(kernels, "meets", 2, 2);
   for (int round = 0; round < 5; round++) CALL(m, "run", "int64", (int64_t)2);
   mblob_module_release(m);
 }
 
+static double seconds(void) {
+  struct timespec t;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Nobody says so: it is measured. Each branch takes 50 ms. */
+static void a_run_uses_threads_where_that_is_quicker(mblob_module *kernels) {
+  mblob_module *m = branches(kernels, "sleeps", 2, 10);
+  double least = 1;
+  for (int run = 0; run < 6; run++) {
+    const double start = seconds();
+    CHECK(mblob_executor_run(m) == MBLOB_OK);
+    const double taken = seconds() - start;
+    if (taken < least) least = taken;
+  }
+  CHECK(least < 0.09);
+  mblob_module_release(m);
+}
+
+/* `late` comes first in the order of the graph, and fails last. */
+static void the_first_failure_in_the_order_of_the_graph_is_told(mblob_module *kernels) {
+  static const struct node nodes[] = {
+      {.name = "a"},
+      {.name = "late", .function = "fails_late", .inputs = {0}, .input_count = 1, .storage = 1},
+      {.name = "early", .function = "fails", .inputs = {0}, .input_count = 1, .storage = 2},
+      {.name = "more", .function = "twice", .inputs = {2}, .input_count = 1, .storage = 3}};
+  static const float negative[4] = {-1};
+  char *json = graph_json(nodes, 4, (int[]){1, 3, -1});
+  mblob_module *m = create(json, kernels);
+  free(json);
+  CALL(m, "set_input", "int64,float32[4]", (int64_t)0, negative);
+  for (int64_t threads = 1; threads < 5; threads++) {
+    CHECK(mblob_call(m, "run", "int64", threads) == MBLOB_E_KERNEL);
+    CHECK(strcmp(mblob_last_error(), "run: graph: node 1 'late': too late") == 0);
+  }
+  CHECK(mblob_executor_run(m) == MBLOB_E_KERNEL);
+  CHECK(strcmp(mblob_last_error(), "mblob_executor_run: graph: node 1 'late': too late") == 0);
+  mblob_module_release(m);
+}
+
+/* Threads round as the caller does. */
+static void the_control_of_floats_is_the_callers(mblob_module *kernels) {
+  float a[SIZE], expected[SIZE], found[SIZE];
+  mblob_module *m = branches(kernels, "divides", 4, 3);
+  for (int i = 0; i < SIZE; i++) a[i] = (float)(i + 1);
+  CALL(m, "set_input", "int64,float32[64]", (int64_t)0, a);
+  CHECK(fesetround(FE_UPWARD) == 0);
+  CALL(m, "run", "int64", (int64_t)1);
+  for (int64_t i = 0; i < 4; i++) {
+    CALL(m, "run", "int64", (int64_t)1);
+    CALL(m, "get_output", "int64,float32[64]", i, expected);
+    CALL(m, "run", "int64", (int64_t)4);
+    CALL(m, "get_output", "int64,float32[64]", i, found);
+    CHECK(memcmp(expected, found, sizeof(found)) == 0);
+  }
+  CHECK(fesetround(FE_TONEAREST) == 0);
+  mblob_module_release(m);
+}
+
+static void *runs(void *module) {
+  for (int i = 0; i < 5; i++) CHECK(mblob_executor_run(module) == MBLOB_OK);
+  mblob_module_release(module); /* the last one, perhaps */
+  return NULL;
+}
+
+/* Each has a reference; each goes when it likes. */
+static void executors_run_and_close_in_several_threads(mblob_module *kernels) {
+  pthread_t threads[6];
+  for (int i = 0; i < 6; i += 2) {
+    mblob_module *m = branches(kernels, i % 4 ? "sleeps" : "launches", 3, 3);
+    for (int k = 0; k < 2; k++)
+      CHECK(pthread_create(&threads[i + k], NULL, runs, mblob_module_retain(m)) == 0);
+    mblob_module_release(m);
+  }
+  for (int i = 0; i < 6; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
+/* A child has none of the threads, and starts its own. */
+static void children_run_too(mblob_module *kernels) {
+#if !defined(__SANITIZE_THREAD__)
+  mblob_module *m = branches(kernels, "sleeps", 2, 2);
+  CALL(m, "run", "int64", (int64_t)2);
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (!child) {
+    CALL(m, "run", "int64", (int64_t)2);
+    CHECK(mblob_executor_run(m) == MBLOB_OK);
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  mblob_module_release(m);
+#else
+  (void)kernels;
+#endif
+}
+
 int main(int argc, char **argv) {
   mblob_module *kernels = NULL;
+  CHECK(setenv("TVM_NUM_THREADS", "4", 1) == 0); /* wherever it runs */
   CHECK(argc == 2);
   CHECK(mblob_open(in(argv[1], "graph.so"), NULL, &kernels) == MBLOB_OK);
+  RUN(a_chain_starts_no_thread, kernels);
+  RUN(a_plan_that_forbids_it_starts_no_thread, kernels);
   RUN(results_are_the_same, kernels);
   RUN(memory_bound_twice_keeps_its_order, kernels);
   RUN(branches_run_at_the_same_time, kernels);
+  RUN(a_run_uses_threads_where_that_is_quicker, kernels);
+  RUN(the_first_failure_in_the_order_of_the_graph_is_told, kernels);
+  RUN(the_control_of_floats_is_the_callers, kernels);
+  RUN(executors_run_and_close_in_several_threads, kernels);
+  RUN(children_run_too, kernels);
   mblob_module_release(kernels);
   return 0;
 }

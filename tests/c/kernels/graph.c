@@ -77,6 +77,26 @@ int fails(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, v
   return -1;
 }
 
+TVM_DLL int fails_late(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code,
+                       void *self);
+int fails_late(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {
+  (void)args, (void)codes, (void)count, (void)ret, (void)ret_code, (void)self;
+  (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  TVMAPISetLastError("too late");
+  return -1;
+}
+
+KERNEL(sleeps, 2) { /* some milliseconds */
+  (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+  for (int64_t i = 0; i < size; i++) data_of(t[1])[i] = data_of(t[0])[i] + 1;
+}
+
+/* Numbers that are subnormal: whether they count as zero belongs to a thread. */
+KERNEL(divides, 2) {
+  (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  for (int64_t i = 0; i < size; i++) data_of(t[1])[i] = data_of(t[0])[i] / 3;
+}
+
 static int half(int task_id, TVMParallelGroupEnv *env, void *data) {
   DLTensor **t = data;
   for (int64_t i = task_id; i < size_of(t[0]); i += env->num_task)

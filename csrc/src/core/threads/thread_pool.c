@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "core/threads/spin.h"
@@ -46,6 +47,7 @@ static struct mb_lock pool_lock = MB_LOCK_INIT;
 static struct worker *idle, *all;
 static int worker_count;
 static __thread bool in_task;
+static __thread unsigned nested_loops; /* that this thread began inside of tasks */
 static unsigned pool_forks;            /* mb_forks() of the process that the workers are of */
 static __thread unsigned forks_before; /* mb_forks() when the task of this thread began */
 
@@ -91,7 +93,10 @@ static void *worker_main(void *argument) {
     while (!atomic_load(&w->busy) && !atomic_load(&w->stop)) pthread_cond_wait(&w->wake, &w->lock);
     pthread_mutex_unlock(&w->lock);
     if (atomic_load(&w->stop)) return NULL;
+    unsigned before = mb_forks();
     run_task(w->job, w->task_id);
+    /* The task forked, and returned in the child too, where nobody waits for it. */
+    if (mb_forks() != before) _exit(EXIT_FAILURE);
     pthread_mutex_lock(&w->lock);
     atomic_store(&w->busy, false);
     pthread_cond_signal(&w->done);
@@ -133,16 +138,16 @@ static struct worker *start_worker(void) {
   return w;
 }
 
-/* Up to `wanted` workers as a list linked by next_idle; `grow`: start threads where too few are
- * idle. */
-static struct worker *take_workers(int wanted, bool grow, int *taken) {
+/* Up to `wanted` workers as a list linked by next_idle; where too few are idle, threads are started
+ * while there are fewer than `limit`. */
+static struct worker *take_workers(int wanted, int limit, int *taken) {
   struct worker *list = NULL;
   lock_pool();
   for (*taken = 0; *taken < wanted; ++*taken) {
     struct worker *w = idle;
     if (w) {
       idle = w->next_idle;
-    } else if ((grow || worker_count < mb_parallel_width() - 1) && (w = start_worker())) {
+    } else if (worker_count < limit && (w = start_worker())) {
     } else {
       break;
     }
@@ -281,16 +286,17 @@ static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers,
   return rc;
 }
 
-int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
+/* With up to `wanted` tasks; fewer than `least` are an error. */
+static int launch(FTVMParallelLambda task, void *cdata, int wanted, int least, int limit) {
   bool nested = in_task;
-  int wanted = num_task > 0 ? num_task : mb_parallel_width();
   int taken = 0;
+  nested_loops += nested;
   struct worker *workers =
-      nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, num_task > 0, &taken);
-  if (!nested && num_task > 0 && taken < num_task - 1) {
+      nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, limit, &taken);
+  if (!nested && taken < least - 1) {
     give_back(workers);
     mb_fail(MBLOB_E_KERNEL,
-            "parallel launch: no threads for %d tasks at the same time, the limit is %d", num_task,
+            "parallel launch: no threads for %d tasks at the same time, the limit is %d", least,
             MB_WORKER_LIMIT);
     return -1;
   }
@@ -300,6 +306,19 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
   if (!was_forked_since(before)) give_back(workers);
   return rc;
 }
+
+int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
+  if (num_task > 0) return launch(task, cdata, num_task, num_task, MB_WORKER_LIMIT);
+  int width = mb_parallel_width();
+  return launch(task, cdata, width, 1, width - 1);
+}
+
+int mb_parallel_launch_up_to(FTVMParallelLambda task, void *cdata, int most) {
+  int width = mb_parallel_width();
+  return launch(task, cdata, most, 1, (most > width ? most : width) - 1);
+}
+
+unsigned mb_parallel_nested_loops(void) { return nested_loops; }
 
 int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
   atomic_int *counters = env->sync_handle;

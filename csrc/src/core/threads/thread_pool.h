@@ -12,6 +12,12 @@
  * are cut. */
 int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task);
 
+/* The same with `most` tasks, or fewer where threads are busy; no kernel waits for one of them. The
+ * pool may grow to `most` - 1 workers. */
+int mb_parallel_launch_up_to(FTVMParallelLambda task, void *cdata, int most);
+/* How many loops the calling thread began inside of tasks, which got one task each. */
+unsigned mb_parallel_nested_loops(void);
+
 /* Wait until all tasks of the launch have come here, or have ended. */
 int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env);
 

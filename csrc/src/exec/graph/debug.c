@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/base.h"
+#include "core/device/device.h"
 #include "exec/graph/graph_module.h"
 
 /* Argument `i`: position or name of a node. */
@@ -186,43 +187,69 @@ MB_GRAPH_METHOD(run_individual_node) {
   return status;
 }
 
-static int write_profile(struct mb_graph_executor *x, struct mb_call *call, const double *seconds) {
-  char *text = NULL;
+/* Which device a step is for; its output is there, or else its first input. */
+static DLDevice device_of(const struct mb_graph_step *step) {
+  const DLTensor *last = step->values[step->count - 1].v_handle, *first = step->values[0].v_handle;
+  return mb_device_is_host((int)last->device.device_type) ? first->device : last->device;
+}
+
+static int write_profile(struct mb_graph_executor *x, struct mb_call *call, const double *seconds,
+                         double begin) {
+  char *text = NULL, device[MB_DEVICE_TEXT];
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return mb_fail_memory(0);
   (void)fputc('[', out);
   for (uint32_t i = 0; i < x->step_count; i++) {
     const struct mb_graph_node *node = &x->graph.nodes[x->steps[i].node];
+    const struct mb_graph_time *time = &x->times[i];
     (void)fprintf(out, "%s{\"node\": %u, \"name\": ", i ? ", " : "", x->steps[i].node);
     mb_json_put_text(out, node->name);
     (void)fputs(", \"function\": ", out);
     mb_json_put_text(out, node->function);
-    (void)fprintf(out, ", \"seconds\": %.9g}", seconds[i]);
+    (void)fprintf(
+        out,
+        ", \"seconds\": %.9g, \"start\": %.9g, \"end\": %.9g, \"thread\": %d, \"device\": \"%s\"}",
+        seconds[i], time->start - begin, time->end - begin, time->thread,
+        mb_device_text(device_of(&x->steps[i]), device));
   }
   (void)fputc(']', out);
   return mb_call_return_stream(call, out, &text, &size);
 }
 
-/* (repeat = 1): whole runs; JSON text, [{"node", "name", "function", "seconds"}] with the mean
- * of each operator. */
+static int profile_runs(struct mb_graph_executor *x, int64_t repeat, int threads, double *seconds,
+                        double *begin) {
+  int status = MBLOB_OK;
+  for (int64_t k = 0; !status && k < repeat; k++) {
+    *begin = mb_seconds_now();
+    status = mb_graph_run(x, threads);
+    for (uint32_t i = 0; i < x->step_count; i++)
+      seconds[i] += (x->times[i].end - x->times[i].start) / (double)repeat;
+  }
+  return status;
+}
+
+/* (repeat = 1, threads as of run): whole runs; JSON text, [{"node", "name", "function", "seconds",
+ * "start", "end", "thread", "device"}]: the mean of each operator, and when and where it ran in the
+ * last run. A run waits for each operator of a device. */
 MB_GRAPH_METHOD(profile) {
   int64_t repeat = 1;
-  int status = mb_call_expect(call, 0, 1);
+  int threads = 0, status = mb_call_expect(call, 0, 2);
+  double begin = 0;
   if (!status && call->count) status = mb_call_int(call, 0, &repeat);
+  if (!status) status = mb_graph_threads_argument(call, 1, &threads);
   if (status) return status;
   if (repeat < 1)
     return mb_fail(MBLOB_E_ARGUMENT, "repeat %lld, expected at least 1", (long long)repeat);
   double *seconds = calloc((size_t)x->step_count + 1, sizeof(*seconds));
-  if (!seconds) return mb_fail_memory(x->step_count * sizeof(*seconds));
-  for (int64_t k = 0; !status && k < repeat; k++)
-    for (uint32_t i = 0; !status && i < x->step_count; i++) {
-      double start = mb_seconds_now();
-      status = mb_graph_step_run(x, i);
-      if (!status) status = mb_graph_wait(x);
-      seconds[i] += (mb_seconds_now() - start) / (double)repeat;
-    }
-  if (!status) status = write_profile(x, call, seconds);
+  x->times = calloc((size_t)x->step_count + 1, sizeof(*x->times));
+  x->is_profiled = x->device_count > 0;
+  status = seconds && x->times ? profile_runs(x, repeat, threads, seconds, &begin)
+                               : mb_fail_memory(x->step_count * sizeof(*x->times));
+  if (!status) status = write_profile(x, call, seconds, begin);
+  x->is_profiled = false;
+  free(x->times);
+  x->times = NULL;
   free(seconds);
   return status;
 }

@@ -37,7 +37,32 @@ struct mb_graph_step {
   int count;
 };
 
+#define MB_NO_STEP UINT32_MAX
+
+/* When a step ran last. */
+struct mb_graph_time {
+  double start, end; /* of mb_seconds_now() */
+  int thread;        /* 0: the one that called */
+};
+
 struct mb_schedule;
+
+/* Whether a run without a number of threads uses several (pace.c). */
+struct mb_graph_pace {
+  enum {
+    MB_PACE_LEARNS,
+    MB_PACE_CHAIN, /* there is nothing to learn: memory orders all steps */
+    MB_PACE_SERIAL,
+    MB_PACE_TOGETHER
+  } is;
+  unsigned runs;          /* that were looked at */
+  unsigned looks;         /* at schedules that were chains */
+  int threads;            /* that had something to do at the same time */
+  bool loops;             /* kernels use several threads themselves */
+  double together, build; /* seconds of the quickest run, and of making the schedule */
+  double saved;           /* seconds that the other threads save, about */
+  double *least;          /* seconds of each step, the least so far; NULL once it is known */
+};
 
 struct mb_graph_executor {
   struct mb_graph graph;
@@ -58,7 +83,10 @@ struct mb_graph_executor {
   TVMValue *values;
   int *codes;                   /* enough kTVMDLTensorHandle for any step */
   struct mb_schedule *schedule; /* of parallel runs; NULL when memory moved */
-  uint32_t executed;            /* steps that mb_graph_run_to has done since the last whole run */
+  struct mb_graph_pace pace;
+  struct mb_graph_time *times; /* of all steps in the last run; NULL where nobody asks */
+  bool is_profiled;            /* steps of devices are waited for */
+  uint32_t executed;           /* steps that mb_graph_run_to has done since the last whole run */
   struct mb_lock lock;
 };
 
@@ -114,13 +142,16 @@ int mb_graph_expose(struct mb_graph_executor *executor, uint32_t entry, DLTensor
 int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input,
                          struct mb_graph_executor *other, uint32_t other_input);
 
-/* ---- run.c, parallel.c: with the lock ---- */
+/* ---- run.c, pace.c: with the lock ---- */
 
 int mb_graph_step_run(struct mb_graph_executor *executor, uint32_t step);
-int mb_graph_run(struct mb_graph_executor *executor);
-/* With `threads` threads (0: as many as kernels get); results are those of mb_graph_run, bit for
- * bit. A graph that uses devices runs in its order: their queues belong to threads. */
-int mb_graph_run_parallel(struct mb_graph_executor *executor, int threads);
+/* All steps. The results are those of one step after the other, bit for bit. */
+enum { MB_THREADS_AS_MEASURED = -1 };
+/* `threads`: that run steps at the same time; 0: as many as kernels get; 1: one step after the other;
+ * MB_THREADS_AS_MEASURED. */
+int mb_graph_run(struct mb_graph_executor *executor, int threads);
+/* Memory moved: forget what depends on it. */
+void mb_graph_pace_moved(struct mb_graph_executor *executor);
 void mb_schedule_free(struct mb_schedule *schedule);
 /* Wait for what the calling thread gave to devices. */
 int mb_graph_wait(const struct mb_graph_executor *executor);

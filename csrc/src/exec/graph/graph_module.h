@@ -20,6 +20,9 @@ struct mb_graph_executor *mb_graph_module_object(mblob_module *module);
 #define MB_GRAPH_DEVICES 16
 int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *source, bool debug);
 
+/* Argument `i`, if it is there: threads of a run, for mb_graph_run. */
+int mb_graph_threads_argument(const struct mb_call *call, int i, int *out);
+
 /* Run `body` with the lock of the executor. */
 typedef int (*mb_graph_body)(struct mb_graph_executor *executor, struct mb_call *call);
 int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body);

@@ -118,16 +118,24 @@ MB_GRAPH_METHOD(get_output_info) { return mb_names_return_info(mb_graph_describe
 
 /* ---- running ---- */
 
-/* () runs in order; (threads) runs independent operators at the same time, 0: on all processors. */
-MB_GRAPH_METHOD(run) {
+int mb_graph_threads_argument(const struct mb_call *call, int i, int *out) {
   int64_t threads = 0;
-  int status = mb_call_expect(call, 0, 1);
-  if (status || !call->count) return status ? status : mb_graph_run(x);
-  status = mb_call_int(call, 0, &threads);
+  *out = MB_THREADS_AS_MEASURED;
+  if (i >= call->count) return MBLOB_OK;
+  int status = mb_call_int(call, i, &threads);
   if (!status && (threads < 0 || threads > INT32_MAX))
     return mb_fail(MBLOB_E_ARGUMENT, "%lld threads, expected 0 to %d", (long long)threads,
                    INT32_MAX);
-  return status ? status : mb_graph_run_parallel(x, (int)threads);
+  *out = (int)threads;
+  return status;
+}
+
+/* () as measured; (threads) that run independent operators at the same time, 0: as many as the
+ * process may use, 1: in order. */
+MB_GRAPH_METHOD(run) {
+  int threads = 0, status = mb_call_expect(call, 0, 1);
+  if (!status) status = mb_graph_threads_argument(call, 0, &threads);
+  return status ? status : mb_graph_run(x, threads);
 }
 
 /* () waits until devices have done what `run` gave them. */
@@ -209,7 +217,7 @@ MB_GRAPH_METHOD(run_from_inputs) {
     struct mb_call pair = {.args = call->args + i, .codes = call->codes + i, .count = 2};
     status = set_input_body(x, &pair);
   }
-  if (!status) status = mb_graph_run(x);
+  if (!status) status = mb_graph_run(x, MB_THREADS_AS_MEASURED);
   return status ? status : return_results(x, call);
 }
 

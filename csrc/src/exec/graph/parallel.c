@@ -1,112 +1,195 @@
-/* Running steps that do not wait for each other at the same time, on the threads of the pool. */
+/* Running steps that do not wait for each other at the same time, on the threads of the pool.
+ *
+ * Queues of devices belong to threads, so the calling thread runs all steps of devices. While there
+ * are some left it runs nothing else: a step of the host would keep a device waiting. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/base.h"
+#include "core/call/call.h"
 #include "core/threads/threads.h"
-#include "exec/graph/schedule.h"
+#include "exec/graph/ready.h"
+#include "exec/graph/run.h"
 
-#define NO_STEP UINT32_MAX
+#define NAP 50000 /* nanoseconds between two looks of a thread that nobody wakes */
+
+/* The first step, in the order of the graph, that failed: what a run reports, however steps ran. */
+struct failure {
+  uint32_t step; /* MB_NO_STEP: none */
+  struct mb_saved_error error;
+};
+
+/* `step` failed, with the last error of this thread; MB_NO_STEP: none did. */
+static void failed(struct failure *f, uint32_t step) {
+  if (step >= f->step) return;
+  mb_saved_error_free(&f->error);
+  mb_error_save(&f->error);
+  f->step = step;
+}
+
+/* Make it the last error, and let go of it. Its status; without one `status`. */
+static int failure_end(struct failure *f, int status) {
+  if (f->step == MB_NO_STEP) return status;
+  status = mb_error_restore(&f->error);
+  mb_saved_error_free(&f->error);
+  return status;
+}
+
+int mb_graph_run_ordered(struct mb_graph_executor *x) {
+  const uint32_t *order = x->schedule->order;
+  struct failure failure = {.step = MB_NO_STEP};
+  for (uint32_t i = 0; i < x->step_count; i++)
+    if (order[i] < failure.step) failed(&failure, mb_graph_step_record(x, order[i], 0));
+  return failure_end(&failure, MBLOB_OK);
+}
+
+/* ---- several threads ---- */
 
 struct run {
   struct mb_graph_executor *x;
   const struct mb_schedule *schedule;
   const struct mb_graph_frame *frames; /* of the caller */
-  atomic_uint *waits;                  /* of each step: edges that are still open */
+  struct mb_float_control control;     /* the same */
+  unsigned forks;                      /* when the run began */
+  bool learns;         /* nobody knows yet what steps take: idle threads look for them, unasked */
+  atomic_uint *waits;  /* of each step: edges that are still open */
+  uint32_t of_devices; /* steps of devices that are left; the caller's */
   struct mb_lock lock;
   struct mb_condition changed;
-  unsigned forks;   /* when the run began */
-  uint32_t *ready;  /* steps that may run; each step is put here at most once */
-  uint32_t taken;   /* guarded by the lock */
-  atomic_uint put;  /* guarded; may be read without */
-  atomic_uint left; /* steps that did not run */
-  atomic_bool stop; /* all ran, or one failed */
-  uint32_t failed;  /* the first step in the order of the graph that failed */
-  struct mb_saved_error error;
+  /* guarded by the lock; what is atomic may be read without */
+  struct mb_ready ready;
+  uint32_t taken;
+  atomic_uint put;  /* steps that were put into `ready` so far */
+  uint32_t working; /* threads that have a step */
+  atomic_uint end;  /* steps from here on are not run any more */
+  atomic_bool stop; /* there are no more steps */
+  struct failure failure;
+  struct mb_graph_facts *facts;
 };
 
-/* ---- the queue ---- */
+/* ---- steps that may run ---- */
 
-static void offer(struct run *r, uint32_t step) {
-  mb_lock(&r->lock);
-  r->ready[atomic_fetch_add(&r->put, 1)] = step;
-  mb_wake_one(&r->changed);
-  mb_unlock(&r->lock);
+/* What a thread may run. */
+static unsigned kinds_of(const struct run *r, int thread, int threads) {
+  if (threads == 1) return MB_STEPS;
+  if (thread) return MB_STEPS_OF_HOST;
+  return r->of_devices ? MB_STEPS_OF_DEVICES : MB_STEPS;
 }
 
-static void stop(struct run *r) {
+static void put(struct run *r, uint32_t step) {
   mb_lock(&r->lock);
-  atomic_store(&r->stop, true);
-  mb_wake(&r->changed);
+  mb_ready_put(&r->ready, step);
+  atomic_fetch_add(&r->put, 1);
+  if (r->x->device_count)
+    mb_wake(&r->changed); /* not every thread may run it */
+  else
+    mb_wake_one(&r->changed);
   mb_unlock(&r->lock);
-}
-
-/* A step that may run, waiting for one; NO_STEP when there is nothing more to do. */
-static uint32_t take(struct run *r) {
-  uint32_t step = NO_STEP;
-  unsigned seen = atomic_load(&r->put);
-  mb_lock(&r->lock);
-  /* In the child of a fork inside a step, steps of other threads never end. */
-  for (bool has_spun = false;
-       !atomic_load(&r->stop) && r->taken == atomic_load(&r->put) && r->forks == mb_forks();) {
-    if (!has_spun) {
-      struct mb_spin spin = {0};
-      mb_unlock(&r->lock);
-      while (!atomic_load(&r->stop) && seen == atomic_load(&r->put) &&
-             mb_spin_more(&spin, MB_SPIN_TIME)) {
-      }
-      mb_lock(&r->lock);
-      has_spun = true;
-    } else {
-      mb_wait(&r->changed, &r->lock);
-    }
-  }
-  if (!atomic_load(&r->stop) && r->taken != atomic_load(&r->put)) step = r->ready[r->taken++];
-  mb_unlock(&r->lock);
-  return step;
 }
 
 static void fail(struct run *r, uint32_t step) {
   mb_lock(&r->lock);
-  if (step < r->failed) {
-    if (r->failed != NO_STEP) mb_saved_error_free(&r->error);
-    mb_error_save(&r->error);
-    r->failed = step;
-  }
+  failed(&r->failure, step);
+  atomic_store(&r->end, r->failure.step);
   mb_unlock(&r->lock);
-  stop(r);
 }
 
-/* Run a step and tell those that wait for it. One that may run now is returned, others are
- * offered. */
-static uint32_t run_step(struct run *r, uint32_t step) {
-  const struct mb_schedule *s = r->schedule;
-  uint32_t next = NO_STEP;
-  if (mb_graph_step_run(r->x, step)) {
-    fail(r, step);
-    return NO_STEP;
+/* With the lock: until another thread has put a step, or for a moment. */
+static void wait_for_step(struct run *r, bool *has_spun) {
+  const unsigned seen = atomic_load(&r->put);
+  struct mb_spin spin = {0};
+  if (*has_spun && !r->learns) {
+    mb_wait(&r->changed, &r->lock);
+    return;
   }
+  mb_unlock(&r->lock);
+  if (*has_spun) (void)nanosleep(&(struct timespec){.tv_nsec = NAP}, NULL);
+  while (!*has_spun && !atomic_load(&r->stop) && seen == atomic_load(&r->put) &&
+         mb_spin_more(&spin, MB_SPIN_TIME)) {
+  }
+  *has_spun = true;
+  mb_lock(&r->lock);
+}
+
+/* With the lock: the call may have to end while the calling thread only waits. */
+static void ask_for_interrupt(struct run *r) {
+  mb_unlock(&r->lock);
+  if (mb_interrupt_now()) fail(r, 0);
+  mb_lock(&r->lock);
+}
+
+/* The next step of a thread, MB_NO_STEP when there are no more; `had`: it is done with one. */
+static uint32_t take(struct run *r, int thread, int threads, bool had) {
+  uint32_t step = MB_NO_STEP;
+  bool has_spun = false;
+  mb_lock(&r->lock);
+  r->working -= had;
+  /* In the child of a fork inside a step, steps of other threads never end. */
+  while (!atomic_load(&r->stop) && r->forks == mb_forks()) {
+    step = mb_ready_take(&r->ready, kinds_of(r, thread, threads));
+    if (step != MB_NO_STEP) {
+      r->taken++;
+      if (step < atomic_load(&r->end)) break;
+      step = MB_NO_STEP;
+    } else if (!r->working && r->taken == atomic_load(&r->put)) {
+      atomic_store(&r->stop, true);
+      mb_wake(&r->changed);
+    } else {
+      wait_for_step(r, &has_spun);
+      if (!thread) ask_for_interrupt(r);
+    }
+  }
+  r->working += step != MB_NO_STEP;
+  if (r->working > r->facts->peak) r->facts->peak = r->working;
+  mb_unlock(&r->lock);
+  return step;
+}
+
+/* Run a step. One that may run now is returned if this thread may run it; others are put. */
+static uint32_t run_step(struct run *r, uint32_t step, int thread, int threads) {
+  const struct mb_schedule *s = r->schedule;
+  uint32_t next = MB_NO_STEP;
+  const uint32_t failed = mb_graph_step_record(r->x, step, thread);
+  if (failed != MB_NO_STEP) {
+    fail(r, failed);
+    return MB_NO_STEP;
+  }
+  if (MB_STEPS_OF_DEVICES >> s->kinds[step] & 1) r->of_devices--;
+  const unsigned kinds = kinds_of(r, thread, threads);
   for (uint32_t i = s->first[step]; i < s->first[step + 1]; i++) {
     uint32_t follower = s->followers[i];
     if (atomic_fetch_sub(&r->waits[follower], 1) != 1) continue;
-    if (next == NO_STEP)
+    if (next == MB_NO_STEP && kinds >> s->kinds[follower] & 1 && follower < atomic_load(&r->end))
       next = follower;
     else
-      offer(r, follower);
+      put(r, follower);
   }
-  if (atomic_fetch_sub(&r->left, 1) == 1) stop(r);
   return next;
 }
 
-static int work(int task_id, TVMParallelGroupEnv *env, void *data) {
+static int work(int thread, TVMParallelGroupEnv *env, void *data) {
   struct run *r = data;
   const struct mb_graph_frame *outer = mb_graph_frames();
-  (void)task_id, (void)env;
+  const unsigned loops = mb_parallel_nested_loops();
+  const double begin = r->learns ? mb_seconds_of(CLOCK_THREAD_CPUTIME_ID) : 0;
+  unsigned steps = 0;
   mb_graph_set_frames(r->frames);
-  for (uint32_t step; (step = take(r)) != NO_STEP;)
-    while (step != NO_STEP && !atomic_load(&r->stop)) step = run_step(r, step);
+  mb_float_control_keep(r->control);
+  for (uint32_t step; (step = take(r, thread, env->num_task, steps > 0)) != MB_NO_STEP;)
+    for (; step != MB_NO_STEP; step = run_step(r, step, thread, env->num_task))
+      if (++steps % MB_INTERRUPT_STEPS == 0 && thread) {
+        mb_lock(&r->lock);
+        mb_wake(&r->changed); /* the caller, which asks whether the call is to end */
+        mb_unlock(&r->lock);
+      }
   mb_graph_set_frames(outer);
+  mb_lock(&r->lock);
+  r->facts->threads++;
+  r->facts->nested_loops += mb_parallel_nested_loops() - loops;
+  if (r->learns) r->facts->cpu += mb_seconds_of(CLOCK_THREAD_CPUTIME_ID) - begin;
+  mb_unlock(&r->lock);
   return 0;
 }
 
@@ -114,50 +197,43 @@ static int work(int task_id, TVMParallelGroupEnv *env, void *data) {
 
 static int prepare(struct run *r) {
   const struct mb_schedule *s = r->schedule;
-  r->waits = malloc(s->step_count * sizeof(*r->waits));
-  r->ready = malloc(s->step_count * sizeof(*r->ready));
-  if (!r->waits || !r->ready) return mb_fail_memory(s->step_count * sizeof(*r->waits));
-  unsigned put = 0;
+  const size_t count = s->step_count;
+  r->waits = malloc(count * sizeof(*r->waits) + 1);
+  r->ready.next = malloc(count * sizeof(*r->ready.next) + 1);
+  if (!r->waits || !r->ready.next) return mb_fail_memory(count * sizeof(*r->waits));
+  mb_ready_init(&r->ready, s, r->ready.next);
   for (uint32_t i = 0; i < s->step_count; i++) {
     atomic_init(&r->waits[i], s->waits[i]);
-    if (!s->waits[i]) r->ready[put++] = i;
+    r->of_devices += MB_STEPS_OF_DEVICES >> s->kinds[i] & 1;
+    if (s->waits[i]) continue;
+    mb_ready_put(&r->ready, i);
+    atomic_fetch_add(&r->put, 1);
   }
-  atomic_init(&r->put, put);
-  atomic_init(&r->left, s->step_count);
-  atomic_init(&r->stop, false);
   return MBLOB_OK;
 }
 
-static int run(struct mb_graph_executor *x, int threads) {
+int mb_graph_run_together(struct mb_graph_executor *x, int threads, bool learns,
+                          struct mb_graph_facts *facts) {
   struct run r = {.x = x,
                   .schedule = x->schedule,
                   .frames = mb_graph_frames(),
-                  .failed = NO_STEP,
-                  .forks = mb_forks()};
+                  .control = mb_float_control(),
+                  .forks = mb_forks(),
+                  .learns = learns,
+                  .end = MB_NO_STEP,
+                  .failure = {.step = MB_NO_STEP},
+                  .facts = facts};
   int status = prepare(&r);
+  *facts = (struct mb_graph_facts){0};
+  x->executed = 0;
   if (!status) {
     mb_lock_init(&r.lock);
     mb_condition_init(&r.changed);
-    if (mb_parallel_launch(work, &r, threads)) status = mblob_last_error_info()->status;
+    if (mb_parallel_launch_up_to(work, &r, threads)) status = mblob_last_error_info()->status;
     mb_lock_destroy(&r.lock);
     mb_condition_destroy(&r.changed);
   }
-  if (r.failed != NO_STEP) {
-    status = mb_error_restore(&r.error);
-    mb_saved_error_free(&r.error);
-  }
   free(r.waits);
-  free(r.ready);
-  return status;
-}
-
-int mb_graph_run_parallel(struct mb_graph_executor *x, int threads) {
-  if (threads < 0)
-    return mb_fail(MBLOB_E_ARGUMENT, "graph: %d threads, expected 0 or more", threads);
-  if (threads == 0) threads = mb_parallel_width();
-  if ((uint32_t)threads > x->step_count) threads = (int)x->step_count;
-  if (threads < 2 || x->device_count) return mb_graph_run(x);
-  int status = x->schedule ? MBLOB_OK : mb_schedule_new(x, &x->schedule);
-  x->executed = 0;
-  return status ? status : run(x, threads);
+  free(r.ready.next);
+  return failure_end(&r.failure, status);
 }

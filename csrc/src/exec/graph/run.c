@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "core/device/device.h"
+#include "exec/graph/run.h"
 #include "exec/graph/schedule.h"
 
 static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
@@ -23,24 +24,48 @@ static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_st
   return status;
 }
 
-int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
-  static __thread unsigned steps; /* several threads may run a graph */
-  const struct mb_graph_step *step = &x->steps[i];
-  int status = mb_interrupt_check(&steps);
-  if (status) return status;
-  status = step->function ? mblob_function_call(step->function, step->values, x->codes, step->count,
-                                                NULL, NULL)
-                          : copy(x, step);
+static int run_step(struct mb_graph_executor *x, const struct mb_graph_step *step) {
+  int status = step->function ? mblob_function_call(step->function, step->values, x->codes,
+                                                    step->count, NULL, NULL)
+                              : copy(x, step);
   return status ? fail_step(x, step, status) : MBLOB_OK;
 }
 
-int mb_graph_run(struct mb_graph_executor *x) {
+static int check_interrupt(void) {
+  static __thread unsigned steps; /* several threads may run a graph */
+  return mb_interrupt_check(&steps);
+}
+
+int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
+  int status = check_interrupt();
+  return status ? status : run_step(x, &x->steps[i]);
+}
+
+static int record(struct mb_graph_executor *x, uint32_t i, int thread) {
+  struct mb_graph_time *time = &x->times[i];
+  time->start = mb_seconds_now();
+  int status = run_step(x, &x->steps[i]);
+  if (!status && x->is_profiled && !thread) status = mb_graph_wait(x);
+  time->end = mb_seconds_now();
+  time->thread = thread;
+  return status;
+}
+
+uint32_t mb_graph_step_record(struct mb_graph_executor *x, uint32_t i, int thread) {
+  if (check_interrupt()) return 0;
+  int status = x->times ? record(x, i, thread) : run_step(x, &x->steps[i]);
+  return status ? i : MB_NO_STEP;
+}
+
+/* ---- one step after the other ---- */
+
+int mb_graph_run_serial(struct mb_graph_executor *x) {
   int status = MBLOB_OK;
   x->executed = 0;
   if (x->device_count && !x->schedule) status = mb_schedule_new(x, &x->schedule);
-  const uint32_t *order = x->device_count && !status ? x->schedule->order : NULL;
+  if (!status && x->device_count) return mb_graph_run_ordered(x);
   for (uint32_t i = 0; !status && i < x->step_count; i++)
-    status = mb_graph_step_run(x, order ? order[i] : i);
+    if (mb_graph_step_record(x, i, 0) != MB_NO_STEP) status = mblob_last_error_info()->status;
   return status;
 }
 

@@ -2,10 +2,11 @@
 #include "exec/graph/schedule.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "core/device/device.h"
-#include "exec/graph/device_order.h"
+#include "exec/graph/ready.h"
 
 #define NOBODY UINT32_MAX
 
@@ -108,8 +109,10 @@ static int pack(const struct build *b, struct mb_schedule *s) {
   s->waits = calloc((size_t)s->step_count + 1, sizeof(*s->waits));
   s->first = calloc((size_t)s->step_count + 2, sizeof(*s->first));
   s->followers = malloc(b->edge_count * sizeof(*s->followers) + 1);
-  if (!s->waits || !s->first || !s->followers)
+  s->kinds = malloc((size_t)s->step_count + 1);
+  if (!s->waits || !s->first || !s->followers || !s->kinds)
     return mb_fail_memory(b->edge_count * sizeof(*s->followers));
+  memset(s->kinds, MB_STEP_HOST, s->step_count);
   for (size_t i = 0; i < b->edge_count; i++) {
     s->waits[b->edges[i].to]++;
     s->first[b->edges[i].from + 2]++;
@@ -117,6 +120,20 @@ static int pack(const struct build *b, struct mb_schedule *s) {
   for (uint32_t i = 2; i < s->step_count + 2; i++) s->first[i] += s->first[i - 1];
   for (size_t i = 0; i < b->edge_count; i++)
     s->followers[s->first[b->edges[i].from + 1]++] = b->edges[i].to;
+  return MBLOB_OK;
+}
+
+/* The steps of a longest chain run one after the other. */
+static int count_most(struct mb_schedule *s) {
+  uint32_t *depths = calloc((size_t)s->step_count + 1, sizeof(*depths)), deepest = 0;
+  if (!depths) return mb_fail_memory(s->step_count * sizeof(*depths));
+  for (uint32_t i = 0; i < s->step_count; i++) {
+    if (depths[i] + 1 > deepest) deepest = depths[i] + 1;
+    for (uint32_t k = s->first[i]; k < s->first[i + 1]; k++)
+      if (depths[i] + 1 > depths[s->followers[k]]) depths[s->followers[k]] = depths[i] + 1;
+  }
+  s->most = s->step_count ? s->step_count - deepest + 1 : 1;
+  free(depths);
   return MBLOB_OK;
 }
 
@@ -138,10 +155,10 @@ static int build(struct build *b, struct mb_schedule *s) {
   int status = find_cells(b);
   for (uint32_t i = 0; !status && i < b->x->step_count; i++) status = order_step(b, i);
   if (!status) status = pack(b, s);
+  if (!status) status = count_most(s);
   if (status || !b->x->device_count) return status;
   s->order = malloc(s->step_count * sizeof(*s->order) + 1);
-  return s->order ? mb_device_order(b->x, s, s->order)
-                  : mb_fail_memory(s->step_count * sizeof(*s->order));
+  return s->order ? mb_ready_order(b->x, s) : mb_fail_memory(s->step_count * sizeof(*s->order));
 }
 
 int mb_schedule_new(const struct mb_graph_executor *x, struct mb_schedule **out) {
@@ -168,5 +185,6 @@ void mb_schedule_free(struct mb_schedule *s) {
   free(s->first);
   free(s->followers);
   free(s->order);
+  free(s->kinds);
   free(s);
 }

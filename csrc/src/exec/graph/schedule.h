@@ -12,6 +12,8 @@ struct mb_schedule {
   uint32_t
       *followers;  /* steps that wait for this one; one more than once is counted so in `waits` */
   uint32_t *order; /* in which steps run one by one; NULL: that of the graph */
+  uint8_t *kinds;  /* of each step: an mb_step_kind (ready.h) */
+  uint32_t most;   /* steps that can run at the same time, at most; 1: a chain */
 };
 
 /* Steps that touch the same bytes keep their order unless both only read. Bytes, not storages of
