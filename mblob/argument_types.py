@@ -1,7 +1,7 @@
 """The one table of argument types: numbers that C functions take, as C, TVM and `mblob_call` name
 them, and how each is passed.
 
-From it come the types of prototypes (`packager/modules/prototypes.py`, `packager/functions`), those
+From it come the types of prototypes (`packager/modules/prototype_parser.py`, `packager/functions`), those
 of kernels in sources (`packager/device/kernels.py`), and `csrc/src/base/argument_types.h`,
 which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
 csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).

@@ -11,7 +11,7 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.errors import one_of
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, suggesting
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
     Declared,
     HostNode,
@@ -20,7 +20,7 @@ from mblob.packager.modules.nodes import (
     node_of,
 )
 from mblob.packager.options import as_options, check_options
-from mblob.packager.path_arguments import existing_file, path_or_text
+from mblob.packager.path_arguments import existing_file, path_or_text, suggesting
 from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, FORTRAN, LANGUAGE_OF
 
 if TYPE_CHECKING:

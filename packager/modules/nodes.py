@@ -26,7 +26,7 @@ from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError, BuildTypeError, refused
-from mblob.packager.modules.prototypes import Prototype, parse
+from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
 from mblob.packager.path_arguments import existing_file
 
@@ -75,6 +75,8 @@ class Declared:
         if not self._given:
             found: tuple[Prototype, ...] = ()
         else:
+            from mblob.packager.modules.prototype_parser import parse  # with pycparser
+
             names = self.names
             found = parse([t for t in self._given if t not in names] if names else self._given)
         self._packed_names([p.name for p in found])

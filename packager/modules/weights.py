@@ -21,9 +21,9 @@ from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError, suggesting
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
-from mblob.packager.path_arguments import checked_path
+from mblob.packager.path_arguments import checked_path, suggesting
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {

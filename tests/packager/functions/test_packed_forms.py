@@ -15,7 +15,7 @@ import mblob
 from mblob.compilers import include_flags
 from mblob.format.functions_table import decode
 from mblob.packager.functions.wrappers import Wrapped, packed_forms, rows_of, table
-from mblob.packager.modules.prototypes import parse
+from mblob.packager.modules.prototype_parser import parse
 from tests.packager.conftest import VADD, VADD_C, PackedLibrary, Tensor, Typed, floats
 
 Packed = Callable[..., PackedLibrary]

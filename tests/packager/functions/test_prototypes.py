@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.prototypes import parse
+from mblob.packager.modules.prototype_parser import parse
 
 
 def kinds(text: str) -> list[str]:
