@@ -165,6 +165,22 @@ class OpenedNode(Node):
         check(lib.mblob_module_payload(self.handle, data, size))
         return memoryview(_call.Memory(address_of(data[0]), size[0], self.handle))
 
+    def saved(self) -> memoryview | None:
+        if self._loaded_module is not None:
+            return self._loaded_module.saved()
+        pieces: list[bytes] = []
+
+        @ffi.callback("int(void *, const void *, size_t)")  # type: ignore[untyped-decorator]
+        def write(_: Any, data: Any, size: int) -> int:
+            pieces.append(bytes(ffi.buffer(data, size)))
+            return 0
+
+        status = lib.mblob_module_save(self.handle, write, ffi.NULL)
+        if status == lib.MBLOB_E_NOT_FOUND:
+            return None
+        check(status)
+        return memoryview(b"".join(pieces))
+
     def source(self, fmt: str) -> str | None:
         from mblob.loader import payloads
 
@@ -393,6 +409,9 @@ class LoadedModule:
 
     def functions(self) -> Mapping[str, str]:
         return self._loaded._node.functions()
+
+    def saved(self) -> memoryview | None:
+        return self._loaded._node.saved()
 
 
 def _open_with_loader(node: OpenedNode, loader: Loader) -> LoadedModule:

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import mblob
 from mblob.module import LIBRARY, Module
+from mblob.node import to_write
 from mblob.temporary import folder_beside, temporary_folder
 from mblob.untold import untold
 
@@ -67,7 +68,7 @@ def write_opened(
         entries = [library.entries[i] for i in order]
         if [e.type_key for e in entries] != [m.type_key for m in modules]:
             return False
-        held = [(e.index, m.payload) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
+        held = [(e.index, to_write(m)) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
         changed = [(i, p) for i, p in held if p != library.entries[i].view()]
         changes: dict[int | str, memoryview] = dict(changed or held[:1])
     if changes:

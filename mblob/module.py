@@ -44,6 +44,8 @@ class Module:
         type_key: type key of the new module.
         functions: functions of the new module, by name.
         payload: bytes of the new module, which are not copied.
+        save: called without arguments when the module is exported. Returns the bytes that are then
+            stored as its payload. None: `payload` is stored.
         node: used by mblob itself.
     """
 
@@ -58,12 +60,17 @@ class Module:
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         payload: Any = b"",
+        save: Callable[[], Any] | None = None,
         node: Node | None = None,
     ) -> None:
         if node is None:
             if not type_key:
                 raise errors.ArgumentValueError("Module: a type key is needed")
-            node = FunctionsNode(type_key, functions or {}, payload)
+            if save is not None and not callable(save):
+                raise errors.ArgumentTypeError(
+                    f"Module: save: expected a callable, found {type(save).__name__}"
+                )
+            node = FunctionsNode(type_key, functions or {}, payload, save)
         _set(self, "_node", node)
 
     # -- the tree ----------------------------------------------------------------------------------

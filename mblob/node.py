@@ -52,6 +52,15 @@ class Node:
         """The module's bytes, read-only; empty for host code."""
         return memoryview(b"")
 
+    def saved(self) -> memoryview | None:
+        """The module's bytes as it is now, which its own code saves for an export; None if the
+        payload is what an export stores.
+
+        Raises:
+            StateError: that code failed. TypeError: it gave no bytes.
+        """
+        return None
+
     def source(self, fmt: str) -> str | None:
         """Text of the module, or None if it has none in that format."""
         return None
@@ -113,15 +122,50 @@ class Node:
         )
 
 
+def to_write(module: Module) -> memoryview:
+    """The payload that an export stores of a module.
+
+    Raises:
+        StateError, TypeError: as of `Node.saved`.
+    """
+    saved = module._node.saved()
+    return module.payload if saved is None else saved
+
+
 class FunctionsNode(Node):
     """Functions given as Python callables, for loaders written in Python."""
 
     def __init__(
-        self, type_key: str, functions: Mapping[str, Callable[..., Any]], payload: Any
+        self,
+        type_key: str,
+        functions: Mapping[str, Callable[..., Any]],
+        payload: Any,
+        save: Callable[[], Any] | None = None,
     ) -> None:
         self.type_key = type_key
         self._functions = dict(functions)
         self._payload = memoryview(payload).toreadonly().cast("B")
+        self._save = save
+
+    @property
+    def properties(self) -> int:
+        return super().properties | (SERIALIZABLE if self._save else 0)
+
+    def saved(self) -> memoryview | None:
+        if self._save is None:
+            return None
+        try:
+            given = self._save()
+        except Exception as exc:
+            raise errors.StateError(
+                f"the save function of {self.type_key!r} failed: {type(exc).__name__}: {exc}"
+            ) from exc
+        try:
+            return memoryview(given).toreadonly().cast("B")
+        except TypeError:
+            raise errors.ArgumentTypeError(
+                f"the save function of {self.type_key!r}: expected it to return bytes, found {type(given).__name__}"
+            ) from None
 
     def payload(self) -> memoryview:
         return self._payload

@@ -599,6 +599,10 @@ typedef struct mblob_loader {
    * it. Called while the library is opened, and not for blobs with an index. It must not open or
    * register anything. May be NULL. */
   int (*measure)(void *context, const void *bytes, size_t size, size_t *out);
+  /* Gives the bytes of the module, as it is now, to `write` with `to`, in any number of pieces; an
+   * export stores them as its payload. A result of `write` that is not 0 is an error: return it.
+   * NULL: an export stores the payload that the module was opened from. */
+  int (*save)(void *self, int (*write)(void *to, const void *bytes, size_t size), void *to);
 } mblob_loader;
 
 /* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it.
@@ -660,6 +664,14 @@ MBLOB_API int mblob_device_type(const char *name, int *out);
  * Errors: MBLOB_E_ARGUMENT: `loader` has no type key or no `function`.
  * Threads: any; `loader->function` may be called from any. */
 MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **out);
+
+/* Have a module save itself: `save` of its loader gives its bytes to `write`. An export in Python
+ * does the same.
+ * Errors: MBLOB_E_NOT_FOUND: the loader has no `save`, or no function of the module was used yet, so
+ * its payload is what it was. Or what `save` returned.
+ * Threads: any, if `save` allows it. */
+MBLOB_API int mblob_module_save(mblob_module *module,
+                                int (*write)(void *to, const void *bytes, size_t size), void *to);
 
 /* Give a function a process-wide name.
  * Ownership: `name` is copied; a reference to `function` is kept.

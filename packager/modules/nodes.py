@@ -24,7 +24,7 @@ from mblob.format.grammar import FunctionInfo
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.module import Module, Node
-from mblob.node import EXPORTABLE, SERIALIZABLE
+from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
@@ -335,7 +335,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             )
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
-    payload = module.payload
+    payload = to_write(module)
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(

@@ -370,3 +370,14 @@ def test_address_and_undefined_sanitizers_report_nothing(
     done = subprocess.run([program, digits, images], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.split()) == 360
+
+
+def test_a_kind_of_module_in_each_language_saves_what_it_has_become(
+    root: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("c++")
+    program = root / "examples" / "own_kind" / "own_kind.py"
+    done = subprocess.run(
+        [sys.executable, program, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == ["classic 3 4 5", "classic 3 4 5", "ffi 3 4 5"], done.stderr

@@ -418,3 +418,70 @@ def test_a_payload_that_its_own_layout_does_not_fit_is_refused_at_export(tmp_pat
         host.export_library(tmp_path / "j.so", index=False)
     assert caught.value.code == "layout"
     assert not (tmp_path / "j.so").exists()
+
+
+# -- modules save themselves -----------------------------------------------------------------------
+
+
+def counter(payload: memoryview, ctx: Any) -> mblob.Module:
+    """A loader of modules that count, and save what they have counted."""
+    state = [int.from_bytes(payload, "little")]
+
+    def count(step: int) -> int:
+        state[0] += step
+        return state[0]
+
+    return mblob.Module("acme", functions={"count": count}, save=lambda: u64(state[0]))
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize(
+    ("dialect", "index"), [("classic", True), ("classic", False), ("ffi", True)]
+)
+def test_a_module_that_was_loaded_changed_and_exported_saves_what_it_has_become(
+    tmp_path: Path, dialect: Any, index: bool
+) -> None:
+    mblob.register_loader("acme", layout="u64")(counter)
+    host = mblob.csource_module("int one(void) { return 1; }", functions=["int one(void)"])
+    host.import_module(mblob.Module("acme", functions={}, save=lambda: u64(5)))
+    host.export_library(tmp_path / "a.so", dialect=dialect, index=index)
+    lib = mblob.load_module(tmp_path / "a.so")
+    assert bytes(lib.imported_modules[0].payload) == u64(5)
+    lib.export_library(tmp_path / "same.so")  # nothing was used: nothing to save
+    assert lib["count"](2) == 7
+    assert bytes(lib.imported_modules[0].payload) == u64(5)
+    lib.export_library(tmp_path / "b.so")
+    for name, expected in (("same.so", 5), ("b.so", 7)):
+        assert mblob.load_module(tmp_path / name)["count"](0) == expected
+    again = mblob.csource_module("int two(void) { return 2; }", functions=["int two(void)"])
+    again.import_module(lib.imported_modules[0])
+    again.export_library(tmp_path / "c.so", dialect=dialect)
+    assert mblob.load_module(tmp_path / "c.so")["count"](0) == 7
+
+
+@pytest.mark.parametrize(
+    ("save", "error", "words"),
+    [
+        (lambda: 1 / 0, RuntimeError, "the save function of 'acme' failed: ZeroDivisionError"),
+        (lambda: "text", TypeError, "'acme'.*bytes, found str"),
+        (lambda: None, TypeError, "'acme'.*bytes, found NoneType"),
+        (lambda: b"short", mblob.FormatError, "'acme'"),
+    ],
+    ids=["raises", "text", "nothing", "not what it reads"],
+)
+def test_a_save_that_fails_is_one_error(
+    tmp_path: Path, save: Callable[[], Any], error: type[Exception], words: str
+) -> None:
+    mblob.register_loader("acme", layout="u64")(counter)
+    host = mblob.csource_module("int one(void) { return 1; }", functions=["int one(void)"])
+    host.import_module(mblob.Module("acme", functions={}, save=save))
+    with pytest.raises(error, match=words) as caught:
+        host.export_library(tmp_path / "a.so", index=False)
+    assert isinstance(caught.value, mblob.MblobError)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("a.so*"))
+
+
+def test_save_must_be_callable() -> None:
+    with pytest.raises(TypeError, match="save: expected a callable, found bytes"):
+        mblob.Module("acme", save=b"bytes")  # type: ignore[arg-type]

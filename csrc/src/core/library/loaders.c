@@ -218,6 +218,20 @@ static int ensure_open(mblob_module *module) {
   return status;
 }
 
+int mblob_module_save(mblob_module *module, int (*write)(void *to, const void *bytes, size_t size),
+                      void *to) {
+  if (MB_NO_MODULE(module) || MB_IS_NULL(write)) return MBLOB_E_ARGUMENT;
+  mb_lock(&module->library->lock);
+  bool is_open = (module->is_used || module->is_created) && module->use->opening == MB_OPENED;
+  mb_unlock(&module->library->lock);
+  if (!is_open || !module->use->loader.save)
+    return mb_fail(MBLOB_E_NOT_FOUND, "'%s' has nothing to save but its payload", module->type_key);
+  uint64_t before = mb_error_serial();
+  MB_CATCHES;
+  int status = module->use->loader.save(module->use->self, write, to);
+  return status ? loader_failed(module, status, before) : MBLOB_OK;
+}
+
 /* Bind what the loader gave (a reference of ours) to the library, and keep it for the next
  * lookup. */
 static int keep(mblob_module *module, const char *name, mblob_function *target,

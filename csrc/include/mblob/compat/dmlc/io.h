@@ -160,4 +160,7 @@ inline SeekStream *SeekStream::CreateForRead(const char *path, bool allow_null) 
 
 }  // namespace dmlc
 
+/* Streams over memory, and loaders of modules that read from them. */
+#include <dmlc/memory_io.h>
+
 #endif /* DMLC_IO_H_ */

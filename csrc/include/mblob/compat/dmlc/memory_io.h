@@ -5,6 +5,7 @@
 
 #include <dmlc/io.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace dmlc {
@@ -66,5 +67,7 @@ class MemoryStringStream : public SeekStream {
 };
 
 }  // namespace dmlc
+
+#include <tvm/runtime/binary_loader.h>
 
 #endif /* DMLC_MEMORY_IO_H_ */

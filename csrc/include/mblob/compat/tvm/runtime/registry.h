@@ -15,6 +15,15 @@
 
 MBLOB_FACE_BEGIN
 
+namespace detail {
+/* What <dmlc/io.h> does with functions that load modules from streams (binary_loader.h). */
+using LoaderHook = void (*)(const std::string &key, const PackedFunc &load);
+inline LoaderHook &BinaryLoaderHook() {
+  static LoaderHook hook = nullptr;
+  return hook;
+}
+}  // namespace detail
+
 /* Whether Python wants a signal to be handled: this runtime has no such hook, and so does TVM's
  * where none is registered. */
 inline void EnvCheckSignals() {}
@@ -35,7 +44,10 @@ class MBLOB_HIDDEN Registry {
     return *entry;
   }
   Registry &set_body(PackedFunc function) {
+    static const std::string loads = "runtime.module.loadbinary_";
     detail::CheckCall(TVMFuncRegisterGlobal(name_.c_str(), function.handle(), 1));
+    if (name_.compare(0, loads.size(), loads) == 0 && detail::BinaryLoaderHook() != nullptr)
+      detail::BinaryLoaderHook()(name_.substr(loads.size()), function);
     return *this;
   }
   template <typename F, typename = std::enable_if_t<std::is_constructible_v<PackedFunc, F &&> &&
