@@ -40,6 +40,7 @@ def run(bench: Bench) -> Section:
     else:
         section.notes.append("Launches of OpenCL kernels were not measured: there is no device.")
     _both_at_once(bench, section)
+    _longer_side(bench, section)
     _network(bench, section)
     return section
 
@@ -56,6 +57,25 @@ def _both_at_once(bench: Bench, section: Section) -> None:
     section.targets.append(
         Target("a graph over host and device, host's node first, over the device's first", 1.1, found, "x",
                "the device is PoCL, which takes processors from the host.")
+    )  # fmt: skip
+
+
+def _longer_side(bench: Bench, section: Section) -> None:
+    """A graph with a branch of the host and one of the device: beside the longer of both alone, and
+    beside one thread."""
+    found = None
+    if opencl.available():
+        times = list(opencl.longer_side(bench.folder, 3 * bench.scale.rounds))
+        pairs = [(both, longer) for both, longer, _ in times]
+        section.rows += [
+            row_of_pairs("branches of host and device", "the longer one alone", "wall", pairs),
+            row_of_pairs("branches of host and device", "on one thread", "wall",
+                         [(both, serial) for both, _, serial in times]),
+        ]  # fmt: skip
+        found = section.rows[-2].ratio("wall")
+    section.targets.append(
+        Target("branches of host and device, over the longer one alone", 1.1, found, "x",
+               "a copy of PoCL waits for processors that other programs have.")
     )  # fmt: skip
 
 

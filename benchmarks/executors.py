@@ -25,7 +25,7 @@ def run(bench: Bench) -> Section:
     section.rows = [
         row_of_pairs(f"chain of {graphs.NODES} tiny kernels, per node", "the kernel in a C loop", "cpu",
                      graphs.chain(bench.folder, 3 * rounds, max(1, bench.scale.loops // 100))),
-        row_of_pairs(f"graph of {graphs.BRANCHES} branches on 2 threads", "the same in order", "wall",
+        row_of_pairs(f"graph of {graphs.BRANCHES} branches", "the same in order", "wall",
                      graphs.branches(bench.folder, rounds)),
         row_of_pairs("first output of the digits model", "dlopen and dlclose", "wall", first_output(bench)),
     ]  # fmt: skip

@@ -57,6 +57,7 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
 # kernel is one group, for which PoCL takes one processor.
 HOST = """\
 #include <math.h>
+#include <time.h>
 #include <tvm/runtime/c_runtime_api.h>
 #include <tvm/runtime/c_backend_api.h>
 void *__tvm_module_ctx = NULL;
@@ -82,6 +83,10 @@ int here(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
     y[i] = v;
   }
   return 0;
+}
+int waits(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
+  (void)args, (void)codes, (void)count, (void)ret, (void)code;
+  return nanosleep(&(struct timespec){.tv_nsec = 80000000}, 0);
 }
 int join(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
   (void)codes, (void)count, (void)ret, (void)code;
@@ -144,3 +149,43 @@ def both_at_once(folder: Path, rounds: int, work: int) -> Iterator[tuple[float, 
     np.testing.assert_array_equal(*(model.get_output(0).numpy() for model in models))
     for _ in range(rounds):
         yield wall_seconds(models[0].run), wall_seconds(models[1].run)
+
+
+def sides() -> dict[str, str]:
+    """Graphs of a branch of the host, a branch of the device that comes back to the host halfway, and
+    of both. The host's operators take time and no processor: PoCL takes these."""
+    texts = {}
+    for name in ("host", "device", "both"):
+        graph = mblob.GraphBuilder()
+        x = graph.input("x", (SIZE,))
+        ends = []
+        if name != "host":
+            value = x
+            for _ in range(2):
+                value = graph.call("there", [graph.copy(value, mblob.opencl(0))], (SIZE,))
+                value = graph.copy(value, mblob.cpu(0))
+            ends.append(value)
+        if name != "device":
+            value = graph.call("waits", [x], (SIZE,))
+            graph.output(value)
+            ends.append(graph.call("waits", [value], (SIZE,)))
+        graph.output(graph.call("join", [ends[0], ends[-1]], (SIZE,)))
+        texts[name] = graph.graph_json()
+    return texts
+
+
+def longer_side(folder: Path, rounds: int) -> Iterator[tuple[float, float, float]]:
+    """Seconds of a run of a graph over the host and the device, as the model measures it; of the
+    longer of its sides alone; and of the graph on one thread. `both_at_once` has made the library."""
+    lib = mblob.load_module(folder / "both.so")
+    models = {}
+    for name, text in sides().items():
+        models[name] = mblob.graph_executor.create(text, lib, [mblob.cpu(0), mblob.opencl(0)])
+        for _ in range(3):
+            models[name].run(x=np.ones(SIZE, "float32"))
+
+    def taken(name: str, parallel: int | None = None) -> float:
+        return wall_seconds(lambda: models[name].run(parallel=parallel))
+
+    for _ in range(rounds):
+        yield taken("both"), max(taken("host"), taken("device")), taken("both", 1)

@@ -56,7 +56,7 @@ class Model(Protocol):
     def outputs(self) -> list[tuple[str, Any]]:
         """Names and numpy arrays of what the last run gave."""
 
-    def profile(self, repeat: int) -> list[Row]:
+    def profile(self, repeat: int, parallel: int | None) -> list[Row]:
         """Where the time of `repeat` runs went."""
 
 
@@ -70,6 +70,8 @@ class Row:
         function: that it calls, None if it calls none.
         count: how often, in all runs together.
         seconds: of one run, mean.
+        start, end: of nodes of a graph: seconds from the beginning of the last run.
+        thread, device: of nodes of a graph: where they ran; 0 is the first thread.
     """
 
     node: int
@@ -77,6 +79,25 @@ class Row:
     function: str | None
     count: int
     seconds: float
+    start: float | None = None
+    end: float | None = None
+    thread: int | None = None
+    device: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What is known."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None or name == "function"
+        }
+
+    def place(self) -> str:
+        """When and where a node ran."""
+        if self.start is None or self.end is None:
+            return ""
+        times = f"{milliseconds(self.start)} to {milliseconds(self.end)}"
+        return f"  {times}, thread {self.thread}, {self.device}"
 
 
 class Executor:
@@ -120,10 +141,10 @@ class Graph(Executor):
         self.executor.run(parallel=parallel)
         self.executor.synchronize()  # devices may have only begun
 
-    def profile(self, repeat: int) -> list[Row]:
+    def profile(self, repeat: int, parallel: int | None) -> list[Row]:
         return [
-            Row(r.node, r.name, r.function, repeat, r.seconds)
-            for r in self.executor.profile(repeat)
+            Row(r.node, r.name, r.function, repeat, r.seconds, r.start, r.end, r.thread, r.device)
+            for r in self.executor.profile(repeat, parallel=parallel)
         ]
 
 
@@ -140,7 +161,7 @@ class Ahead(Executor):
     def run(self, parallel: int | None) -> None:
         self.executor.run()
 
-    def profile(self, repeat: int) -> list[Row]:
+    def profile(self, repeat: int, parallel: int | None) -> list[Row]:
         rows = self.executor.profile(repeat)
         return [Row(i, r.function, r.function, r.count, r.seconds) for i, r in enumerate(rows)]
 
@@ -174,7 +195,7 @@ class Program:
         found = [self._array(value) for value in self._results()]
         return [(f"out{i}", array) for i, array in enumerate(found)]
 
-    def profile(self, repeat: int) -> list[Row]:
+    def profile(self, repeat: int, parallel: int | None) -> list[Row]:
         rows = self.machine.profile(func_name=self.function, repeat=repeat)
         return [
             Row(
@@ -313,7 +334,7 @@ def run_model(args: argparse.Namespace) -> int:
     set_inputs(model, inputs, args.file)
     ready = time.perf_counter()
     seconds = measure_runs(model, args)
-    rows = model.profile(args.repeat) if args.profile else []
+    rows = model.profile(args.repeat, args.parallel) if args.profile else []
     finished = time.perf_counter()
     outputs = model.outputs()
     around = {
@@ -330,7 +351,7 @@ def run_model(args: argparse.Namespace) -> int:
         "runs": args.repeat,
         "seconds": seconds,
         "around": around,
-        "nodes": [asdict(row) for row in rows],
+        "nodes": [row.to_json() for row in rows],
         "outputs": [
             {"name": f"out{i}", "node": node, "dtype": str(array.dtype), "shape": list(array.shape)}
             for i, (node, array) in enumerate(outputs)
@@ -442,12 +463,15 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
     rest = [row for row in rows if row.function is None]
     total = whole_time(rows, model)
     names = [one_line(row.name) for row in calls]
+    # Who ran the nodes is of interest if it was not one thread of the host.
+    placed = any(row.thread or (row.device or "cpu:0") != "cpu:0" for row in calls)
     width = max(map(len, names), default=0)
     for row, name in zip(calls, names):
         function = "" if row.function == row.name else f"  {one_line(row.function or '')}"
         share = 100 * row.seconds / total
+        place = row.place() if placed else ""
         print(
-            f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}"
+            f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}{place}"
         )
     if rest:
         seconds = sum(row.seconds for row in rest)

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mblob
+
 SOURCE = """
 void twice(const float x[2], float y[2]) { y[0] = 2 * x[0]; y[1] = 2 * x[1]; }
 void add(const float x[2], const float b[2], float y[2]) { y[0] = x[0] + b[0]; y[1] = x[1] + b[1]; }
@@ -46,8 +48,6 @@ PROTOTYPES = (
 @pytest.fixture
 def model(pack, tmp_path: Path) -> Path:
     """model.so: y = 2 x + b, packed from flags; x.npy."""
-    import mblob
-
     (tmp_path / "k.c").write_text(SOURCE)
     (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
     (tmp_path / "b.params").write_bytes(mblob.save_param_dict({"b": np.array([10, 20], "f4")}))
@@ -73,6 +73,30 @@ def test_a_graph_runs_and_tells_what_it_did(pack, model: Path, tmp_path: Path) -
     assert output == "out0 (sum:0) = float32[2] in out.npz"
     with np.load(tmp_path / "out.npz") as out:
         np.testing.assert_array_equal(out["out0"], [12, 24])
+
+
+SLOW = """\
+#include <time.h>
+void slow(const float x[1], float y[1]) { nanosleep(&(struct timespec){.tv_nsec = 30000000}, 0); y[0] = x[0] + 1; }
+"""
+
+
+def test_a_profile_tells_which_nodes_ran_at_the_same_time(pack, tmp_path: Path) -> None:
+    graph = mblob.GraphBuilder()
+    x = graph.input("x", (1,))
+    for name in ("left", "right"):
+        graph.output(graph.call("slow", [x], (1,), name=name))
+    factory = mblob.graph_executor_factory(graph)
+    kernel = "void slow(const float x[1], float y[1])"
+    factory.import_module(mblob.csource_module(SLOW, functions=[kernel]))
+    factory.export_library(tmp_path / "slow.so")
+    command = ("run", "slow.so", "x=float32[1]", "--profile", "--parallel")
+    left, right = json.loads(pack(*command, "2", "--json").stdout)["nodes"]
+    assert max(left["start"], right["start"]) < min(left["end"], right["end"])
+    assert sorted((left["thread"], right["thread"])) == [0, 1]
+    assert left["device"] == "cpu:0"
+    assert ", thread 1, cpu:0" in pack(*command, "2").stdout
+    assert "thread" not in pack(*command, "1").stdout
 
 
 def test_without_a_file_the_outputs_are_printed(pack, model: Path) -> None:
