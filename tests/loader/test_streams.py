@@ -485,3 +485,54 @@ def test_a_save_that_fails_is_one_error(
 def test_save_must_be_callable() -> None:
     with pytest.raises(TypeError, match="save: expected a callable, found bytes"):
         mblob.Module("acme", save=b"bytes")  # type: ignore[arg-type]
+
+
+# -- C++ hosts -------------------------------------------------------------------------------------
+
+CXX_HOST = """
+import ctypes, subprocess, sys
+import mblob
+
+source, host, *libraries = sys.argv[1:]
+include, folder = mblob.get_include(), mblob.get_library_dir()
+options = [f"-I{include}", f"-I{include}/mblob/compat", f"-L{folder}", "-lmblob", f"-Wl,-rpath,{folder}"]
+subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", source, "-o", host, *options], check=True)
+ctypes.CDLL(host)
+for library in libraries:
+    try:
+        lib = mblob.load_module(library, missing="stub")
+        print([(m.type_key, len(m.payload)) for m in lib.walk()], lib["cpp_count"](1))
+    except mblob.MblobError as error:
+        print(error.code, error.entry, error)
+"""
+
+
+def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
+    cc: Callable[..., Path], tmp_path: Path, root: Path, require: Callable[[str], str]
+) -> None:
+    require("c++")
+    key, good = b"counter_cpp", string(b"name") + u64(41)
+    files = {
+        "good": (LIB, item(key, good), CUDA, item(key, good), tree([1, 2, 3], [], [], [])),
+        "of 0.6": (item(key, good), CUDA),
+        "past the stream": (LIB, item(key, u64(1 << 60) + b"xy"), tree([1], [])),
+        "over the tree": (LIB, item(key, string(b"x")), tree([1], [])),
+        "behind it": (item(key, good + b"more"),),
+    }
+    paths = [library(cc, tmp_path / f"{i}.so", *files[name]) for i, name in enumerate(files)]
+    source = root / "examples" / "own_kind" / "counter.cpp"
+    done = subprocess.run(
+        [sys.executable, "-c", CXX_HOST, source, tmp_path / "host.so", *paths],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    cuda = len(CUDA) - 12
+    assert lines[:2] == [
+        f"[('library', 0), ('counter_cpp', 20), ('cuda', {cuda}), ('counter_cpp', 20)] 42",
+        f"[('library', 0), ('counter_cpp', 20), ('cuda', {cuda})] 42",
+    ], done.stderr
+    assert len(lines) == len(files)
+    for line, entry in zip(lines[2:], (1, 1, 0)):
+        assert line.startswith(f"layout {entry} ")
+        assert "'counter_cpp'" in line
+        assert "(at byte " in line

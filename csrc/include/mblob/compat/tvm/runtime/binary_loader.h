@@ -4,11 +4,14 @@
  * Where a file includes <dmlc/io.h> before it registers such a function, the function is also the
  * loader of the type key. It gets a dmlc::Stream over the mapped file. In a library without an
  * index, the payload ends where the function ends to read; then it is called twice. When a module
- * is exported, its node is asked to SaveToBinary. */
+ * is exported, its node is asked to SaveToBinary. The include path must have <mblob.h>, as that of
+ * the pkg-config package mblob-tvm and that of COMPAT=1 do. */
 #ifndef MBLOB_COMPAT_BINARY_LOADER_H_
 #define MBLOB_COMPAT_BINARY_LOADER_H_
 
 #include <dmlc/memory_io.h>
+
+#if __has_include(<mblob.h>)
 #include <mblob.h>
 #include <tvm/runtime/registry.h>
 
@@ -95,4 +98,5 @@ static const bool kLoadsBinaries TVM_ATTRIBUTE_UNUSED =
 }  // namespace detail
 MBLOB_FACE_END
 
+#endif /* __has_include(<mblob.h>) */
 #endif /* MBLOB_COMPAT_BINARY_LOADER_H_ */
