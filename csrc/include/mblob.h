@@ -667,6 +667,7 @@ MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_
 
 /* Have a module save itself: `save` of its loader gives its bytes to `write`. An export in Python
  * does the same.
+ * Ownership: `to` stays the caller's. `bytes` are borrowed for the call of `write`.
  * Errors: MBLOB_E_NOT_FOUND: the loader has no `save`, or no function of the module was used yet, so
  * its payload is what it was. Or what `save` returned.
  * Threads: any, if `save` allows it. */
