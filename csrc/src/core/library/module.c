@@ -172,15 +172,23 @@ void mb_tree_move(struct mb_tree *tree, const uint8_t *from, const uint8_t *to) 
     if (tree->modules[i].payload) tree->modules[i].payload = to + (tree->modules[i].payload - from);
 }
 
+static bool same_loader(const mblob_loader *a, const mblob_loader *b) {
+  return strcmp(a->type_key, b->type_key) == 0 && a->context == b->context && a->open == b->open &&
+         a->function == b->function && a->close == b->close && a->measure == b->measure &&
+         a->save == b->save && !a->layout == !b->layout &&
+         (!a->layout || strcmp(a->layout, b->layout) == 0);
+}
+
 static bool has_options(const struct mb_tree *tree, const mblob_open_options *options) {
   if (tree->missing != options->missing || tree->assume != options->assume ||
       tree->loader_count != options->loader_count)
     return false;
   for (size_t i = 0; i < tree->loader_count; i++) {
-    const mblob_loader *a = &tree->loaders[i], *b = options->loaders[i];
-    if (strcmp(a->type_key, b->type_key) != 0 || a->context != b->context || a->open != b->open ||
-        a->function != b->function || a->close != b->close)
-      return false;
+    mblob_loader given;
+    if (mb_loader_copy(options->loaders[i], &given)) return false;
+    const bool same = same_loader(&tree->loaders[i], &given);
+    mb_loader_free(&given);
+    if (!same) return false;
   }
   return true;
 }
