@@ -11,7 +11,7 @@ import os
 from _collections_abc import Callable, Iterable, Iterator, Mapping, Sequence
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from mblob import errors
+from mblob import errors, texts
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
 from mblob.named import CFunctions, Flag, Named, Signature
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
@@ -68,7 +68,7 @@ class Module:
                 raise errors.ArgumentValueError("Module: a type key is needed")
             if save is not None and not callable(save):
                 raise errors.ArgumentTypeError(
-                    f"Module: save: expected a callable, found {type(save).__name__}"
+                    f"Module: save: {texts.say(texts.EXPECTED, 'a callable', type(save).__name__)}"
                 )
             node = FunctionsNode(type_key, functions or {}, payload, save)
         _set(self, "_node", node)

@@ -7,7 +7,6 @@ gives to a folder that only its owner can enter; it is there from the moment at 
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import re
@@ -201,6 +200,8 @@ def _is_ours(info: os.stat_result) -> bool:
 
 def _is_local(fd: int) -> bool:
     """Whether the file system is one of this machine, so that no other can use what is in it."""
+    import ctypes
+
     answer = ctypes.create_string_buffer(512)  # larger than any struct statfs
     try:
         failed = ctypes.CDLL(None).fstatfs(fd, answer)

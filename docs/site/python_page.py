@@ -48,6 +48,8 @@ RESULTS = (
     "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
     "mblob.dtype.TypeName", "mblob.loader.handle.Handle",
     "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",
+    "mblob.packager.byoc.annotate.Tensors", "mblob.packager.byoc.patterns.Pattern",
+    "mblob.packager.byoc.patterns.OpPattern",
 )  # fmt: skip
 INTRODUCTION = """# Python: import mblob
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli import inspect_text
 from mblob.cli.layout import add_layout
-from mblob.cli.pages import write_page
 from mblob.cli.report import UsageError, one_line, print_json
 from mblob.cli.verbs import VERBS
 from mblob.errors import FormatError, did_you_mean
@@ -74,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
         if args.entry is not None:
             _print_entry(library, one_entry(library, args.entry), args.json)
         elif args.html is not None:
+            from mblob.cli.pages import write_page
+
             write_page(library, args.html)
         elif args.json:
             print_json(library.to_json())

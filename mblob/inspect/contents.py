@@ -20,7 +20,7 @@ from mblob.format.type_keys import (
     RELAY_EXECUTABLE,
     SAFETENSORS,
 )
-from mblob.inspect import graph_summary, relax_summary, relay_summary
+from mblob.inspect import graph_summary
 from mblob.inspect.tensors import (
     StoredTensor,
     is_param_dict,
@@ -170,6 +170,8 @@ def _executable(
     key: str, payload: memoryview, code: memoryview, grammars: Grammars
 ) -> DecodedPayload:
     """The program of a virtual machine; other libraries do not need what reads them."""
+    from mblob.inspect import relax_summary, relay_summary
+
     base = len(payload) - len(code)
     if key == RELAY_EXECUTABLE:
         facts, arrays = relay_summary.summarize(code)

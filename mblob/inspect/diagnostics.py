@@ -34,10 +34,8 @@ from mblob.format import (
 )
 from mblob.format.exported import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
-from mblob.inspect import tvm_executor
 from mblob.inspect.code_names import code_names
 from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
-from mblob.inspect.relax_program import PROVIDED
 from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
@@ -374,6 +372,8 @@ def _of_executors(library: Library) -> Iterator[Remark]:
     for e in library.entries if plain else ():
         if e.type_key not in EXECUTORS:
             continue
+        from mblob.inspect import tvm_executor
+
         why = tvm_executor.crash(
             tvm_executor.called_functions(e.type_key, e.content.facts), plain, without_form
         )
@@ -392,6 +392,8 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         ]
         asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime
         named = list(dict.fromkeys((*named, *asked)))
+        from mblob.inspect.relax_program import PROVIDED
+
         missing = [name for name in named if name not in own and name not in PROVIDED]
         if any(x.type_key != LIBRARY and x.index != e.index for x in library.entries):
             missing = [name for name in missing if "." in name]  # others may be of those modules
@@ -408,6 +410,8 @@ def unreadable_graphs(library: Library) -> Iterator[Remark]:
     """Graphs that mblob may run, and TVM's graph executor does not read, or reads wrongly."""
     for e in library.entries:
         if e.type_key in GRAPHS and e.offset is not None and e.content.problem is None:
+            from mblob.inspect import tvm_executor
+
             problem = tvm_executor.read_problem(e.type_key, e.view(), library.grammars)
             if problem is not None:
                 what = f"TVM's graph executor cannot run its graph: {problem}"

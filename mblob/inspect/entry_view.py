@@ -8,7 +8,6 @@ from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.errors import one_line
 from mblob.format.grammar import FunctionInfo, decode_payload
 from mblob.format.type_keys import DEVICE_KEYS
-from mblob.inspect import relax_graph
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
 from mblob.inspect.source_text import source_of, text_beginning
@@ -91,6 +90,8 @@ class EntryView:
         facts = self.content.facts.get("executable", {})
         if facts.get("machine") != "relax":
             return [], {}
+        from mblob.inspect import relax_graph
+
         if facts["instructions"] > relax_graph.INSTRUCTIONS:
             return [], {}
         grammars = self._library.grammars

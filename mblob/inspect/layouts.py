@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from mblob.arguments import wrong_type
 from mblob.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -55,11 +56,9 @@ def told(where: str, layout: object, measure: object) -> Told:
     if layout is not None and measure is not None:
         raise ArgumentValueError(f"{where}: layout and measure exclude each other")
     if measure is not None and not callable(measure):
-        raise ArgumentTypeError(
-            f"{where}: measure: expected a callable, found {type(measure).__name__}"
-        )
+        raise wrong_type(where, "measure", "a callable", measure)
     if layout is not None and not isinstance(layout, str):
-        raise ArgumentTypeError(f"{where}: layout: expected a str, found {type(layout).__name__}")
+        raise wrong_type(where, "layout", "a str", layout)
     if layout is not None:
         try:
             _measured(layout, memoryview(b""))

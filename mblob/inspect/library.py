@@ -37,7 +37,6 @@ from mblob.format.index import place_of
 from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
-from mblob.inspect import verification
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.diagnostics import diagnose
 from mblob.inspect.entry_view import EntryView as EntryView
@@ -426,6 +425,8 @@ class Library:
         root: str | os.PathLike[str] = "/",
     ) -> Verification:  # fmt: skip
         """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
+        from mblob.inspect import verification
+
         self._read(level)
         return verification.describe(self, level, against, root)
 

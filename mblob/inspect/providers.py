@@ -77,9 +77,8 @@ _PATTERNS = (
 )  # fmt: skip
 # Some of whose functions mblob's runtime has too (`mblob.inspect.runtime_names`).
 MAY_BE_OURS = ("TVM runtime", "tvm_ffi", "libgcc or compiler-rt")
-_FILES = re.compile(
-    r"(?:lib)?(?P<name>[A-Za-z0-9+_.-]+?)(?:-[0-9.]+)?\.(?:so|dll|dylib)", re.IGNORECASE
-)
+# Compiled when it is first asked, as the others.
+_FILES = r"(?i:lib)?(?P<name>[A-Za-z0-9+_.-]+?)(?:-[0-9.]+)?\.(?i:so|dll|dylib)"
 
 
 class Undefined(NamedTuple):
@@ -108,7 +107,7 @@ def provider_of(name: str, library: str | None = None) -> str | None:
     ):
         return "dynamic linker"
     if library is not None:
-        found = _FILES.match(library.rpartition("/")[2])
+        found = re.match(_FILES, library.rpartition("/")[2])
         return f"lib{found['name']}" if found and ".so" in library else library
     if name in _NAMES:
         return _NAMES[name]

@@ -4,7 +4,7 @@ is copied."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mblob.bytes.wire import Cursor
 from mblob.dtype import DataType
@@ -18,9 +18,9 @@ from mblob.format.grammar import (
 )
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
-from mblob.inspect import relay_summary
-from mblob.inspect.relax_program import Program
-from mblob.native import programs
+
+if TYPE_CHECKING:
+    from mblob.inspect.relax_program import Program
 
 # Fields that hold arrays, and how they are read so that a name which is there twice stays twice.
 _ARRAYS = {
@@ -78,6 +78,9 @@ def relax_program(code: memoryview, grammars: Grammars) -> Program:
     Raises:
         FormatError: "payload", "truncated".
     """
+    from mblob.inspect.relax_program import Program
+    from mblob.native import programs
+
     if grammars is FFI_GRAMMARS:
         return Program(code, programs.FFI)
     of_0_21 = grammars is FFI_GRAMMARS_OF_0_21
@@ -122,6 +125,8 @@ def _pairs(key: str, payload: memoryview, grammars: Grammars) -> list[tuple[str,
         code = decode_payload(key, payload, grammars)["code"]
         base = len(payload) - len(code)
         if key == RELAY_EXECUTABLE:
+            from mblob.inspect import relay_summary
+
             return placed(relay_summary.summarize(code)[1], base)
         return placed(relax_program(code, grammars).arrays(), base)
     if fields is None or callable(fields) or not any(read in _ARRAYS for _, read in fields):

@@ -24,7 +24,6 @@ from mblob.format.classic import LEVELS
 from mblob.format.grammar import Grammars
 from mblob.format.index import is_small
 from mblob.inspect import contents
-from mblob.inspect import library as libraries
 from mblob.inspect.diagnostics import (
     damaged_sections,
     executable_stack,
@@ -34,12 +33,13 @@ from mblob.inspect.diagnostics import (
     wrong_rows,
 )
 from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.library import Library
 from mblob.inspect.library_search import shared_elf
 from mblob.inspect.linkage import Linkage, resolve
 
 if TYPE_CHECKING:
     from mblob.format.model import Blob
-    from mblob.inspect.library import EntryView, Library
+    from mblob.inspect.library import EntryView
     from mblob.typed import Level
 
 SCHEMA = "mblob/verify/1"
@@ -159,7 +159,7 @@ def verify(
         checked_path(given, f"verify: {argument}")
 
     try:
-        with libraries.Library(path, verify=level) as library:
+        with Library(path, verify=level) as library:
             return describe(library, level, against, root)
     except (FormatError, DigestError) as error:
         raise _damage_of_tables(path) or error from None

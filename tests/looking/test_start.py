@@ -8,11 +8,25 @@ from pathlib import Path
 
 import mblob
 
-# What only pages and comparisons need.
-OF_OTHERS = {f"mblob.inspect.{n}" for n in ("html", "html.data", "difference", "host_difference")}
+# What only programs of virtual machines, models of TVM, checks, pages and comparisons need.
+OF_OTHERS = {
+    f"mblob.inspect.{name}"
+    for name in (
+        "relay_summary",
+        "relax_program",
+        "relax_summary",
+        "relax_graph",
+        "tvm_executor",
+        "verification",
+        "html",
+        "html.data",
+        "difference",
+        "host_difference",
+    )
+}
 
 
-def test_inspect_imports_nothing_of_pages_and_comparisons(tmp_path: Path) -> None:
+def test_inspect_of_a_library_without_models_imports_nothing_for_them(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     host = mblob.csource_module("int f(int a) { return a; }", functions=["int f(int a)"])
     host.import_module(mblob.blob_module("config", b"{}"))

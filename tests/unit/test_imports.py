@@ -29,7 +29,7 @@ LATE = {
         "mblob.loader.pickled", "mblob.loader.sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
-        "ast", "hashlib", "importlib", "tarfile", "tempfile", "zipfile",
+        "ast", "ctypes", "hashlib", "importlib", "tarfile", "tempfile", "zipfile",
     },
     "an interrupt is one line from the first moment of `mblob-pack`": {
         "signal", "mblob.cli.command_line", "mblob.interrupts",
@@ -38,10 +38,15 @@ LATE = {
         "mblob.cli.completion", "mblob.cli.run_model",
     },
     "pages, C files and sources that are linked first are rare": {
-        "mblob.binary.c_text", "mblob.inspect.html", "mblob.loader.link_object",
+        "mblob.binary.c_text", "mblob.cli.pages", "mblob.inspect.html", "mblob.loader.link_object",
     },
     "made of Tensors, and has what a Tensor can do": {
         "mblob.loader.conversion", "mblob.loader.pickled_tensor",
+    },
+    "10 ms, for a look at a file without programs, which checks nothing": {
+        "mblob.inspect.relax_graph", "mblob.inspect.relax_program", "mblob.inspect.relax_summary",
+        "mblob.inspect.relay_summary",
+        "mblob.inspect.tvm_executor", "mblob.inspect.verification", "mblob.native.programs",
     },
     "compilers do not wait for what reads the finished library": {
         "mblob.inspect.library", "mblob.packager.link.executor_checks", "mblob.packager.link.fcompile_export",
