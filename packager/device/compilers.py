@@ -350,10 +350,17 @@ def _found(language: Language, name: str) -> str | None:
         return program
     for pattern in language.places.get(name, ()):
         for folder in ["/"] if pattern.startswith("/") else filter(None, sys.path):
-            found = max(Path(folder).glob(pattern.lstrip("/")), default=None)
+            found = max(Path(folder).glob(pattern.lstrip("/")), key=_version, default=None)
             if found:
                 return str(found)
     return None
+
+
+def _version(path: Path) -> tuple[list[int], ...]:
+    """The numbers in the name of a compiler and in its path: `cu13/lib/libnvrtc.so.13` is newer than
+    `cuda_nvrtc/lib/libnvrtc.so.12`."""
+    name, folder = ([int(n) for n in re.findall(r"\d+", t)] for t in (path.name, str(path.parent)))
+    return name, folder
 
 
 def _checked(language: Language, kind: str, command: Command, where: str) -> tuple[Command, Lines]:

@@ -17,36 +17,60 @@ from typing import Any
 
 def main(library: str, fmt: str, source: str, output: str, *options: str) -> int:
     """Compile, and print what NVRTC says; the exit code."""
+    code = fmt.upper()
+    steps = (
+        "CreateProgram",
+        "CompileProgram",
+        "GetProgramLogSize",
+        "GetProgramLog",
+        f"Get{code}Size",
+        f"Get{code}",
+    )
     try:
         nvrtc: Any = ctypes.CDLL(library)
         nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
-        create, compile = nvrtc.nvrtcCreateProgram, nvrtc.nvrtcCompileProgram
+        functions = {step: nvrtc[f"nvrtc{step}"] for step in steps}
     except (OSError, AttributeError) as exc:
         print(f"{library} is no NVRTC: {exc}", file=sys.stderr)
         return 1
+
+    def check(step: str, status: int) -> None:
+        if status:
+            found = nvrtc.nvrtcGetErrorString(status).decode()
+            raise _Failed(f"nvrtc{step}: {found}")
+
+    def taken(what: str) -> bytes:
+        """The log of the program, or its code."""
+        size = ctypes.c_size_t()
+        check(f"Get{what}Size", functions[f"Get{what}Size"](program, ctypes.byref(size)))
+        data = ctypes.create_string_buffer(size.value)
+        check(f"Get{what}", functions[f"Get{what}"](program, data))
+        return data.raw
+
     program = ctypes.c_void_p()
     text, name = Path(source).read_bytes(), os.fsencode(source)
-    status = create(ctypes.byref(program), text, name, 0, None, None)
-    if status == 0:
-        words = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
-        status = compile(program, len(options), words)
-        said = _taken(nvrtc, "ProgramLog", program).rstrip(b"\0\n")
+    words = (ctypes.c_char_p * len(options))(*map(os.fsencode, options))
+    try:
+        status = functions["CreateProgram"](ctypes.byref(program), text, name, 0, None, None)
+        check("CreateProgram", status)
+        status = functions["CompileProgram"](program, len(options), words)
+        said = taken("ProgramLog").rstrip(b"\0\n")
         print(said.decode(errors="replace"), end="\n" if said else "", file=sys.stderr)
-    if status:
-        print(f"NVRTC: {nvrtc.nvrtcGetErrorString(status).decode()}", file=sys.stderr)
+        check("CompileProgram", status)
+        made = taken(code)
+        if not made.rstrip(b"\0"):
+            raise _Failed(
+                f"nvrtcGet{code}Size: no {fmt} was made; expected a real architecture, as in arch='sm_90'"
+            )
+    except _Failed as exc:
+        print(f"NVRTC: error: {exc}", file=sys.stderr)
         return 1
-    code = _taken(nvrtc, fmt.upper(), program)
-    Path(output).write_bytes(code.rstrip(b"\0") if fmt == "ptx" else code)
+    Path(output).write_bytes(made.rstrip(b"\0") if fmt == "ptx" else made)
     return 0
 
 
-def _taken(nvrtc: Any, what: str, program: ctypes.c_void_p) -> bytes:
-    """The log of a program, or its code."""
-    size = ctypes.c_size_t()
-    if nvrtc[f"nvrtcGet{what}Size"](program, ctypes.byref(size)) or not size.value:
-        return b""
-    data = ctypes.create_string_buffer(size.value)
-    return b"" if nvrtc[f"nvrtcGet{what}"](program, data) else data.raw
+class _Failed(Exception):
+    """A function of NVRTC reports an error."""
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ NVIDIA's own tools read of packed code."""
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,81 @@ def test_what_nvrtc_says_is_one_error(nvrtc: str, mistake: str, tmp_path: Path) 
     source = CU + f"__device__ void f() {{ {body} }}"
     with pytest.raises(mblob.ToolchainError, match=message):
         mblob.device_module("cuda", source, **{"compile": True, **arguments})
+
+
+# A library with NVRTC's functions, one of which fails, or gives code of no bytes.
+FAKE_NVRTC = r"""
+#include <stddef.h>
+#include <string.h>
+static int status_of(const char *name) { return strcmp(name, FAILING) == 0; }
+static size_t size_of(const char *name) { return strcmp(name, EMPTY) ? 5 : 0; }
+#define FUNCTION(name, parameters, body) int nvrtc##name parameters { body; return status_of(#name); }
+FUNCTION(CreateProgram, (void **made), *made = made)
+FUNCTION(CompileProgram, (void *program), (void)program)
+FUNCTION(GetProgramLogSize, (void *program, size_t *size), (void)program; *size = 1)
+FUNCTION(GetProgramLog, (void *program, char *log), (void)program; *log = 0)
+FUNCTION(GetCUBINSize, (void *program, size_t *size), (void)program; *size = size_of("CUBIN"))
+FUNCTION(GetCUBIN, (void *program, char *code), (void)program; memcpy(code, "CODE", 5))
+FUNCTION(GetPTXSize, (void *program, size_t *size), (void)program; *size = size_of("PTX"))
+FUNCTION(GetPTX, (void *program, char *code), (void)program; memcpy(code, "CODE", 5))
+const char *nvrtcGetErrorString(int status) { return status ? "NVRTC_ERROR_OUT_OF_MEMORY" : "NVRTC_SUCCESS"; }
+"""
+
+
+def fake_nvrtc(folder: Path, failing: str = "", empty: str = "") -> Path:
+    (folder / "fake.c").write_text(FAKE_NVRTC)
+    flags = ["-shared", "-fPIC", f'-DFAILING="{failing}"', f'-DEMPTY="{empty}"']
+    library = folder / "libnvrtc.so.13"
+    subprocess.run(["gcc", *flags, "-o", library, folder / "fake.c"], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    "failing", ["CreateProgram", "CompileProgram", "GetProgramLog", "GetCUBINSize", "GetCUBIN"]
+)
+def test_each_function_of_nvrtc_that_fails_is_named(failing: str, tmp_path: Path) -> None:
+    library = str(fake_nvrtc(tmp_path, failing))
+    message = (
+        f"text \\(cu\\): does not compile: NVRTC: error: nvrtc{failing}: NVRTC_ERROR_OUT_OF_MEMORY"
+    )
+    with pytest.raises(mblob.ToolchainError, match=message):
+        mblob.device_module("cuda", CU, ["k"], fmt="cubin", compile=library, arch="sm_90")
+
+
+@pytest.mark.parametrize(("fmt", "arch"), [("cubin", "sm_90"), ("ptx", None)])
+def test_nvrtc_that_makes_no_code_is_an_error(fmt: str, arch: Any, tmp_path: Path) -> None:
+    library = str(fake_nvrtc(tmp_path, empty=fmt.upper()))
+    with pytest.raises(mblob.ToolchainError, match=f"nvrtcGet{fmt.upper()}Size: no {fmt} was made"):
+        mblob.device_module("cuda", CU, ["k"], fmt=fmt, compile=library, arch=arch)
+
+
+def test_a_library_without_a_function_of_nvrtc_is_none(tmp_path: Path) -> None:
+    (tmp_path / "old.c").write_text(
+        'const char *nvrtcGetErrorString(int x) { return x ? "" : ""; }'
+    )
+    library = tmp_path / "libnvrtc.so.9"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, tmp_path / "old.c"], check=True)
+    with pytest.raises(mblob.ToolchainError, match=r"is no NVRTC: .*nvrtcCreateProgram"):
+        mblob.device_module("cuda", CU, ["k"], compile=str(library))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("cu13/lib/libnvrtc.so.13", "cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("x/lib/libnvrtc.so.12", "x/lib/libnvrtc.so.9"),
+        ("x/lib/libnvrtc.so.11.8.89", "x/lib/libnvrtc.so.11.2"),
+    ],
+)
+def test_the_newest_nvrtc_is_found(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in names:
+        (tmp_path / "nvidia" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "nvidia" / name).touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    language = dataclasses.replace(CUDA, places={"nvrtc": ("nvidia/*/lib/libnvrtc.so.[0-9]*",)})
+    assert _found(language, "nvrtc") == str(tmp_path / "nvidia" / names[0])
 
 
 def test_nvrtc_makes_no_fatbin(nvrtc: str) -> None:
