@@ -52,6 +52,27 @@ nodes: Nodes = Nodes()
 made: dict[int, Made] = {}
 
 
+def call_back(function: Callable[..., Any], form: str, call: Callable[..., Any], *args: Any) -> int:
+    """The status of `call(*args, callback, NULL)`, a call into C that calls `function` back.
+
+    What `function` raises is raised when C has returned, whatever C made of it. C gets 1, a failure,
+    of a callback that returns a number.
+    """
+    raised: list[BaseException] = []
+
+    def failed(_: Any, exception: BaseException, __: Any) -> None:
+        raised.append(exception)
+
+    status = call(
+        *args,
+        ffi.callback(form, function, None if form.startswith("void(") else 1, failed),
+        ffi.NULL,
+    )
+    if raised:
+        raise raised[0]
+    return int(status)
+
+
 def register_global(name: str, function: Callable[..., Any], override: bool) -> int:
     """Make a Python function a global one; the status."""
     pointer = ffi.cast("mblob_function *", _call.callback(function))

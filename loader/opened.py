@@ -170,12 +170,12 @@ class OpenedNode(Node):
             return self._loaded_module.saved()
         pieces: list[bytes] = []
 
-        @ffi.callback("int(void *, const void *, size_t)")  # type: ignore[untyped-decorator]
         def write(_: Any, data: Any, size: int) -> int:
             pieces.append(bytes(ffi.buffer(data, size)))
             return 0
 
-        status = lib.mblob_module_save(self.handle, write, ffi.NULL)
+        form = "int(void *, const void *, size_t)"
+        status = bridge.call_back(write, form, lib.mblob_module_save, self.handle)
         if status == lib.MBLOB_E_NOT_FOUND:
             return None
         check(status)
@@ -273,11 +273,11 @@ class OpenedNode(Node):
             return self.origin.functions()
         found: dict[str, str] = {}
 
-        @ffi.callback("void(void *, const char *)")  # type: ignore[untyped-decorator]
         def visit(_context: Any, name: Any) -> None:
             found.setdefault(text(name), "")
 
-        check(lib.mblob_module_names(self.handle, visit, ffi.NULL))
+        form = "void(void *, const char *)"
+        check(bridge.call_back(visit, form, lib.mblob_module_names, self.handle))
         if found:
             return found
         from mblob.loader import payloads

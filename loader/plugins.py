@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mblob.devices import Device
+from mblob.loader.bridge import call_back
 from mblob.loader.functions import get_global_func
 from mblob.native.runtime import bytes_of_name, ffi, last_error, lib, text
 
@@ -56,12 +57,11 @@ def plugins() -> list[PluginInfo]:
     count."""
     found: list[PluginInfo] = []
 
-    @ffi.callback("int(void *, const mblob_plugin_found *)")  # type: ignore[untyped-decorator]
     def visit(_context: Any, plugin: Any) -> int:
         found.append(PluginInfo(plugin))
         return 0
 
-    lib.mblob_plugins(visit, ffi.NULL)
+    call_back(visit, "int(void *, const mblob_plugin_found *)", lib.mblob_plugins)
     return found
 
 

@@ -487,6 +487,48 @@ def test_save_must_be_callable() -> None:
         mblob.Module("acme", save=b"bytes")  # type: ignore[arg-type]
 
 
+C_SAVE = """
+import ctypes, subprocess, sys
+import mblob
+from mblob.loader import opened
+
+source, host, library = sys.argv[1:]
+include, folder = mblob.get_include(), mblob.get_library_dir()
+options = [f"-I{include}", f"-I{include}/mblob/compat", f"-L{folder}", "-lmblob", f"-Wl,-rpath,{folder}"]
+subprocess.run(["cc", "-shared", "-fPIC", source, "-o", host, *options], check=True)
+ctypes.CDLL(host)
+lib = mblob.load_module(library)
+lib["c_count"](1)
+
+def fails_once(data):
+    del opened.bytes
+    raise MemoryError("no room for a piece")
+
+opened.bytes = fails_once
+try:
+    lib.imported_modules[0]._node.saved()
+except MemoryError as error:
+    print(error)
+print(bytes(lib.imported_modules[0]._node.saved()))
+"""
+
+
+def test_a_piece_of_a_save_that_python_cannot_take_is_an_error_and_not_left_out(
+    cc: Callable[..., Path], tmp_path: Path, root: Path
+) -> None:
+    path = library(
+        cc, tmp_path / "a.so", LIB, item(b"counter_c", string(b"n") + u64(41)), tree([1], [])
+    )
+    source = root / "examples" / "own_kind" / "counter.c"
+    done = subprocess.run(
+        [sys.executable, "-c", C_SAVE, source, tmp_path / "host.so", path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    saved = string(b"n") + u64(42)
+    assert done.stdout.splitlines() == ["no room for a piece", repr(saved)], done.stderr
+    assert not done.stderr
+
+
 # -- C++ hosts -------------------------------------------------------------------------------------
 
 CXX_HOST = """
