@@ -13,7 +13,7 @@ The names are those of TVM (`tvm.relay.dataflow_pattern`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
 from mblob.errors import did_you_mean
@@ -23,6 +23,7 @@ from mblob.packager.path_arguments import check_key
 
 DEEPEST = 64  # operators above one another in a pattern
 MOST_STEPS = 10_000  # of one pattern at one operator
+MOST_ALTERNATIVES = 2_000  # `|` above one another in a pattern
 Bound = Mapping[int, Any]  # what each pattern stands for, by the pattern's id
 Check = Callable[[Composite], Any]
 
@@ -36,10 +37,23 @@ class Pattern:
 
     `a | b` is either pattern, tried from left to right. A pattern that is written in two places
     stands for the same value in both.
+
+    Attributes:
+        depth: operators above one another.
+        bars: `|` above one another, without those of inputs.
     """
 
+    depth: int = 0
+    bars: int = 0
+
     def __or__(self, other: Pattern) -> Pattern:
-        return _Either((*_checked("|", (self, other)),))
+        choices = (*_checked("|", (self, other)),)
+        bars = 1 + max(choice.bars for choice in choices)
+        if bars > MOST_ALTERNATIVES:
+            raise BuildError(
+                f"|: more than {MOST_ALTERNATIVES} alternatives; is_op(name, name, ...) takes several names"
+            )
+        return _Either(max(choice.depth for choice in choices), bars, choices)
 
     def optional(self, follower: Callable[[Pattern], Pattern]) -> Pattern:
         """This pattern, with or without an operator behind it: `conv.optional(is_op("nn.relu"))`."""
@@ -51,10 +65,6 @@ class Pattern:
         """
         raise BuildError("has_attr: only is_op(...) has attributes")
 
-    @property
-    def depth(self) -> int:
-        return 0
-
 
 @dataclass(frozen=True, eq=False)
 class _Any(Pattern):
@@ -65,10 +75,6 @@ class _Any(Pattern):
 class _Either(Pattern):
     choices: tuple[Pattern, ...] = ()
 
-    @property
-    def depth(self) -> int:
-        return max(choice.depth for choice in self.choices)
-
 
 @dataclass(frozen=True, eq=False)
 class OpPattern(Pattern):
@@ -77,7 +83,6 @@ class OpPattern(Pattern):
     names: tuple[str, ...] = ()
     inputs: tuple[Pattern, ...] | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
-    depth: int = 1
 
     def __call__(self, *inputs: Pattern) -> OpPattern:
         """This pattern, for an operator of these inputs."""
@@ -87,7 +92,7 @@ class OpPattern(Pattern):
             raise BuildError(
                 f"{what}: more than {DEEPEST} operators above one another in a pattern"
             )
-        return OpPattern(self.names, inputs, self.attrs, depth)
+        return replace(self, inputs=inputs, depth=depth)
 
     def has_attr(self, attrs: Mapping[str, Any]) -> OpPattern:
         if not isinstance(attrs, Mapping):
@@ -99,7 +104,7 @@ class OpPattern(Pattern):
                 raise BuildTypeError(
                     f"has_attr: {name}: expected text, a number, numbers or None, found {found}"
                 )
-        return OpPattern(self.names, self.inputs, {**self.attrs, **attrs}, self.depth)
+        return replace(self, attrs={**self.attrs, **attrs})
 
 
 def is_op(name: str, *others: str) -> OpPattern:
@@ -112,7 +117,7 @@ def is_op(name: str, *others: str) -> OpPattern:
     for text in (name, *others):
         if not isinstance(text, str) or not text:
             raise BuildTypeError(f"is_op: expected the name of an operator, found {text!r}")
-    return OpPattern((name, *others))
+    return OpPattern(1, names=(name, *others))
 
 
 def wildcard() -> Pattern:
@@ -122,7 +127,7 @@ def wildcard() -> Pattern:
 
 def is_constant() -> Pattern:
     """The pattern of a parameter of the graph, whose elements are known when the model is packed."""
-    return _Any(True)
+    return _Any(constant=True)
 
 
 def _checked(what: str, patterns: Sequence[Any]) -> Sequence[Pattern]:
@@ -256,7 +261,6 @@ class Matcher:
     def __init__(self, pattern: Pattern, where: str) -> None:
         self._pattern = pattern
         self._where = where
-        self._steps = 0
 
     def ways(self, last: Operator) -> Iterator[list[Operator]]:
         """The operators of each way, in the order of the alternatives.
@@ -264,52 +268,63 @@ class Matcher:
         Raises:
             BuildError: the alternatives of the pattern are too many to try.
         """
-        self._steps = 0
-        for bound in self._operator(self._pattern, last, {}):
+        for bound in self._bindings(last):
             inside = {id(v): v for v in bound.values() if isinstance(v, Operator)}
             outside = (v.producer for v in bound.values() if isinstance(v, Tensor))
             if not any(id(producer) in inside for producer in outside):
                 yield list(inside.values())
 
-    def _operator(self, pattern: Pattern, operator: Operator, bound: Bound) -> Iterator[Bound]:
-        if isinstance(pattern, _Either):
-            for choice in pattern.choices:
-                yield from self._operator(choice, operator, bound)
-        elif isinstance(pattern, OpPattern) and bound.get(id(pattern), operator) is operator:
-            fits = operator.op in pattern.names and all(
-                _has(operator, name, value) for name, value in pattern.attrs.items()
-            )
-            if pattern.inputs is None and fits:
-                yield {**bound, **{id(t): t for t in operator.inputs}, id(pattern): operator}
-            elif fits and len(pattern.inputs or ()) == len(operator.inputs):
-                for found in self._inputs(pattern.inputs or (), operator.inputs, bound):
-                    yield {**found, id(pattern): operator}
+    def _bindings(self, last: Operator) -> Iterator[Bound]:
+        """What the patterns stand for, in each way. A goal is a pattern, the value that it shall
+        stand for, and the goals behind it. The last of `untried` is the next to try."""
+        untried: list[tuple[_Goal | None, Bound]] = [((self._pattern, last, None), {})]
+        steps = 0
+        while untried:
+            goal, bound = untried.pop()
+            if goal is None:
+                yield bound
+                continue
+            steps += 1
+            if steps > MOST_STEPS:
+                raise BuildError(
+                    f"{self._where}: more than {MOST_STEPS} alternatives;"
+                    " write fewer `|` and optional() above one another"
+                )
+            pattern, value, rest = goal
+            if isinstance(pattern, _Either):
+                if value is not last:  # a tuple: the value is not at the edge
+                    if bound.get(id(pattern), (value,))[0] is not value:
+                        continue
+                    bound = {**bound, id(pattern): (value,)}
+                untried += (((choice, value, rest), bound) for choice in pattern.choices[::-1])
+            elif isinstance(pattern, OpPattern):
+                operator = value if isinstance(value, Operator) else _only_result_of(value)
+                if operator is None or bound.get(id(pattern), operator) is not operator:
+                    continue
+                if operator.op not in pattern.names or not all(
+                    _has(operator, name, expected) for name, expected in pattern.attrs.items()
+                ):
+                    continue
+                bound = {**bound, id(pattern): operator}
+                if pattern.inputs is None:
+                    untried.append((rest, {**bound, **{id(t): t for t in operator.inputs}}))
+                elif len(pattern.inputs) == len(operator.inputs):
+                    for inner in zip(pattern.inputs[::-1], operator.inputs[::-1]):
+                        rest = (*inner, rest)
+                    untried.append((rest, bound))
+            elif isinstance(pattern, _Any) and isinstance(value, Tensor):
+                fits = value.is_constant or not pattern.constant
+                if fits and bound.get(id(pattern), value) is value:
+                    untried.append((rest, {**bound, id(pattern): value}))
 
-    def _inputs(
-        self, patterns: Sequence[Pattern], tensors: Sequence[Tensor], bound: Bound
-    ) -> Iterator[Bound]:
-        if not patterns:
-            yield bound
-            return
-        for found in self._value(patterns[0], tensors[0], bound):
-            yield from self._inputs(patterns[1:], tensors[1:], found)
 
-    def _value(self, pattern: Pattern, tensor: Tensor, bound: Bound) -> Iterator[Bound]:
-        self._steps += 1
-        if self._steps > MOST_STEPS:
-            raise BuildError(
-                f"{self._where}: more than {MOST_STEPS} alternatives; write fewer `|` and optional() above one another"
-            )
-        if isinstance(pattern, _Either):  # a tuple: the value is not at the edge
-            if bound.get(id(pattern), (tensor,))[0] is tensor:
-                for choice in pattern.choices:
-                    yield from self._value(choice, tensor, {**bound, id(pattern): (tensor,)})
-        elif isinstance(pattern, _Any):
-            fits = tensor.is_constant or not pattern.constant
-            if fits and bound.get(id(pattern), tensor) is tensor:
-                yield {**bound, id(pattern): tensor}
-        elif tensor.producer is not None and len(tensor.producer.outputs) == 1:
-            yield from self._operator(pattern, tensor.producer, bound)
+_Goal = tuple[Pattern, Union[Operator, Tensor], Any]
+
+
+def _only_result_of(tensor: Tensor) -> Operator | None:
+    """The operator of which a tensor is the only result."""
+    producer = tensor.producer
+    return producer if producer is not None and len(producer.outputs) == 1 else None
 
 
 def _has(operator: Operator, name: str, value: Any) -> bool:

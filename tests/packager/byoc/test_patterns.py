@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,13 @@ import pytest
 import mblob
 from mblob import byoc
 from mblob.packager.byoc.build import as_records
-from mblob.packager.byoc.patterns import DEEPEST, is_constant, is_op, wildcard
+from mblob.packager.byoc.patterns import (
+    DEEPEST,
+    MOST_ALTERNATIVES,
+    is_constant,
+    is_op,
+    wildcard,
+)
 from mblob.packager.errors import BuildError
 from tests.packager import graphs
 from tests.packager.byoc.partitions import GENERATORS, array, check, names, regions_of
@@ -383,6 +390,50 @@ def test_a_pattern_of_too_many_alternatives_is_an_error_and_no_endless_search() 
         pattern = is_op("turn")(pattern) | is_op("turn")(pattern)  # type: ignore[assignment]
     with pytest.raises(BuildError, match="'one': c: more than 10000 alternatives; write fewer"):
         composites(chain(*["turn"] * 60), [("c", pattern, lambda _: False)])
+
+
+def test_a_pattern_may_have_many_alternatives() -> None:
+    several = functools.reduce(lambda a, b: a | b, [is_op(f"op{i}") for i in range(1200)]) | TURN
+    assert composites(chain("turn", "bump"), [("c", several)]) == [("c", (1,))]
+    assert composites(chain("turn", "bump"), [("c", is_op("bump")(several))]) == [("c", (1, 2))]
+    other = functools.reduce(lambda a, b: b | a, [is_op(f"op{i}") for i in range(1200)])
+    assert composites(chain("turn", "bump"), [("c", TURN | other)]) == [("c", (1,))]
+
+
+def test_too_many_alternatives_are_one_error() -> None:
+    with pytest.raises(
+        BuildError, match=f"^\\|: more than {MOST_ALTERNATIVES} alternatives; is_op"
+    ):
+        functools.reduce(lambda a, b: a | b, [TURN] * (MOST_ALTERNATIVES + 2))
+
+
+def test_alternatives_of_the_last_operator_are_counted() -> None:
+    twice: Any = is_op("absent")
+    for _ in range(60):
+        twice = twice | twice
+    assert twice.depth == 1
+    with pytest.raises(BuildError, match="'one': c: more than 10000 alternatives; write fewer"):
+        composites(chain("turn"), [("c", twice)])
+
+
+def test_an_operator_may_have_many_inputs() -> None:
+    b = Builder()
+    x = b.input("x")
+    graph = b.json(b.call("concatenate", *[x] * 1500))
+    each = is_op("concatenate")(*[wildcard() for _ in range(1500)])
+    assert composites(graph, [("c", each)]) == [("c", (1,))]
+
+
+def test_alternatives_in_two_places_stand_for_the_same_value() -> None:
+    b = Builder()
+    x, y = b.input("x"), b.input("y")
+    turned = b.call("turn", x), b.call("turn", y)
+    either = TURN(wildcard()) | is_op("absent")
+    pattern = is_op("add")(either | wildcard(), either)
+    assert composites(b.json(b.call("add", turned[0], turned[0])), [("c", pattern)]) == [
+        ("c", (2, 4))
+    ]
+    assert composites(b.json(b.call("add", *turned)), [("c", pattern)]) == [("c", (3, 5))]
 
 
 def test_a_check_that_fails_is_named_with_the_node() -> None:
