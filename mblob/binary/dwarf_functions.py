@@ -6,7 +6,8 @@ pyelftools takes its time to load: modules import this one when there is somethi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
@@ -119,7 +120,10 @@ class Described:
         return [function_of(name, *entry) for entry in self.entries.get(name, ())]
 
 
-_LARGEST = 1 << 28  # bytes of DWARF in a finished file that is read for one function
+_LARGEST = 1 << 28  # bytes of DWARF in a finished file that is read for one function, decompressed
+_ZDEBUG_HEADER = 12  # "ZLIB", and the size when it is decompressed
+# What pyelftools decompresses and keeps.
+_READ = (".debug_", ".zdebug_", ".eh_frame", ".gnu_debugaltlink")
 
 
 def exported_function(file: BinaryIO, name: str) -> Function | None:
@@ -127,8 +131,7 @@ def exported_function(file: BinaryIO, name: str) -> Function | None:
     that is not understood."""
     try:
         elf: Any = ELFFile(file)
-        sections = [s for s in elf.iter_sections() if s.name.startswith((".debug_", ".zdebug_"))]
-        if not elf.has_dwarf_info() or sum(s.data_size for s in sections) > _LARGEST:
+        if not elf.has_dwarf_info() or _is_too_large(elf):
             return None
         address = elf.get_section_by_name(".dynsym").get_symbol_by_name(name)[0]["st_value"]
         dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
@@ -136,6 +139,25 @@ def exported_function(file: BinaryIO, name: str) -> Function | None:
         return agreed(read_functions(dwarf, units).named(name))
     except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return None
+
+
+def _is_too_large(elf: Any) -> bool:
+    """Whether DWARF has more than `_LARGEST` bytes. The sizes in headers are not those of the data:
+    pyelftools decompresses without a limit where the header says 0, and all of .zdebug_*."""
+    left = _LARGEST
+    for section in elf.iter_sections():
+        if not section.name.startswith(_READ):
+            continue
+        size = section.data_size
+        if size > left or (section.compressed and not size):
+            return True
+        if section.name.startswith(".zdebug_"):
+            data = section.data()[_ZDEBUG_HEADER:]
+            size += len(zlib.decompressobj().decompress(data, left + 1))
+        left -= size
+        if left < 0:
+            return True
+    return False
 
 
 def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
@@ -185,7 +207,7 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
         found = []
         scopes = [top]
         while scopes:
-            for die in scopes.pop().iter_children():
+            for die in children(scopes.pop()):
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
@@ -289,7 +311,7 @@ def _tells_types(die: Any) -> bool:
     """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else
     of them."""
     told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
-    parameters = (child.tag == "DW_TAG_formal_parameter" for child in die.iter_children())
+    parameters = (child.tag == "DW_TAG_formal_parameter" for child in children(die))
     return any(attribute in die.attributes for attribute in told) or any(parameters)
 
 
@@ -314,11 +336,11 @@ def function_of(
     parameters: list[CType] = []
     variadic = False
     is_fortran = _is_fortran(die)
-    for child in die.iter_children():
+    for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
             found = _type(referred(child), pointer_size)
             if is_fortran:
-                there = (c for i in code for c in i.iter_children() if _origin(c) == child.offset)
+                there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
             parameters.append(found)
         elif child.tag == "DW_TAG_unspecified_parameters":
@@ -391,6 +413,28 @@ def _is_passed_by_address(parameter: Any) -> bool | None:
 # -- entries ---------------------------------------------------------------------------------------
 
 
+def children(die: Any) -> Iterator[Any]:
+    """The entries below an entry, as they lie in the file.
+
+    Raises:
+        ValueError: a DW_AT_sibling leads back.
+    """
+    last = die.offset
+    for child in die.iter_children():
+        if child.offset <= last:
+            raise ValueError("entries in a circle")
+        last = child.offset
+        yield child
+        # Without DW_AT_sibling, pyelftools looks for the end of what is below, without a check.
+        if (
+            child.has_children
+            and child._terminator is None
+            and "DW_AT_sibling" not in child.attributes
+        ):
+            for _ in children(child):
+                pass
+
+
 def _text(die: Any, attribute: str) -> bytes:
     found = die.attributes.get(attribute)
     return found.value if found is not None and isinstance(found.value, bytes) else b""
@@ -437,7 +481,7 @@ def _dims(die: Any) -> tuple[int | None, ...]:
     """The dimensions of an array, () for other types."""
     if die is None or die.tag != "DW_TAG_array_type":
         return ()
-    ranges = (c.attributes for c in die.iter_children() if c.tag == "DW_TAG_subrange_type")
+    ranges = (c.attributes for c in children(die) if c.tag == "DW_TAG_subrange_type")
     return tuple(
         _constant(r, "DW_AT_count", 0, _constant(r, "DW_AT_upper_bound", 1, None))
         for r in islice(ranges, _DEPTH)
