@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from mblob.inspect.layouts import Told
     from mblob.loader.opened import OpenedNode
 
-# What C calls by, kept for the life of the process: libraries point at it.
-_measures: dict[int, Any] = {}
-
+_announced: set[Any] = set()  # what measures for registered loaders
 _handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 
 # Trees that C code opened, by the module that Python was asked for.
@@ -26,20 +24,22 @@ _borrowed: dict[int, Module] = {}
 
 
 def record(key: str, said: Told) -> list[Any]:
-    """The mblob_loader of a type key whose loader is written in Python, and what keeps its texts."""
+    """The mblob_loader of a type key whose loader is written in Python, and what keeps its members."""
     return _record(key, said, lib.mblob_py_function)
 
 
 def _record(key: str, said: Told, function: Any) -> list[Any]:
+    from mblob.inspect.layouts import numbered
+
     name = ffi.new("char[]", key.encode())
     layout = ffi.new("char[]", said.layout.encode()) if said.layout else ffi.NULL
-    measure = said.measure and _measures.setdefault(id(said.measure), ffi.new_handle(said.measure))
+    measure = numbered(said.measure) if said.measure else None
     made = ffi.new(
         "mblob_loader *",
         {
             "struct_size": ffi.sizeof("mblob_loader"),
             "type_key": name,
-            "context": measure or ffi.NULL,
+            "context": ffi.cast("void *", measure.number) if measure else ffi.NULL,
             "open": lib.mblob_py_open,
             "function": function,
             "close": lib.mblob_py_close,
@@ -47,28 +47,32 @@ def _record(key: str, said: Told, function: Any) -> list[Any]:
             "measure": lib.mblob_py_measure if measure else ffi.NULL,
         },
     )
-    return [made, name, layout]
+    return [made, name, layout, measure]
 
 
 def announce(key: str, said: Told) -> None:
     """Tell C that modules of this type key are opened by Python."""
-    check(lib.mblob_register_loader(record(key, said)[0]))
+    _announce(lib.mblob_register_loader, record(key, said))
 
 
 def announce_fallback(key: str, said: Told) -> None:
     """Tell C that Python opens modules of this type key for which there is nothing else."""
-    made = _record(key, said, lib.mblob_py_fallback_function)
-    check(lib.mblob_register_last_loader(made[0]))
+    _announce(lib.mblob_register_last_loader, _record(key, said, lib.mblob_py_fallback_function))
+
+
+def _announce(register: Any, made: list[Any]) -> None:
+    _announced.add(made[-1])  # for good: another thread may be measuring
+    check(register(made[0]))
 
 
 @ffi.def_extern(onerror=lambda *_: int(lib.MBLOB_E_LOADER))  # type: ignore[untyped-decorator]
 def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
     """Where the payload ends that a view begins with."""
-    from mblob.inspect.layouts import run_measure
+    from mblob.inspect.layouts import measure_of, run_measure
 
     view = memoryview(ffi.buffer(data, size)).toreadonly()
     try:
-        out[0] = run_measure(ffi.from_handle(context), view)
+        out[0] = run_measure(measure_of(address_of(context)), view)
     except FormatError as error:
         return int(lib.mblob_set_error(lib.MBLOB_E_LOADER, error.plain.encode("utf-8", "replace")))
     finally:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from mblob.arguments import wrong_type
 from mblob.errors import (
@@ -176,6 +178,41 @@ def run_measure(measure: Measure, view: memoryview) -> int:
             f"it measured {size!r} bytes, expected an int from 0 to {len(view)}", code="layout"
         )
     return size
+
+
+class Numbered:
+    """A function that measures, and the number by which C knows it as long as this is kept."""
+
+    __slots__ = ("__weakref__", "measure", "number")
+
+    def __init__(self, number: int, measure: Measure) -> None:
+        self.number = number
+        self.measure = measure
+
+
+_next_number = count(1)
+_numbers: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
+_numbered: WeakValueDictionary[int, Numbered] = WeakValueDictionary()
+
+
+def numbered(measure: Measure) -> Numbered:
+    """A function with its number, which no other ever gets.
+
+    C compares the numbers of two openings. So a function has the same one again, and a method has it
+    as long as its object is there.
+    """
+    method = getattr(measure, "__func__", None)
+    try:
+        of_owner = _numbers.setdefault(measure.__self__ if method else measure, {})  # type: ignore[attr-defined]
+    except TypeError:  # it has no hash, or no weak reference
+        of_owner = {}
+    number = of_owner.setdefault(method, next(_next_number))
+    return _numbered.setdefault(number, Numbered(number, measure))
+
+
+def measure_of(number: int) -> Measure:
+    """The function of a number."""
+    return _numbered[number].measure
 
 
 def _measured(layout: str, view: memoryview) -> int:

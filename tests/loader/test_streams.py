@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,31 @@ def test_a_loader_tells_where_its_payloads_end(build: Build, by: str) -> None:
     assert loaded["give"]() == 42
     assert loaded["acme_size"]() == len(ACME)
     assert bool(seen) == (by == "measure")
+
+
+def test_an_opening_keeps_what_measures_for_it_no_longer_than_it_takes(build: Build) -> None:
+    class Loader:
+        def measure(self, view: memoryview) -> int:
+            return len(ACME)
+
+        def __call__(self, payload: memoryview, ctx: Any) -> mblob.Module:
+            return size(payload, ctx)
+
+    path, given, dead = build(*ITEMS), Loader(), []
+    gc.collect()
+    before = len(layouts._numbered)
+    numbers = set()
+    for _ in range(5):
+        for loader in (given, Loader()):
+            lib = mblob.load_module(path, loaders={"acme": loader})
+            assert lib["acme_size"]() == len(ACME)
+            numbers.add(layouts.numbered(loader.measure).number)
+        dead.append(weakref.ref(loader))
+    del lib, loader
+    gc.collect()
+    assert [ref() for ref in dead] == [None] * 5
+    assert len(layouts._numbered) == before
+    assert len(numbers) == 6  # one of the loader that stays, none of another one again
 
 
 def test_a_loader_in_c_compiled_before_there_were_layouts_gets_the_rest(build: Build) -> None:
@@ -485,96 +512,3 @@ def test_a_save_that_fails_is_one_error(
 def test_save_must_be_callable() -> None:
     with pytest.raises(TypeError, match="save: expected a callable, found bytes"):
         mblob.Module("acme", save=b"bytes")  # type: ignore[arg-type]
-
-
-C_SAVE = """
-import ctypes, subprocess, sys
-import mblob
-from mblob.loader import opened
-
-source, host, library = sys.argv[1:]
-include, folder = mblob.get_include(), mblob.get_library_dir()
-options = [f"-I{include}", f"-I{include}/mblob/compat", f"-L{folder}", "-lmblob", f"-Wl,-rpath,{folder}"]
-subprocess.run(["cc", "-shared", "-fPIC", source, "-o", host, *options], check=True)
-ctypes.CDLL(host)
-lib = mblob.load_module(library)
-lib["c_count"](1)
-
-def fails_once(data):
-    del opened.bytes
-    raise MemoryError("no room for a piece")
-
-opened.bytes = fails_once
-try:
-    lib.imported_modules[0]._node.saved()
-except MemoryError as error:
-    print(error)
-print(bytes(lib.imported_modules[0]._node.saved()))
-"""
-
-
-def test_a_piece_of_a_save_that_python_cannot_take_is_an_error_and_not_left_out(
-    cc: Callable[..., Path], tmp_path: Path, root: Path
-) -> None:
-    path = library(
-        cc, tmp_path / "a.so", LIB, item(b"counter_c", string(b"n") + u64(41)), tree([1], [])
-    )
-    source = root / "examples" / "own_kind" / "counter.c"
-    done = subprocess.run(
-        [sys.executable, "-c", C_SAVE, source, tmp_path / "host.so", path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    saved = string(b"n") + u64(42)
-    assert done.stdout.splitlines() == ["no room for a piece", repr(saved)], done.stderr
-    assert not done.stderr
-
-
-# -- C++ hosts -------------------------------------------------------------------------------------
-
-CXX_HOST = """
-import ctypes, subprocess, sys
-import mblob
-
-source, host, *libraries = sys.argv[1:]
-include, folder = mblob.get_include(), mblob.get_library_dir()
-options = [f"-I{include}", f"-I{include}/mblob/compat", f"-L{folder}", "-lmblob", f"-Wl,-rpath,{folder}"]
-subprocess.run(["c++", "-std=c++17", "-shared", "-fPIC", source, "-o", host, *options], check=True)
-ctypes.CDLL(host)
-for library in libraries:
-    try:
-        lib = mblob.load_module(library, missing="stub")
-        print([(m.type_key, len(m.payload)) for m in lib.walk()], lib["cpp_count"](1))
-    except mblob.MblobError as error:
-        print(error.code, error.entry, error)
-"""
-
-
-def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
-    cc: Callable[..., Path], tmp_path: Path, root: Path, require: Callable[[str], str]
-) -> None:
-    require("c++")
-    key, good = b"counter_cpp", string(b"name") + u64(41)
-    files = {
-        "good": (LIB, item(key, good), CUDA, item(key, good), tree([1, 2, 3], [], [], [])),
-        "of 0.6": (item(key, good), CUDA),
-        "past the stream": (LIB, item(key, u64(1 << 60) + b"xy"), tree([1], [])),
-        "over the tree": (LIB, item(key, string(b"x")), tree([1], [])),
-        "behind it": (item(key, good + b"more"),),
-    }
-    paths = [library(cc, tmp_path / f"{i}.so", *files[name]) for i, name in enumerate(files)]
-    source = root / "examples" / "own_kind" / "counter.cpp"
-    done = subprocess.run(
-        [sys.executable, "-c", CXX_HOST, source, tmp_path / "host.so", *paths],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    lines = done.stdout.splitlines()
-    cuda = len(CUDA) - 12
-    assert lines[:2] == [
-        f"[('library', 0), ('counter_cpp', 20), ('cuda', {cuda}), ('counter_cpp', 20)] 42",
-        f"[('library', 0), ('counter_cpp', 20), ('cuda', {cuda})] 42",
-    ], done.stderr
-    assert len(lines) == len(files)
-    for line, entry in zip(lines[2:], (1, 1, 0)):
-        assert line.startswith(f"layout {entry} ")
-        assert "'counter_cpp'" in line
-        assert "(at byte " in line
