@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
 from mblob.format import functions_table
-from mblob.loader.c_types import Declared, FunctionPointer, of_dwarf, of_row, unexpected
+from mblob.loader.c_types import (
+    UNKNOWN,
+    UNKNOWN_RESULT,
+    Declared,
+    FunctionPointer,
+    Refusal,
+    of_dwarf,
+    of_row,
+    unexpected,
+)
 from mblob.loader.sources import opened_file
 from mblob.native.runtime import ffi, lib
 
@@ -29,9 +38,9 @@ def declared(node: OpenedNode, name: str) -> Declared:
     rows = read_table(node.handle)
     packed = next((row.name for row in rows if row.abi == "packed" and row.symbol == name), None)
     if packed is not None:
-        call = f"it is the packed function {packed!r}, so call module[{packed!r}]"
-        return Declared(f"{name}(...)", refusal=call)
-    told = Declared(f"{name}(...)", refusal="no prototype says what it takes and returns")
+        call = Refusal(f"it is the packed function {packed!r}, so call module[{packed!r}]")
+        return Declared(f"{name}(...)", refusal=call, of_result=call)
+    told = Declared(f"{name}(...)", refusal=UNKNOWN, of_result=UNKNOWN_RESULT)
     symbol = name
     for row in rows:
         if row.abi == "plain" and name in (row.name, row.symbol):
@@ -63,7 +72,8 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     """A C function of a library, for ctypes. It keeps the library open.
 
     `restype` and `argtypes` are those of the prototype, if one is known. A program may replace them,
-    as of any function of ctypes; before that, a call of a function without a prototype is an error.
+    as of any function of ctypes. A call of a function without a prototype is an error until the
+    program sets `restype`. Without `argtypes`, ctypes converts the arguments by their own types.
     """
 
     _flags_ = ctypes._FUNCFLAG_CDECL  # type: ignore[attr-defined]
@@ -79,7 +89,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     @restype.setter
     def restype(self, value: Any) -> None:
         _restype.__set__(self, value)
-        self._declared = self._declared._replace(refusal="")
+        self._declared = self._declared._replace(refusal=None, of_result=None)
 
     @property
     def argtypes(self) -> Any:
@@ -89,6 +99,8 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     def argtypes(self, value: Any) -> None:
         _argtypes.__set__(self, value)
         self._count = None
+        if value is not None:
+            self._declared = self._declared._replace(refusal=self._declared.of_result)
 
     def __call__(self, *args: Any) -> Any:
         if len(args) == self._count:
@@ -102,7 +114,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
         told = self._declared
         if told.refusal:
             raise errors.ArgumentTypeError(
-                f"{self.__name__}: {told.refusal}; {told.remedy(self.__name__)}"
+                f"{self.__name__}: {told.refusal.text}; {told.refusal.remedy(self.__name__)}"
             )
         if self._count is not None and (len(args) < self._count or not told.variadic):
             what = f"argument{'' if self._count == 1 else 's'}"
@@ -141,7 +153,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     def __repr__(self) -> str:
         told = self._declared
         path = f" of {self._node.path}" if self._node.path else ""
-        why = f"; {told.refusal}: a call is an error" if told.refusal else ""
+        why = f"; {told.refusal.text}: a call is an error" if told.refusal else ""
         return errors.one_line(f"<C function {told.text}{path}{why}>")
 
     def __reduce__(self) -> Any:
@@ -164,9 +176,10 @@ def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None
     told = declared(node, name)
     function.__name__, function._node, function._declared = name, node, told
     _restype.__set__(function, told.restype)
-    _argtypes.__set__(function, told.argtypes if argtypes is None else argtypes)
-    known = argtypes is None and not told.refusal
-    function._count = len(told.argtypes or ()) if known else None
+    _argtypes.__set__(function, told.argtypes)
+    function._count = None if told.refusal else len(told.argtypes or ())
+    if argtypes is not None:
+        function.argtypes = argtypes
     return function  # type: ignore[no-any-return]
 
 

@@ -271,6 +271,27 @@ class Pointer:
 # -- prototypes ------------------------------------------------------------------------------------
 
 
+class Refusal(NamedTuple):
+    """Why a call cannot be right.
+
+    Attributes:
+        text: the reason.
+        is_unknown: there is no prototype that says it.
+    """
+
+    text: str
+    is_unknown: bool = False
+
+    def remedy(self, name: str) -> str:
+        """What to do about it."""
+        pack = "pack it with its prototype (functions=), or " if self.is_unknown else ""
+        return f"{pack}get it with symbol({name!r}, restype, argtypes)"
+
+
+UNKNOWN_RESULT = Refusal("no prototype says what it returns", True)
+UNKNOWN = Refusal("no prototype says what it takes and returns", True)
+
+
 class Declared(NamedTuple):
     """How a C function is called.
 
@@ -280,7 +301,8 @@ class Declared(NamedTuple):
         argtypes: of ctypes, None if they are not known.
         names: of the parameters, "" where one has none.
         variadic: more arguments may follow.
-        refusal: why a call cannot be right, "" if it can.
+        refusal: why a call cannot be right, None if it can.
+        of_result: what is left of `refusal` when the caller gives the types of the arguments.
     """
 
     text: str
@@ -288,14 +310,8 @@ class Declared(NamedTuple):
     argtypes: tuple[Any, ...] | None = None
     names: tuple[str, ...] = ()
     variadic: bool = False
-    refusal: str = ""
-
-    def remedy(self, name: str) -> str:
-        """What to do about `refusal`."""
-        pack = (
-            "pack it with its prototype (functions=), or " if "no prototype" in self.refusal else ""
-        )
-        return f"{pack}get it with symbol({name!r}, restype, argtypes)"
+    refusal: Refusal | None = None
+    of_result: Refusal | None = None
 
 
 def _number(words: Sequence[str]) -> Number | None:
@@ -368,7 +384,8 @@ def of_texts(name: str, result: str, parameters: str, text: str) -> Declared:
     """
     argtypes: list[Any] | None = None
     names: list[str] = []
-    refusal, variadic = "", False
+    refusal: Refusal | None = None
+    variadic = False
     if parameters != "?":
         found = functions_table.split(parameters)
         variadic = bool(found) and found[-1].strip() == "..."
@@ -376,25 +393,30 @@ def of_texts(name: str, result: str, parameters: str, text: str) -> Declared:
         for i, one in enumerate(found[:-1] if variadic else found):
             parameter, ctype = _parameter(one)
             if ctype is None:
-                refusal = f"ctypes has no type for parameter {i}, {' '.join(one.split())}"
+                refusal = _no_type(f"parameter {i}", " ".join(one.split()))
                 argtypes = None
                 break
             argtypes.append(ctype)
             names.append(parameter)
     known, restype = _result(result) if result else (False, None)
+    of_result = None
+    if not known:
+        of_result = _no_type("its result", result) if result else UNKNOWN_RESULT
     if argtypes is None and not refusal:
-        refusal = "no prototype says what it takes" + (" and returns" if not result else "")
-    elif not known and not refusal:
-        no_type = f"ctypes has no type for its result, {result}"
-        refusal = no_type if result else "no prototype says what it returns"
+        refusal = Refusal("no prototype says what it takes", True) if result else UNKNOWN
     return Declared(
         text,
         restype,
         None if argtypes is None else tuple(argtypes),
         tuple(names),
         variadic,
-        refusal,
+        refusal or of_result,
+        of_result,
     )
+
+
+def _no_type(what: str, text: str) -> Refusal:
+    return Refusal(f"ctypes has no type for {what}, {text}")
 
 
 def of_row(row: functions_table.Row) -> Declared:
@@ -414,17 +436,14 @@ def of_dwarf(name: str, function: Function) -> Declared:
     text = shown if "?" not in shown else f"{name}(...)"
     argtypes = [_parameter_of_dwarf(p) for p in function.parameters]
     ok, restype = _result_of_dwarf(function.result)
-    refusal = ""
+    refusal = of_result = None if ok else _no_type("its result", result)
     if not function.is_ordinary:
-        refusal = "it is not called as C functions are"
+        refusal = of_result = Refusal("it is not called as C functions are")
     elif None in argtypes:
         i = argtypes.index(None)
-        refusal = f"ctypes has no type for parameter {i}, {function.parameters[i].text}"
-    elif not ok:
-        refusal = f"ctypes has no type for its result, {result}"
-    return Declared(
-        text, restype, None if refusal else tuple(argtypes), (), function.variadic, refusal
-    )
+        refusal = _no_type(f"parameter {i}", function.parameters[i].text)
+    types = None if refusal else tuple(argtypes)
+    return Declared(text, restype, types, (), function.variadic, refusal, of_result)
 
 
 def _number_of_dwarf(found: CType) -> Number | None:

@@ -204,6 +204,29 @@ def test_a_function_without_prototype_says_so(lib: mblob.Module) -> None:
     assert "error" not in repr(mystery)
 
 
+def test_what_is_missing_beside_the_types_of_the_arguments_is_the_result(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("int mystery(int x) { return x + 1; }")
+    command = ["gcc", "-shared", "-fPIC", "k.c", "-o", "k.so"]  # without debug information
+    subprocess.run(command, cwd=tmp_path, check=True)
+    message = (
+        r"^mystery: no prototype says what it returns; pack it with its prototype \(functions=\), or"
+        r" get it with symbol\('mystery', restype, argtypes\)$"
+    )
+    unknown = mblob.load_module(tmp_path / "k.so", assume="packed")
+    with pytest.raises(TypeError, match="no prototype says what it takes and returns; pack it"):
+        unknown.symbol("mystery")(2)
+    with pytest.raises(TypeError, match=message):
+        unknown.symbol("mystery", argtypes=[ctypes.c_int])(2)
+    mystery = unknown.symbol("mystery")
+    mystery.argtypes = [ctypes.c_int]
+    with pytest.raises(TypeError, match=message):
+        mystery(2)
+    assert "says what it returns: a call is an error" in repr(mystery)
+    mystery.argtypes = None
+    mystery.restype = ctypes.c_int
+    assert mystery(2) == 3
+
+
 def test_types_of_the_caller_replace_those_of_the_prototype(lib: mblob.Module) -> None:
     assert lib.symbol("big", ctypes.c_uint8, [ctypes.c_int64])(257) == 1
     assert lib.symbol("big", argtypes=[ctypes.c_uint8])(257) == 1
@@ -284,6 +307,7 @@ void twice(const float *from, float *to) { to[0] = 2 * from[0]; }
 int call(int (*f)(int), int x) { return f(x); }
 int first(pair *p) { return p->a; }
 pair by_value(pair p) { return p; }
+int of_value(pair p) { return p.a; }
 double sum(int n, ...) {
   va_list args;
   va_start(args, n);
@@ -349,6 +373,13 @@ def test_a_type_that_ctypes_lacks_is_named(of_debug: mblob.Module) -> None:
         TypeError, match="by_value: ctypes has no type for parameter 0, pair; get it with symbol"
     ):
         of_debug.ctypes.by_value(1)
+
+    class Pair(ctypes.Structure):
+        _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_double))
+
+    with pytest.raises(TypeError, match="by_value: ctypes has no type for its result, pair; get"):
+        of_debug.symbol("by_value", argtypes=[Pair])(Pair(7, 0.5))
+    assert of_debug.symbol("of_value", argtypes=[Pair])(Pair(7, 0.5)) == 7
 
 
 @pytest.mark.parametrize("damage", range(0, 400, 40))
