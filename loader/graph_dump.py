@@ -70,9 +70,10 @@ class GraphDump:
             else:
                 node["attrs"] = dict(node["attrs"])
                 node["op"] = node["attrs"]["func_name"]
-            node["attrs"]["T"] = f"type: {types[entry]}"
-            node["shape"] = shapes[entry]
-            entry += self.get_graph_node_output_num(node)
+            outputs = self.get_graph_node_output_num(node)
+            node["attrs"]["T"] = f"type: {types[entry] if outputs else 'none'}"
+            node["shape"] = shapes[entry] if outputs else []
+            entry += outputs
 
     def get_graph_nodes(self) -> list[dict[str, Any]]:
         """The nodes: `name`, `op` ("param", or the name of a function), `inputs`, `shape`, `attrs`."""

@@ -259,3 +259,31 @@ def test_positions_of_outputs_by_name(mlp: Any) -> None:
     model.set_output_zero_copy(name, out)
     works(model, mlp)
     np.testing.assert_array_equal(out.numpy(), model.get_output(0).numpy())
+
+
+def test_a_node_without_inputs_and_outputs_runs_and_is_profiled() -> None:
+    calls = []
+    builder = mblob.GraphBuilder()
+    builder.output(builder.call("add", [builder.input("x", (1,))], (1,)))
+    graph = json.loads(builder.graph_json())
+    attrs = {"func_name": "nothing", "flatten_data": "0", "num_inputs": "0", "num_outputs": "0"}
+    for i in range(2):
+        graph["nodes"].append({"op": "tvm_op", "name": f"empty{i}", "inputs": [], "attrs": attrs})
+        graph["node_row_ptr"].append(graph["node_row_ptr"][-1])
+
+    def add(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        y.numpy()[:] = x.numpy() + 1
+
+    functions = {"add": add, "nothing": lambda: calls.append(1)}
+    kernels = mblob.Module("tests.kernels", functions=functions)
+    model = graph_executor.create_debug(json.dumps(graph), kernels)
+    model.set_input("x", np.ones(1, "f"))
+    for parallel in (None, 1, 2):
+        model.run(parallel=parallel)
+        rows = model.profile(parallel=parallel)
+        assert [row.device for row in rows] == ["cpu:0"] * 3
+    assert len(calls) == 2 * 2 * 3
+    model.execute_node("empty1")
+    with pytest.raises(mblob.MblobError, match="has no output"):
+        model.debug_get_output("empty0", mblob.empty((1,)))
+    assert model.get_output(0).numpy()[0] == 2

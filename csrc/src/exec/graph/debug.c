@@ -187,8 +187,10 @@ MB_GRAPH_METHOD(run_individual_node) {
   return status;
 }
 
-/* Which device a step is for; its output is there, or else its first input. */
+/* Which device a step is for; its output is there, or else its first input. Without values: the
+ * host. */
 static DLDevice device_of(const struct mb_graph_step *step) {
+  if (!step->count) return (DLDevice){kDLCPU, 0};
   const DLTensor *last = step->values[step->count - 1].v_handle, *first = step->values[0].v_handle;
   return mb_device_is_host((int)last->device.device_type) ? first->device : last->device;
 }
