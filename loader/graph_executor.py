@@ -211,7 +211,7 @@ class GraphModule(TimedModel):
             parallel: number of threads for independent operators. 1: one operator after the other.
                 0: as many threads as kernels use. None: the model measures its first runs, and uses
                 several threads from then on if that is quicker. The result is the same in all
-                cases, bit for bit.
+                cases, bit for bit: also a parallel loop in an operator has the same number of tasks.
 
         Raises:
             KernelError: an operator failed; the text names the node. The model can be used again.

@@ -525,8 +525,9 @@ MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name,
 
 /* Run the model on the inputs that were set. A GraphExecutor uses several threads where that is
  * quicker: in its first runs it measures the operators that do not wait for each other. The results
- * are those of one operator after the other, bit for bit. To choose the number of threads, call
- * the function `run` of the executor instead:
+ * are those of one operator after the other, bit for bit; also a parallel loop in an operator has
+ * the same number of tasks, unless other threads of the process run loops. To choose the number of
+ * threads, call the function `run` of the executor instead:
  *   mblob_call(executor, "run", "int64", (int64_t)threads);
  * 1: one operator after the other, on the calling thread. 0: as many threads as kernels use.
  * Errors: MBLOB_E_KERNEL: a kernel failed; the text names the node. If several fail, it is the first

@@ -197,6 +197,40 @@ static void branches_run_at_the_same_time(mblob_module *kernels) {
   mblob_module_release(m);
 }
 
+/* Kernels that sum per task: as many tasks in each run. */
+static void loops_have_as_many_tasks_as_in_order(mblob_module *kernels) {
+  static const char *const names[] = {"sums", "sums_of_seven", "meets_itself",
+                                      "meets_itself_with_seven"};
+  float a[SIZE], expected[4][SIZE], found[SIZE];
+  for (int i = 0; i < SIZE; i++) a[i] = 1 / (float)(i + 1);
+  for (int k = 0; k < 4; k++) {
+    mblob_module *m = branches(kernels, names[k], 4, 5);
+    CALL(m, "set_input", "int64,float32[64]", (int64_t)0, a);
+    CALL(m, "run", "int64", (int64_t)1);
+    CALL(m, "get_output", "int64,float32[64]", (int64_t)0, expected[k]);
+    CHECK(fesetround(FE_UPWARD) == 0); /* it is that of all tasks */
+    CALL(m, "run", "int64", (int64_t)1);
+    CALL(m, "get_output", "int64,float32[64]", (int64_t)1, found);
+    CHECK(memcmp(expected[k], found, sizeof(found)) != 0);
+    memcpy(expected[k], found, sizeof(found));
+    for (int64_t threads = -1; threads < 5; threads++)
+      for (int round = 0; round < 5; round++) {
+        if (threads < 0)
+          CHECK(mblob_executor_run(m) == MBLOB_OK);
+        else
+          CALL(m, "run", "int64", threads);
+        for (int64_t i = 0; i < 4; i++) {
+          memset(found, 0, sizeof(found));
+          CALL(m, "get_output", "int64,float32[64]", i, found);
+          CHECK(memcmp(expected[k], found, sizeof(found)) == 0);
+        }
+      }
+    CHECK(fesetround(FE_TONEAREST) == 0);
+    mblob_module_release(m);
+  }
+  CHECK(memcmp(expected[0], expected[1], sizeof(found)) != 0); /* the number of tasks matters */
+}
+
 static double seconds(void) {
   struct timespec t;
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -305,6 +339,7 @@ int main(int argc, char **argv) {
   RUN(results_are_the_same, kernels);
   RUN(memory_bound_twice_keeps_its_order, kernels);
   RUN(branches_run_at_the_same_time, kernels);
+  RUN(loops_have_as_many_tasks_as_in_order, kernels);
   RUN(a_run_uses_threads_where_that_is_quicker, kernels);
   RUN(the_first_failure_in_the_order_of_the_graph_is_told, kernels);
   RUN(the_control_of_floats_is_the_callers, kernels);

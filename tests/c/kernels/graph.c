@@ -109,6 +109,58 @@ KERNEL(launches, 2) {
   (void)TVMBackendParallelLaunch(half, t, 0);
 }
 
+/* The result depends on the number of tasks. */
+struct sum {
+  DLTensor **t;
+  float parts[16];
+};
+
+static int add_up(int task_id, TVMParallelGroupEnv *env, void *data) {
+  struct sum *sum = data;
+  for (int64_t i = task_id; i < size_of(sum->t[0]); i += env->num_task)
+    sum->parts[task_id] += data_of(sum->t[0])[i] / 3;
+  return 0;
+}
+
+static void put_sum(const struct sum *sum, int first, int step) {
+  float all = 0;
+  for (int i = 0; i < 16; i++) all += sum->parts[i];
+  for (int64_t i = first; i < size_of(sum->t[1]); i += step) data_of(sum->t[1])[i] = all + (float)i;
+}
+
+/* The second half of each task reads what the first halves of all wrote. */
+static int add_up_and_put(int task_id, TVMParallelGroupEnv *env, void *data) {
+  if (add_up(task_id, env, data) || TVMBackendParallelBarrier(task_id, env)) return -1;
+  put_sum(data, task_id, env->num_task);
+  return TVMBackendParallelBarrier(task_id, env);
+}
+
+KERNEL(sums, 2) {
+  struct sum sum = {t, {0}};
+  (void)size;
+  (void)TVMBackendParallelLaunch(add_up, &sum, 0);
+  put_sum(&sum, 0, 1);
+}
+
+KERNEL(sums_of_seven, 2) {
+  struct sum sum = {t, {0}};
+  (void)size;
+  (void)TVMBackendParallelLaunch(add_up, &sum, 7);
+  put_sum(&sum, 0, 1);
+}
+
+KERNEL(meets_itself, 2) {
+  struct sum sum = {t, {0}};
+  (void)size;
+  (void)TVMBackendParallelLaunch(add_up_and_put, &sum, 0);
+}
+
+KERNEL(meets_itself_with_seven, 2) {
+  struct sum sum = {t, {0}};
+  (void)size;
+  (void)TVMBackendParallelLaunch(add_up_and_put, &sum, 7);
+}
+
 /* Two of these have to run at the same time: each waits for the other, some seconds. */
 TVM_DLL int meets(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self);
 int meets(TVMValue *args, int *codes, int count, TVMValue *ret, int *ret_code, void *self) {

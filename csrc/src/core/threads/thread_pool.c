@@ -24,11 +24,23 @@ enum {
 #define TASK_ERRORS_SIZE (1 << 16) /* bytes that the texts of one loop share */
 #define ERROR_SIZE_MIN 256         /* bytes that each text has, however many there are */
 
+/* What a thread runs, and so what a loop that it begins gets. */
+enum place {
+  OUTSIDE, /* threads */
+  IN_STEP, /* as many tasks as outside, one after the other */
+  IN_TASK  /* one task */
+};
+
 struct job {
   FTVMParallelLambda task;
   void *cdata;
   TVMParallelGroupEnv env;
-  char **errors; /* one per task, NULL where it went well */
+  char **errors;                   /* one per task, NULL where it went well */
+  enum place place;                /* of its tasks */
+  struct mb_float_control control; /* of the thread that launched: that of all tasks */
+  struct worker *workers;          /* that have a task */
+  unsigned forks;                  /* mb_forks() when they got it */
+  int next;                        /* the first task that no thread has */
 };
 
 struct worker {
@@ -46,7 +58,8 @@ struct worker {
 static struct mb_lock pool_lock = MB_LOCK_INIT;
 static struct worker *idle, *all;
 static int worker_count;
-static __thread bool in_task;
+static __thread enum place place;
+static __thread struct job *in_order;  /* whose tasks this thread runs one after the other */
 static __thread unsigned nested_loops; /* that this thread began inside of tasks */
 static unsigned pool_forks;            /* mb_forks() of the process that the workers are of */
 static __thread unsigned forks_before; /* mb_forks() when the task of this thread began */
@@ -64,13 +77,15 @@ static void spin_until(const atomic_bool *flag, bool wanted) {
 static void run_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
   unsigned outer = forks_before;
+  enum place outer_place = place;
   forks_before = mb_forks();
-  in_task = true;
+  place = job->place;
   const struct mb_float_control control = mb_float_control();
+  mb_float_control_keep(job->control);
   MB_CATCHES;
   int rc = job->task(task_id, &job->env, job->cdata);
   mb_float_control_keep(control);
-  in_task = false;
+  place = outer_place;
   forks_before = outer;
   if (rc != 0) {
     char *thrown = mb_thrown(rc, "");
@@ -253,75 +268,110 @@ static int report_errors(char **errors, int tasks) {
 
 static bool was_forked_since(unsigned before) { return mb_forks() != before; }
 
-static int run_job(FTVMParallelLambda task, void *cdata, struct worker *workers, int tasks) {
+/* A task for each of these workers. */
+static void start_tasks(struct job *job, struct worker *workers) {
+  job->workers = workers;
+  job->forks = mb_forks();
+  for (struct worker *w = workers; w; w = w->next_idle) start_task(w, job, job->next++);
+}
+
+/* Up to `wanted` workers: how many; -1 and an error where that is less than `least`. */
+static int need_workers(int wanted, int least, int limit, struct worker **out) {
+  int taken = 0;
+  *out = wanted < MB_WORKER_LIMIT ? take_workers(wanted, limit, &taken) : NULL;
+  if (taken >= least) return taken;
+  give_back(*out);
+  mb_fail(MBLOB_E_KERNEL,
+          "parallel launch: no threads for %d tasks at the same time, the limit is %d", least + 1,
+          MB_WORKER_LIMIT);
+  return -1;
+}
+
+/* A task of a loop that runs in order waits for others: those that have not begun get threads. */
+static bool start_rest(struct job *job) {
+  const int rest = job->env.num_task - job->next;
+  struct worker *workers;
+  if (!rest) return true;
+  if (need_workers(rest, rest, MB_WORKER_LIMIT, &workers) < 0) return false;
+  start_tasks(job, workers);
+  return true;
+}
+
+static int end_job(struct job *job) {
+  if (job->workers && was_forked_since(job->forks)) {
+    /* This is the child of a fork in a task of this thread, and the threads of the other tasks are
+     * the parent's. */
+    mb_fail(MBLOB_E_KERNEL,
+            "parallel loop: the process was forked inside, and the child has but one of %d tasks",
+            job->env.num_task);
+    return -1;
+  }
+  for (struct worker *w = job->workers; w; w = w->next_idle) wait_for(w);
+  if (job->workers) give_back(job->workers);
+  return report_errors(job->errors, job->env.num_task);
+}
+
+/* With `tasks` tasks: those that have no worker run on this thread, one after the other. */
+static int run_job(struct job *job, struct worker *workers, int tasks) {
   size_t counters_size = (size_t)tasks * COUNTER_STRIDE * sizeof(atomic_int);
   /* As aligned as a cache line, so that no two tasks share one. */
   atomic_int *counters = aligned_alloc(64, counters_size);
-  char **errors = calloc((size_t)tasks, sizeof(*errors));
-  if (!counters || !errors) {
-    free(counters);
-    free(errors);
-    mb_fail_memory(counters_size);
-    return -1;
-  }
-  for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
-  struct job job = {.task = task, .cdata = cdata, .env = {counters, tasks}, .errors = errors};
-  int id = 1;
-  unsigned before = mb_forks();
-  for (struct worker *w = workers; w; w = w->next_idle) start_task(w, &job, id++);
-  run_task(&job, 0);
+  struct job *outer = in_order;
   int rc = -1;
-  if (workers && was_forked_since(before)) {
-    /* This is the child of a fork in task 0, and the threads of the other tasks are the
-     * parent's. */
-    mb_fail(MBLOB_E_KERNEL,
-            "parallel loop: the process was forked inside, and the child has but one of %d tasks",
-            tasks);
+  job->errors = calloc((size_t)tasks, sizeof(*job->errors));
+  if (counters && job->errors) {
+    for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
+    job->env = (TVMParallelGroupEnv){counters, tasks};
+    job->control = mb_float_control();
+    job->next = 1;
+    start_tasks(job, workers);
+    if (job->next < tasks) in_order = job;
+    run_task(job, 0);
+    while (job->next < tasks) run_task(job, job->next++);
+    in_order = outer;
+    rc = end_job(job);
   } else {
-    for (struct worker *w = workers; w; w = w->next_idle) wait_for(w);
-    rc = report_errors(errors, tasks);
+    if (workers) give_back(workers);
+    mb_fail_memory(counters_size);
   }
-  free(errors);
+  free(job->errors);
   free(counters);
   return rc;
 }
 
 /* With up to `wanted` tasks; fewer than `least` are an error. */
-static int launch(FTVMParallelLambda task, void *cdata, int wanted, int least, int limit) {
-  bool nested = in_task;
-  int taken = 0;
-  nested_loops += nested;
-  struct worker *workers =
-      nested || wanted > MB_WORKER_LIMIT ? NULL : take_workers(wanted - 1, limit, &taken);
-  if (!nested && taken < least - 1) {
-    give_back(workers);
-    mb_fail(MBLOB_E_KERNEL,
-            "parallel launch: no threads for %d tasks at the same time, the limit is %d", least,
-            MB_WORKER_LIMIT);
-    return -1;
+static int launch(struct job *job, int wanted, int least, int limit) {
+  struct worker *workers = NULL;
+  int tasks = 1;
+  nested_loops += place != OUTSIDE;
+  if (place == OUTSIDE || (place == IN_STEP && wanted > MB_WORKER_LIMIT)) {
+    const int taken = need_workers(wanted - 1, least - 1, limit, &workers);
+    if (taken < 0) return -1;
+    tasks += taken;
+  } else if (place == IN_STEP && job->place == IN_TASK) {
+    tasks = wanted;
   }
-  unsigned before = mb_forks();
-  int rc = run_job(task, cdata, workers, taken + 1);
-  in_task = nested;
-  if (!was_forked_since(before)) give_back(workers);
-  return rc;
+  return run_job(job, workers, tasks);
 }
 
 int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
-  if (num_task > 0) return launch(task, cdata, num_task, num_task, MB_WORKER_LIMIT);
+  struct job job = {.task = task, .cdata = cdata, .place = IN_TASK};
+  if (num_task > 0) return launch(&job, num_task, num_task, MB_WORKER_LIMIT);
   int width = mb_parallel_width();
-  return launch(task, cdata, width, 1, width - 1);
+  return launch(&job, width, 1, width - 1);
 }
 
-int mb_parallel_launch_up_to(FTVMParallelLambda task, void *cdata, int most) {
+int mb_parallel_launch_steps(FTVMParallelLambda task, void *cdata, int most) {
+  struct job job = {.task = task, .cdata = cdata, .place = place == IN_TASK ? IN_TASK : IN_STEP};
   int width = mb_parallel_width();
-  return launch(task, cdata, most, 1, (most > width ? most : width) - 1);
+  return launch(&job, most, 1, (most > width ? most : width) - 1);
 }
 
 unsigned mb_parallel_nested_loops(void) { return nested_loops; }
 
 int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env) {
   atomic_int *counters = env->sync_handle;
+  if (in_order && in_order->env.sync_handle == counters && !start_rest(in_order)) return -1;
   int old = atomic_fetch_add_explicit(&counters[task_id * COUNTER_STRIDE], 1, memory_order_release);
   for (int i = 0; i < env->num_task; ++i) {
     if (i == task_id) continue;

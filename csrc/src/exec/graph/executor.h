@@ -145,7 +145,8 @@ int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input,
 /* ---- run.c, pace.c: with the lock ---- */
 
 int mb_graph_step_run(struct mb_graph_executor *executor, uint32_t step);
-/* All steps. The results are those of one step after the other, bit for bit. */
+/* All steps. The results are those of one step after the other, bit for bit: loops of kernels have as
+ * many tasks (mb_parallel_launch_steps). */
 enum { MB_THREADS_AS_MEASURED = -1 };
 /* `threads`: that run steps at the same time; 0: as many as kernels get; 1: one step after the other;
  * MB_THREADS_AS_MEASURED. */

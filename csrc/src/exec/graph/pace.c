@@ -2,8 +2,8 @@
  *
  * They cost some microseconds a run, and save time only where steps that do not wait for each other
  * take longer. So the first runs use several threads, unless the schedule is a chain, and note what
- * each step takes. From then on the quicker way is used. Kernels with parallel loops of their own
- * have one thread each in such a run: there, one more run in order is compared. */
+ * each step takes. From then on the quicker way is used. Parallel loops of kernels have one thread
+ * each in such a run: there, one more run in order is compared. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <time.h>

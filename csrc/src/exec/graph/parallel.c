@@ -229,7 +229,7 @@ int mb_graph_run_together(struct mb_graph_executor *x, int threads, bool learns,
   if (!status) {
     mb_lock_init(&r.lock);
     mb_condition_init(&r.changed);
-    if (mb_parallel_launch_up_to(work, &r, threads)) status = mblob_last_error_info()->status;
+    if (mb_parallel_launch_steps(work, &r, threads)) status = mblob_last_error_info()->status;
     mb_lock_destroy(&r.lock);
     mb_condition_destroy(&r.changed);
   }

@@ -22,7 +22,7 @@ int mb_graph_run_ordered(struct mb_graph_executor *executor);
 struct mb_graph_facts {
   int threads;           /* that it had */
   uint32_t peak;         /* of them that had a step at the same time */
-  unsigned nested_loops; /* parallel loops of kernels, which got one thread each */
+  unsigned nested_loops; /* parallel loops of kernels, each on the thread of its step */
   double cpu;            /* seconds of these threads; of runs that learn */
 };
 
