@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -124,7 +125,7 @@ def test_names_of_functions_are_escaped_in_errors_of_calls(name: str) -> None:
     mblob.register_func(name, lambda x: x)
     function = mblob.get_global_func(name)
     with pytest.raises(TypeError) as caught:
-        function(object())
+        function(np.array([object()]))
     assert str(caught.value).startswith(name[:1])
     assert str(caught.value).isprintable()
     assert repr(function).isprintable()
