@@ -13,7 +13,7 @@
 #include "exec/graph/run.h"
 #include "exec/graph/schedule.h"
 
-/* On idle processors two threads pay from 50 us on: docs/design/running.md. */
+/* Two threads cost some 25 us a run (docs/design/running.md). */
 #define LEAST_SAVING 100e-6 /* seconds of a run */
 #define LEAST_PART 8        /* and this part of it */
 
@@ -89,9 +89,14 @@ static int most_threads(const struct mb_graph_executor *x, int threads) {
   return most < (uint32_t)threads ? (int)most : threads;
 }
 
+/* As a run that is looked at. The calling thread mostly waits for devices, if there are some. */
+static int try_together(struct mb_graph_executor *x, struct mb_graph_facts *facts) {
+  const int threads = mb_parallel_width() + (x->device_count > 0);
+  return mb_graph_run_together(x, most_threads(x, threads), true, facts);
+}
+
 static int learn(struct mb_graph_executor *x) {
   struct mb_graph_pace *p = &x->pace;
-  struct mb_graph_time *given = x->times;
   struct mb_graph_facts facts;
   if (p->runs == RUNS) {
     const double start = mb_seconds_now();
@@ -100,20 +105,16 @@ static int learn(struct mb_graph_executor *x) {
     return status;
   }
   if (!p->least) p->least = calloc(x->step_count, sizeof(*p->least));
-  if (!given) x->times = calloc(x->step_count, sizeof(*x->times));
+  x->times = calloc(x->step_count, sizeof(*x->times));
   int status = p->least && x->times ? MBLOB_OK : mb_fail_memory(x->step_count * sizeof(*x->times));
   if (!status) {
     const double start = mb_seconds_now(), cpu = mb_seconds_of(CLOCK_PROCESS_CPUTIME_ID);
-    /* The calling thread mostly waits for devices, if there are some. */
-    const int threads = mb_parallel_width() + (x->device_count > 0);
-    status = mb_graph_run_together(x, most_threads(x, threads), true, &facts);
+    status = try_together(x, &facts);
     if (!status)
       look_at(x, &facts, mb_seconds_now() - start, mb_seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu);
   }
-  if (!given) {
-    free(x->times);
-    x->times = NULL;
-  }
+  free(x->times);
+  x->times = NULL;
   return status;
 }
 
@@ -132,7 +133,9 @@ static int run_as_measured(struct mb_graph_executor *x) {
     p->is = MB_PACE_CHAIN;
     return mb_graph_run_serial(x);
   }
-  return p->is == MB_PACE_LEARNS ? learn(x) : mb_graph_run_together(x, p->threads, false, &facts);
+  if (p->is == MB_PACE_TOGETHER) return mb_graph_run_together(x, p->threads, false, &facts);
+  /* A run that is profiled waits for devices, and says nothing about others. */
+  return x->times ? try_together(x, &facts) : learn(x);
 }
 
 int mb_graph_run(struct mb_graph_executor *x, int threads) {
