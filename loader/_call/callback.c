@@ -3,7 +3,7 @@
  * An exception in Python becomes an error return with its text. It is also kept for the thread,
  * so that the Python code that called the kernel that called back gets the very exception
  * object. A thread of the runtime's pool has no Python state that outlives the call: what it kept is
- * for whoever the runtime gives the error to.
+ * for the thread that it works for, and dropped with the call of that thread.
  *
  * A Python object that is no function, and that no other language knows, is passed to Python
  * functions as a function that nobody can call, and that turns back into the object. */
@@ -19,19 +19,55 @@ static __thread bool pending;    /* something is kept on this thread */
 static __thread bool is_foreign; /* Python knows this thread only as long as it calls back */
 static __thread bool
     is_interrupted;          /* KeyboardInterrupt left a function that the first thread called */
-enum { FOREIGN_LIMIT = 8 };  /* exceptions of such threads; older ones are dropped */
-static PyObject *of_foreign; /* a list of (exception, text); with the interpreter's lock */
+enum { FOREIGN_LIMIT = 64 }; /* exceptions of such threads; older ones are dropped */
+/* A list of (exception, text, mblob_parallel_caller()), NULL if it is empty; with the interpreter's
+ * lock. */
+static PyObject *of_foreign;
+
+/* csrc/src/core/threads/thread_pool.h */
+const void *mblob_parallel_caller(int *is_inside);
 
 static PyObject *pending_slot(void) {
   PyObject *dict = PyThreadState_GetDict();
   return dict ? PyDict_GetItemString(dict, pending_key) : NULL;
 }
 
-void call_callback_forget(void) {
+static bool is_for(PyObject *kept, const void *caller) {
+  return PyLong_AsVoidPtr(PyTuple_GET_ITEM(kept, 2)) == caller;
+}
+
+static bool remove_foreign(Py_ssize_t i) {
+  bool ok = PyList_SetSlice(of_foreign, i, i + 1, NULL) == 0; /* may run code of any kind */
+  if (!ok) PyErr_Clear();
+  return ok;
+}
+
+static Py_ssize_t find_foreign(const void *caller) {
+  Py_ssize_t i = of_foreign != NULL ? PyList_GET_SIZE(of_foreign) : 0;
+  while (i-- > 0 && !is_for(PyList_GET_ITEM(of_foreign, i), caller)) {
+  }
+  return i;
+}
+
+/* A call has ended: drop what threads kept for it, unless this thread itself works for a call. */
+static void drop_foreign(void) {
+  int is_inside;
+  const void *caller = mblob_parallel_caller(&is_inside);
+  for (Py_ssize_t i; !is_inside && (i = find_foreign(caller)) >= 0;)
+    if (!remove_foreign(i)) break;
+  if (of_foreign != NULL && PyList_GET_SIZE(of_foreign) == 0) Py_CLEAR(of_foreign);
+}
+
+static void forget_own(void) {
   if (!pending) return;
   pending = is_interrupted = false;
   PyObject *dict = PyThreadState_GetDict();
   if (dict != NULL && PyDict_DelItemString(dict, pending_key) != 0) PyErr_Clear();
+}
+
+void call_callback_forget(void) {
+  forget_own();
+  if (of_foreign != NULL) drop_foreign();
 }
 
 /* Whether the message has the text of the exception ("ValueError: .."), around which and behind whose
@@ -55,30 +91,43 @@ static bool raise_kept(PyObject *kept, const char *message) {
   return same;
 }
 
+/* First those for this thread; then those of threads that work for nobody. */
 static bool raise_foreign(const char *message) {
-  const Py_ssize_t count = of_foreign ? PyList_GET_SIZE(of_foreign) : 0;
-  bool same = false;
-  for (Py_ssize_t i = count; !same && i-- > 0;)
-    same = raise_kept(PyList_GET_ITEM(of_foreign, i), message);
-  if (same) Py_CLEAR(of_foreign); /* the others were later in the order of a graph */
-  return same;
+  int is_inside;
+  const void *caller = mblob_parallel_caller(&is_inside);
+  for (int own = 1; of_foreign != NULL && own >= 0; own--)
+    for (Py_ssize_t i = PyList_GET_SIZE(of_foreign); i-- > 0;) {
+      PyObject *kept = PyList_GET_ITEM(of_foreign, i);
+      if (is_for(kept, caller) != own || !raise_kept(kept, message)) continue;
+      PyObject *type, *exception, *traceback;
+      PyErr_Fetch(&type, &exception, &traceback); /* what is removed may run code */
+      (void)remove_foreign(i);
+      drop_foreign();
+      PyErr_Restore(type, exception, traceback);
+      return true;
+    }
+  return false;
 }
 
 bool call_callback_reraise(const char *message) {
   PyObject *kept = pending ? pending_slot() : NULL;
-  if (kept == NULL) return raise_foreign(message);
-  Py_INCREF(kept);
-  call_callback_forget();
-  bool same = raise_kept(kept, message);
-  Py_DECREF(kept);
-  return same || raise_foreign(message);
+  Py_XINCREF(kept);
+  forget_own();
+  bool same = (kept != NULL && raise_kept(kept, message)) || raise_foreign(message);
+  Py_XDECREF(kept);
+  return same;
 }
 
-static bool keep_foreign(PyObject *kept) {
+static bool keep_foreign(PyObject *exception, PyObject *text) {
+  int is_inside;
+  PyObject *caller = PyLong_FromVoidPtr((void *)(uintptr_t)mblob_parallel_caller(&is_inside));
+  PyObject *kept = caller ? PyTuple_Pack(3, exception, text, caller) : NULL;
+  Py_XDECREF(caller);
   if (of_foreign == NULL) of_foreign = PyList_New(0);
-  if (of_foreign == NULL || PyList_Append(of_foreign, kept) != 0) return false;
-  return PyList_GET_SIZE(of_foreign) <= FOREIGN_LIMIT ||
-         PyList_SetSlice(of_foreign, 0, 1, NULL) == 0;
+  bool ok = kept != NULL && of_foreign != NULL && PyList_Append(of_foreign, kept) == 0;
+  Py_XDECREF(kept);
+  if (ok && PyList_GET_SIZE(of_foreign) > FOREIGN_LIMIT) (void)remove_foreign(0);
+  return ok;
 }
 
 /* "ValueError: text" on one line, without the traceback. */
@@ -109,9 +158,9 @@ int call_callback_keep(void) {
   const char *message = text ? PyUnicode_AsUTF8(text) : NULL;
   mblob_set_error(MBLOB_E_KERNEL, message ? message : "a Python callback failed");
   PyObject *dict = PyThreadState_GetDict();
-  PyObject *kept = message ? PyTuple_Pack(2, exception, text) : NULL;
-  if (kept != NULL && is_foreign)
-    (void)keep_foreign(kept);
+  PyObject *kept = message && !is_foreign ? PyTuple_Pack(2, exception, text) : NULL;
+  if (message && is_foreign)
+    (void)keep_foreign(exception, text);
   else if (dict != NULL && kept != NULL && PyDict_SetItemString(dict, pending_key, kept) == 0)
     pending = true;
   is_interrupted |= pending && PyErr_GivenExceptionMatches(exception, PyExc_KeyboardInterrupt);
@@ -385,11 +434,14 @@ static int trampoline(TVMValue *args, int *codes, int count, TVMRetValueHandle r
     mblob_set_error(MBLOB_E_KERNEL, "a Python function was called after the interpreter ended");
     return -1;
   }
+  const bool outer = is_foreign;
   is_foreign = PyGILState_GetThisThreadState() == NULL;
   PyGILState_STATE state = PyGILState_Ensure();
   PyObject *callable = ((callback *)resource)->callable;
   int status = PyCallable_Check(callable) ? call_python(callable, args, codes, count, ret)
                                           : refuse(callable);
+  if (is_foreign) pending = false; /* it was kept in the state that goes now */
+  is_foreign = outer;
   PyGILState_Release(state);
   return status;
 }

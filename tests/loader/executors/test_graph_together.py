@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,20 @@ def test_branches_that_take_microseconds_run_in_order_before_long() -> None:
     assert {row.thread for row in rows} == {0}
 
 
+def test_a_profile_decides_nothing_for_later_runs() -> None:
+    seconds = 0.0
+
+    def wait(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        time.sleep(seconds)
+        y.numpy()[:] = x.numpy() + 1
+
+    model = branches({"left": wait, "right": wait})
+    model.profile(5)
+    seconds = 0.03
+    model.run()
+    assert overlap(model.profile())
+
+
 def test_the_exception_of_the_first_node_is_raised_whatever_thread_it_came_from() -> None:
     mistakes = {"slow": ValueError("of the first"), "quick": KeyError("of the second")}
 
@@ -114,6 +130,64 @@ def test_the_exception_of_the_first_node_is_raised_whatever_thread_it_came_from(
         with pytest.raises(KeyError) as raised:
             only.run(parallel=2)
         assert raised.value is mistakes["quick"]
+
+
+class Mistake(Exception):
+    pass
+
+
+def test_an_exception_is_raised_after_a_call_inside_of_the_function() -> None:
+    helper = mblob.Module("tests.helper", functions={"help": lambda: None})["help"]
+    mistake = Mistake("on any thread")
+
+    def fail(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        time.sleep(0.01)
+        helper()
+        raise mistake
+
+    model = branches({"left": add(0.02), "right": fail, "third": add(0.02)})
+    for parallel in (2, 3, None, 3):
+        with pytest.raises(Mistake) as caught:
+            model.run(parallel=parallel)
+        assert caught.value is mistake
+
+
+def test_graphs_of_several_threads_raise_exceptions_of_their_own_and_keep_none() -> None:
+    """The first node of each fails last. Those of later nodes are dropped with the run."""
+    left: list[weakref.ref[Mistake]] = []
+    wrong: list[object] = []
+
+    def fail(text: str, seconds: float, helper: Callable[[], None]) -> Callable[..., None]:
+        def function(x: mblob.Tensor, y: mblob.Tensor) -> None:
+            time.sleep(seconds)
+            helper()
+            mistake = Mistake(text)
+            left.append(weakref.ref(mistake))
+            raise mistake
+
+        return function
+
+    def run(name: str) -> None:
+        helper = mblob.Module("tests.helper", functions={"help": lambda: None})["help"]
+        first = {"first": fail(f"first of {name}", 0.006, helper)}
+        others = {f"b{i}": fail(f"{i} of {name}", 0.001 * i, helper) for i in range(4)}
+        model = branches({**first, **others})
+        for _ in range(20):
+            try:
+                model.run(parallel=5)
+            except BaseException as exc:
+                if type(exc) is not Mistake or str(exc) != f"first of {name}":
+                    wrong.append(exc)
+
+    threads = [threading.Thread(target=run, args=[f"graph {i}"]) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    gc.collect()
+    assert len(left) > 4 * 20
+    assert [ref() for ref in left if ref() is not None] == []
 
 
 def test_sigint_ends_a_run_and_the_model_goes_on() -> None:

@@ -37,6 +37,7 @@ struct job {
   TVMParallelGroupEnv env;
   char **errors;                   /* one per task, NULL where it went well */
   enum place place;                /* of its tasks */
+  const void *caller;              /* mblob_parallel_caller() of its tasks */
   struct mb_float_control control; /* of the thread that launched: that of all tasks */
   struct worker *workers;          /* that have a task */
   unsigned forks;                  /* mb_forks() when they got it */
@@ -59,6 +60,7 @@ static struct mb_lock pool_lock = MB_LOCK_INIT;
 static struct worker *idle, *all;
 static int worker_count;
 static __thread enum place place;
+static __thread const void *caller;    /* NULL outside of tasks */
 static __thread struct job *in_order;  /* whose tasks this thread runs one after the other */
 static __thread unsigned nested_loops; /* that this thread began inside of tasks */
 static unsigned pool_forks;            /* mb_forks() of the process that the workers are of */
@@ -78,14 +80,17 @@ static void run_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
   unsigned outer = forks_before;
   enum place outer_place = place;
+  const void *outer_caller = caller;
   forks_before = mb_forks();
   place = job->place;
+  caller = job->caller;
   const struct mb_float_control control = mb_float_control();
   mb_float_control_keep(job->control);
   MB_CATCHES;
   int rc = job->task(task_id, &job->env, job->cdata);
   mb_float_control_keep(control);
   place = outer_place;
+  caller = outer_caller;
   forks_before = outer;
   if (rc != 0) {
     char *thrown = mb_thrown(rc, "");
@@ -323,6 +328,7 @@ static int run_job(struct job *job, struct worker *workers, int tasks) {
     for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
     job->env = (TVMParallelGroupEnv){counters, tasks};
     job->control = mb_float_control();
+    job->caller = caller ? caller : &place;
     job->next = 1;
     start_tasks(job, workers);
     if (job->next < tasks) in_order = job;
@@ -365,6 +371,11 @@ int mb_parallel_launch_steps(FTVMParallelLambda task, void *cdata, int most) {
   struct job job = {.task = task, .cdata = cdata, .place = place == IN_TASK ? IN_TASK : IN_STEP};
   int width = mb_parallel_width();
   return launch(&job, most, 1, (most > width ? most : width) - 1);
+}
+
+const void *mblob_parallel_caller(int *is_inside) {
+  *is_inside = place != OUTSIDE;
+  return caller ? caller : &place;
 }
 
 unsigned mb_parallel_nested_loops(void) { return nested_loops; }

@@ -3,6 +3,7 @@
 #ifndef MB_THREAD_POOL_H
 #define MB_THREAD_POOL_H
 
+#include <mblob.h>
 #include <tvm/runtime/c_backend_api.h>
 
 /* Run task(0..n-1, env, cdata) at the same time, task 0 on the calling thread, and wait for all.
@@ -19,6 +20,10 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task);
 int mb_parallel_launch_steps(FTVMParallelLambda task, void *cdata, int most);
 /* How many loops the calling thread began inside of tasks and steps. */
 unsigned mb_parallel_nested_loops(void);
+
+/* Whom the calling thread works for: the thread that launched the outermost loop or graph whose task
+ * this is, or itself. `is_inside`: it runs a task. Called by Python's modules. */
+MBLOB_API const void *mblob_parallel_caller(int *is_inside);
 
 /* Wait until all tasks of the launch have come here, or have ended. */
 int mb_parallel_barrier(int task_id, TVMParallelGroupEnv *env);
