@@ -1,5 +1,5 @@
 """What callers hand over as "a path or the thing itself", told apart in one place; and as JSON. Outputs,
-which are none of the inputs, folders for intermediate files, and keywords that do not exist."""
+which are none of the inputs, and folders for intermediate files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any, TypeVar
 
 from mblob import arguments
 from mblob.bytes.wire import KEY_LIMIT
-from mblob.errors import ArgumentError, ArgumentTypeError, did_you_mean
+from mblob.errors import ArgumentError
 from mblob.format.type_keys import RESERVED
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.temporary import LEAST_SPACE, temporary_folder
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def checked(check: Callable[..., T], *args: Any) -> T:
@@ -199,30 +197,3 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"
                 raise OSError(exc.errno, what, str(made.parent)) from exc
             raise
-
-
-def suggesting(advice: str = "") -> Callable[[F], F]:
-    """For a function: its error about an unknown keyword suggests the argument that was meant, or
-    says `advice`."""
-
-    def decorated(function: F) -> F:
-        @wraps(function)
-        def call(*args: Any, **named: Any) -> Any:
-            try:
-                return function(*args, **named)
-            except TypeError as error:
-                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                    raise  # of something that the function called
-                code = function.__code__
-                known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-                unknown = next((name for name in named if name not in known), None)
-                if unknown is None:
-                    raise
-                close = did_you_mean(unknown, known) or advice
-                raise ArgumentTypeError(
-                    f"{function.__name__}: unknown argument {unknown!r}; expected {', '.join(known)}{close}"
-                ) from None
-
-        return call  # type: ignore[return-value]
-
-    return decorated

@@ -18,9 +18,10 @@ from mblob.packager.modules.nodes import (
     ObjectNode,
     SourceNode,
     node_of,
+    suggesting,
 )
 from mblob.packager.options import as_options, check_options
-from mblob.packager.path_arguments import existing_file, path_or_text, suggesting
+from mblob.packager.path_arguments import existing_file, path_or_text
 from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, FORTRAN, LANGUAGE_OF
 
 if TYPE_CHECKING:

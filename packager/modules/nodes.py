@@ -1,12 +1,13 @@
-"""What the modules made by constructors hold: host code to link, and payloads to serialize."""
+"""What the modules made by constructors hold: host code to link, and payloads to serialize. What all
+constructors say of their arguments."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
@@ -29,6 +30,8 @@ from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
 from mblob.packager.path_arguments import existing_file
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Declared:
@@ -436,3 +439,30 @@ def record_of(value: Any, what: str) -> ArrayRecord:
         return as_record(value)
     except (TypeError, ValueError) as exc:
         raise refused(exc, what) from None
+
+
+def suggesting(advice: str = "") -> Callable[[F], F]:
+    """For a function: its error about an unknown keyword suggests the argument that was meant, or
+    says `advice`."""
+
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            try:
+                return function(*args, **named)
+            except TypeError as error:
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise  # of something that the function called
+                code = function.__code__
+                known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+                unknown = next((name for name in named if name not in known), None)
+                if unknown is None:
+                    raise
+                close = did_you_mean(unknown, known) or advice
+                raise ArgumentTypeError(
+                    f"{function.__name__}: unknown argument {unknown!r}; expected {', '.join(known)}{close}"
+                ) from None
+
+        return call  # type: ignore[return-value]
+
+    return decorated

@@ -23,8 +23,14 @@ from mblob.format.ndarray import ArrayRecord, encode_header, read_param_dict
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
-from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
-from mblob.packager.path_arguments import as_json, check_key, payload_or_path, suggesting
+from mblob.packager.modules.nodes import (
+    PayloadNode,
+    PiecesPayload,
+    payload_of,
+    record_of,
+    suggesting,
+)
+from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
 if TYPE_CHECKING:
     from mblob.typed import GraphJson

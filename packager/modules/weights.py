@@ -22,8 +22,14 @@ from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, payload_of, record_of
-from mblob.packager.path_arguments import checked_path, suggesting
+from mblob.packager.modules.nodes import (
+    PayloadNode,
+    PiecesPayload,
+    payload_of,
+    record_of,
+    suggesting,
+)
+from mblob.packager.path_arguments import checked_path
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {
