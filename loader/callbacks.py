@@ -25,10 +25,10 @@ _borrowed: dict[int, Module] = {}
 
 def record(key: str, said: Told) -> list[Any]:
     """The mblob_loader of a type key whose loader is written in Python, and what keeps its members."""
-    return _record(key, said, lib.mblob_py_function)
+    return _record(key, said, lib.mblob_py_open, lib.mblob_py_function)
 
 
-def _record(key: str, said: Told, function: Any) -> list[Any]:
+def _record(key: str, said: Told, open_: Any, function: Any) -> list[Any]:
     from mblob.inspect.layouts import numbered
 
     name = ffi.new("char[]", key.encode())
@@ -40,7 +40,7 @@ def _record(key: str, said: Told, function: Any) -> list[Any]:
             "struct_size": ffi.sizeof("mblob_loader"),
             "type_key": name,
             "context": ffi.cast("void *", measure.number) if measure else ffi.NULL,
-            "open": lib.mblob_py_open,
+            "open": open_,
             "function": function,
             "close": lib.mblob_py_close,
             "layout": layout,
@@ -57,7 +57,13 @@ def announce(key: str, said: Told) -> None:
 
 def announce_fallback(key: str, said: Told) -> None:
     """Tell C that Python opens modules of this type key for which there is nothing else."""
-    _announce(lib.mblob_register_last_loader, _record(key, said, lib.mblob_py_fallback_function))
+    made = _record(key, said, lib.mblob_py_open, lib.mblob_py_fallback_function)
+    _announce(lib.mblob_register_last_loader, made)
+
+
+def announce_layout(key: str, said: Told) -> None:
+    """Tell C where payloads of this type key end, whoever opens them."""
+    _announce(lib.mblob_register_loader, _record(key, said, ffi.NULL, ffi.NULL))
 
 
 def _announce(register: Any, made: list[Any]) -> None:

@@ -71,7 +71,8 @@ def register_loader(
 
     A library that TVM up to 0.20 wrote, or that was packed with `index=False`, does not say where a
     payload ends. The loader says it, by `layout` or by `measure`. Without both, such a library opens
-    only if the module is the last one.
+    only if the module is the last one. Without `fn`, `layout` and `measure` also count for a loader
+    that is registered elsewhere, and for stubs (`missing="stub"`).
 
     Args:
         layout: the form of a payload, such as "string,u64,strings" (docs/format.md, "Layouts").
@@ -85,6 +86,7 @@ def register_loader(
     said = told("register_loader", layout, measure)
     if said != Told():
         note_told(key, said)
+        callbacks.announce_layout(key, said)
 
     def register(function: Loader) -> Loader:
         if not callable(function):

@@ -606,7 +606,9 @@ typedef struct mblob_loader {
   int (*save)(void *self, int (*write)(void *to, const void *bytes, size_t size), void *to);
 } mblob_loader;
 
-/* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it.
+/* Register (or replace) the process-wide loader of a type key. NULL callbacks remove it. With `layout`
+ * or `measure` and without `function`, it only tells where payloads end: the loader stays, and without
+ * one, modules of the key have no loader.
  * Ownership: `*loader`, its type key and layout are copied. `context` is kept: it must outlive every module
  * of that key.
  * Errors: MBLOB_E_ARGUMENT: no type key, `open` without `function`, or a wrong `layout`.

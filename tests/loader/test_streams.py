@@ -172,6 +172,27 @@ def test_a_loader_tells_where_its_payloads_end(build: Build, by: str) -> None:
     assert bool(seen) == (by == "measure")
 
 
+@pytest.mark.parametrize("told", [{"layout": FORM}, {"measure": lambda view: len(ACME)}])
+def test_a_layout_without_a_loader_is_enough_for_stubs_and_leaves_a_loader_alone(
+    build: Build, told: dict[str, Any]
+) -> None:
+    path = build(*ITEMS)
+    with pytest.raises(mblob.FormatError, match="layout="):
+        mblob.load_module(path, missing="stub")
+    mblob.register_loader("acme", **told)
+    sizes = [("library", 0), ("acme", len(ACME)), ("cuda", len(CUDA) - 12), ("acme", len(ACME))]
+    assert of_both(path, missing="stub") == sizes
+    with pytest.raises(mblob.LoaderMissingError, match="'acme'"):
+        mblob.load_module(path)
+    with pytest.raises(mblob.LoaderMissingError, match="'acme'"):
+        mblob.load_module(path, missing="stub").imported_modules[0]["acme_size"]
+    mblob.register_loader("acme", size)  # tells nothing: all that is left
+    with pytest.raises(mblob.FormatError):
+        mblob.load_module(path, missing="stub")
+    mblob.register_loader("acme", **told)
+    assert mblob.load_module(path, missing="stub")["acme_size"]() == len(ACME)
+
+
 def test_an_opening_keeps_what_measures_for_it_no_longer_than_it_takes(build: Build) -> None:
     class Loader:
         def measure(self, view: memoryview) -> int:

@@ -9,11 +9,12 @@
 
 static struct mb_lock registry_lock = MB_LOCK_INIT;
 
-/* Loaders of the process, in order of registration. */
+/* Loaders of the process, in order of registration. `told`: only where payloads end, without a
+ * function; newer than what the first loader of the key tells. */
 static struct registry {
   mblob_loader *items;
   size_t count;
-} first, last;
+} first, last, told;
 
 /* ---- registry -------------------------------------------------------------------------------- */
 
@@ -36,7 +37,8 @@ int mb_loader_copy(const mblob_loader *given, mblob_loader *out) {
 
 void mb_loader_free(mblob_loader *copy) { free((char *)(uintptr_t)copy->type_key); }
 
-static int add_to(struct registry *r, size_t at, const mblob_loader *loader) {
+static int add_to(struct registry *r, const mblob_loader *loader) {
+  size_t at = place_in(r, loader->type_key);
   mblob_loader copy;
   int status = mb_loader_copy(loader, &copy);
   if (status) return status;
@@ -67,6 +69,20 @@ bool mb_no_loader(const char *function, const mblob_loader *loader) {
   return !*loader->type_key || (layout && mb_layout_check(layout));
 }
 
+static void drop(struct registry *r, const char *key) {
+  size_t at = place_in(r, key);
+  if (at == r->count) return;
+  mb_loader_free(&r->items[at]);
+  r->count--;
+  memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
+}
+
+/* Without a function: whether it tells where payloads end. */
+static bool only_tells(const mblob_loader *loader) {
+  return !loader->function && MB_LOADER_HAS(loader, layout) &&
+         (loader->layout || (MB_LOADER_HAS(loader, measure) && loader->measure));
+}
+
 static int set_in(struct registry *r, const char *function, const mblob_loader *loader) {
   if (mb_no_loader(function, loader)) return MBLOB_E_ARGUMENT;
   if (!loader->function && loader->open)
@@ -74,14 +90,12 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
                    loader->type_key);
   int status = MBLOB_OK;
   mb_lock(&registry_lock);
-  size_t at = place_in(r, loader->type_key);
-  if (loader->function) {
-    status = add_to(r, at, loader);
-  } else if (at < r->count) {
-    mb_loader_free(&r->items[at]);
-    r->count--;
-    memmove(r->items + at, r->items + at + 1, (r->count - at) * sizeof(*r->items));
-  }
+  const bool tells = r == &first && only_tells(loader);
+  if (r == &first) drop(&told, loader->type_key);
+  if (tells || loader->function)
+    status = add_to(tells ? &told : r, loader);
+  else
+    drop(r, loader->type_key);
   mb_unlock(&registry_lock);
   return status;
 }
@@ -114,8 +128,10 @@ void mb_loader_measure(const mblob_loader *loader, struct mb_measure *out) {
 
 bool mb_registered_measure(enum mb_loader_order order, const char *type_key,
                            struct mb_measure *out) {
-  const struct registry *r = order == MB_LAST_LOADERS ? &last : &first;
   mb_lock(&registry_lock);
+  const struct registry *r = order == MB_LAST_LOADERS                 ? &last
+                             : place_in(&told, type_key) < told.count ? &told
+                                                                      : &first;
   size_t at = place_in(r, type_key);
   bool found = at < r->count;
   if (found) mb_loader_measure(&r->items[at], out);
