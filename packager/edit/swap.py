@@ -20,6 +20,7 @@ from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.layouts import Told, find
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.packager.edit.new_payloads import (
@@ -147,10 +148,9 @@ def strip_index(
         blob = _blob_of(opened)
         if blob.index_offset is None:
             raise BuildError(f"{opened.path}: has no index")
+        unbounded_entries = _unbounded(opened)
         for e in opened.entries:
-            unbounded = (
-                blob.dialect == "classic" and e.offset is not None and e.type_key not in GRAMMARS
-            )
+            unbounded = e in unbounded_entries
             if unbounded and blob.entries[e.index].bulk:
                 raise BuildError(
                     f"{e.place}: only the index says where its payload is; such weights need it"
@@ -278,14 +278,27 @@ def _unannounce(patch: Patch) -> None:
         patch.put(record, at, flags=flags & ~note.HAS_INDEX)
 
 
+def _unbounded(library: Library) -> list[EntryView]:
+    """Modules of a classic library of which only an index says where the payload ends: nothing knows
+    the key, or its loader takes what is left, and there is a module behind it."""
+    if library.dialect != "classic":
+        return []
+    stored = [e for e in library.entries if e.offset is not None]
+    return [
+        e
+        for e in stored
+        if e.type_key not in GRAMMARS
+        and ((said := find(e.type_key)) is None or (said == Told() and e is not stored[-1]))
+    ]
+
+
 def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:
     """Read the new library before it takes its place.
 
     Raises:
         BuildError: it does not say what was written.
     """
-    unbounded = any(e.offset is not None and e.type_key not in GRAMMARS for e in before.entries)
-    if not index and before.dialect == "classic" and unbounded:
+    if not index and _unbounded(before):
         return  # no reader of ours can
     try:
         with Library(path) as found:

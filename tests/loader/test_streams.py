@@ -471,6 +471,33 @@ def test_a_payload_that_its_own_layout_does_not_fit_is_refused_at_export(tmp_pat
 # -- modules save themselves -----------------------------------------------------------------------
 
 
+TWO = tree([1, 2], [], [])
+
+
+def test_swap_refuses_what_the_layout_of_the_key_would_read_otherwise(build: Build) -> None:
+    path = build(LIB, item(b"acme", u64(41)), item(b"beta", string(b"hello")), TWO)
+    before = path.read_bytes()
+    mblob.register_loader("acme", layout="u64")(size)
+    mblob.register_loader("beta", layout="string")(size)
+    for payload in (u64(1)[:5], u64(1) + string(b"beta") + b"AB", u64(1, 2)):
+        with pytest.raises(mblob.BuildError, match="new library"):
+            mblob.swap(path, {"acme": payload})
+        assert path.read_bytes() == before
+    mblob.swap(path, {"acme": u64(7)})
+    assert of_both(path) == [("library", 0), ("acme", 8), ("beta", 13)]
+
+
+def test_an_index_is_stripped_if_layouts_say_where_payloads_end(build: Build) -> None:
+    path = build(LIB, item(b"acme", u64(41)), item(b"beta", string(b"hello")), TWO)
+    before = path.read_bytes()
+    mblob.register_loader("acme", layout="u64")(size)
+    mblob.register_loader("beta", layout="string")(size)
+    mblob.add_index(path)
+    mblob.strip_index(path)
+    assert of_both(path) == [("library", 0), ("acme", 8), ("beta", 13)]
+    assert len(path.read_bytes()) >= len(before)
+
+
 def counter(payload: memoryview, ctx: Any) -> mblob.Module:
     """A loader of modules that count, and save what they have counted."""
     state = [int.from_bytes(payload, "little")]
