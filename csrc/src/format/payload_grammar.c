@@ -274,10 +274,8 @@ bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest) {
 
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out,
                          int *rest) {
-  static const char name[] = "mblob_layout_measure";
-  if (mb_is_null(name, "layout", layout) || mb_is_null(name, "out", out) ||
-      mb_is_null(name, "rest", rest) || (size && mb_is_null(name, "bytes", bytes)))
-    return MBLOB_E_ARGUMENT;
+  if (!layout || !out || !rest || (size && !bytes))
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_layout_measure: an argument is NULL");
   struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
   bool to_the_end = false;
   int status = mb_layout_check(layout);
