@@ -102,7 +102,6 @@ static bool raise_foreign(const char *message) {
       PyObject *type, *exception, *traceback;
       PyErr_Fetch(&type, &exception, &traceback); /* what is removed may run code */
       (void)remove_foreign(i);
-      drop_foreign();
       PyErr_Restore(type, exception, traceback);
       return true;
     }
@@ -115,6 +114,12 @@ bool call_callback_reraise(const char *message) {
   forget_own();
   bool same = (kept != NULL && raise_kept(kept, message)) || raise_foreign(message);
   Py_XDECREF(kept);
+  if (of_foreign != NULL) { /* those of operators that failed, too, and that nobody asks for */
+    PyObject *type, *exception, *traceback;
+    PyErr_Fetch(&type, &exception, &traceback);
+    drop_foreign();
+    PyErr_Restore(type, exception, traceback);
+  }
   return same;
 }
 

@@ -374,7 +374,7 @@ int mb_parallel_launch_steps(FTVMParallelLambda task, void *cdata, int most) {
 }
 
 const void *mblob_parallel_caller(int *is_inside) {
-  *is_inside = place != OUTSIDE;
+  if (is_inside) *is_inside = place != OUTSIDE;
   return caller ? caller : &place;
 }
 
