@@ -4,6 +4,7 @@ is what all of them need."""
 from __future__ import annotations
 
 from _collections_abc import Callable
+from _thread import get_ident
 
 from mblob.annotations import TYPE_CHECKING, Any
 from mblob.errors import FormatError, LoaderMissingError, StateError
@@ -71,7 +72,17 @@ def _announce(register: Any, made: list[Any]) -> None:
     check(register(made[0]))
 
 
-@ffi.def_extern(onerror=lambda *_: int(lib.MBLOB_E_LOADER))  # type: ignore[untyped-decorator]
+# Ctrl-C and the like in what measures, by thread: `load_module` raises it when C has returned.
+stopped: dict[int, BaseException] = {}
+
+
+def _not_measured(_: Any, exception: BaseException, __: Any) -> int:
+    if not isinstance(exception, Exception):
+        stopped[get_ident()] = exception
+    return int(lib.MBLOB_E_LOADER)
+
+
+@ffi.def_extern(onerror=_not_measured)  # type: ignore[untyped-decorator]
 def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
     """Where the payload ends that a view begins with."""
     from mblob.inspect.layouts import measure_of, run_measure

@@ -220,6 +220,8 @@ class GraphModule(TimedModel):
             raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
             self._set_named(inputs)
+        if isinstance(parallel, bool):
+            raise wrong_type("run", "parallel", "a number of threads", parallel)
         if parallel is None:
             self._run()
         else:

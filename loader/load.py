@@ -7,10 +7,11 @@ import errno
 import os
 import stat
 from _collections_abc import Callable, Mapping
+from _thread import get_ident
 
 from mblob import arguments, errors
 from mblob.annotations import TYPE_CHECKING, Any
-from mblob.loader.callbacks import record
+from mblob.loader.callbacks import record, stopped
 from mblob.loader.loaders import load_entry_point
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.module import Module
@@ -205,6 +206,8 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
     out = ffi.new("mblob_module **")
     tried: set[str] = set()
     while call(options.record, out):
+        if stop := stopped.pop(get_ident(), None):
+            raise stop
         error = last_error()
         key = getattr(error, "type_key", "")
         if not key or key in tried:

@@ -200,7 +200,7 @@ def _end_of_rest(cursor: Cursor, modules: int, following: int) -> int:
     # modules + 1 numbers. One place at most is right: numbers of a tree are too small for the key.
     data, name = cursor.data, encode_string(TREE_KEY) + encode_u64(modules + 1)
     at = cursor.end - len(name) - 8 * (modules + 2)
-    for k in range(min((at - cursor.pos) // 8, modules * modules + modules) + 1):
+    for k in range(min((at - cursor.pos) // 8 + 1, modules * (modules + 1))):
         end = cursor.end - 8 * k
         if data[end - 8 : end] == encode_u64(k) and data[at - 8 * k :][: len(name)] == name:
             return at - 8 * k

@@ -368,6 +368,22 @@ def test_a_measure_that_does_not_fit_is_one_error_with_key_and_offset(
     assert error.offset >= AT
 
 
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_while_a_payload_is_measured_ends_the_opening(
+    build: Build, stop: type[BaseException]
+) -> None:
+    def measure(view: memoryview) -> int:
+        raise stop
+
+    mblob.register_loader("acme", measure=measure)(size)
+    path = build(LIB, item(b"acme", SIMPLE), tree([1], []))
+    for opening in (mblob.load_module, mblob.open, mblob.verify):
+        with pytest.raises(stop):
+            opening(path)
+    mblob.register_loader("acme", layout="string")(size)
+    assert of_both(path)[-1][0] == "acme"
+
+
 def test_an_unknown_key_behind_a_measured_module_names_both(build: Build) -> None:
     mblob.register_loader("acme", measure=lambda view: 0)(size)
     error = refused_by_both(build(LIB, item(b"acme", SIMPLE), tree([1], [])))
@@ -399,6 +415,11 @@ def test_bytes_behind_a_measured_last_module_are_an_error(build: Build) -> None:
 def test_a_wrong_layout_is_refused_when_it_is_given(form: str) -> None:
     with pytest.raises(ValueError, match="layout"):
         mblob.register_loader("acme", layout=form)
+
+
+def test_a_layout_that_is_too_long_says_so() -> None:
+    with pytest.raises(ValueError, match="layout of 258 characters, expected at most 255"):
+        mblob.register_loader("acme", layout=",".join(["u8"] * 86 + [""])[:258])
 
 
 def test_layout_and_measure_exclude_each_other_and_have_types() -> None:

@@ -250,7 +250,10 @@ static const char *named_layout(const char *layout) {
 
 int mb_layout_check(const char *layout) {
   const char *word = named_layout(layout);
-  for (size_t size; strlen(layout) < MB_LAYOUT_SIZE; word += size + 1) {
+  if (strlen(layout) >= MB_LAYOUT_SIZE)
+    return mb_fail(MBLOB_E_ARGUMENT, "layout of %zu characters, expected at most %d",
+                   strlen(layout), MB_LAYOUT_SIZE - 1);
+  for (size_t size;; word += size + 1) {
     size = strcspn(word, ",");
     bool is_last = !word[size];
     if (!skip_word(NULL, word, size) && !(is_last && strcmp(word, "rest") == 0)) break;
@@ -258,7 +261,7 @@ int mb_layout_check(const char *layout) {
   }
   return mb_fail(
       MBLOB_E_ARGUMENT,
-      "layout '%s': at '%s': expected string, byte, array, u8 to u64, i8 to i64, f32 or f64, with an s for a vector (docs/format.md, Layouts)",
+      "layout '%s': at '%s': expected string, byte, array, u8 to u64, i8 to i64, f32 or f64, with an s for a vector, or, alone, json, or, at the end, rest (docs/format.md, Layouts)",
       layout, word);
 }
 
@@ -275,7 +278,7 @@ bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest) {
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out,
                          int *rest) {
   if (!layout || !out || !rest || (size && !bytes))
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_layout_measure: an argument is NULL");
+    return mb_fail(MBLOB_E_ARGUMENT, "mblob_layout_measure: NULL");
   struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
   bool to_the_end = false;
   int status = mb_layout_check(layout);

@@ -83,6 +83,12 @@ def model(library: Path) -> Any:
     return GraphModule(mblob.load_module(library)["default"](mblob.cpu(0)))
 
 
+@pytest.mark.parametrize("threads", [True, False])
+def test_a_number_of_threads_is_no_bool(model: Any, threads: bool) -> None:
+    with pytest.raises(TypeError, match="run: parallel: expected a number of threads, found bool"):
+        model.run(parallel=threads)
+
+
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])
 @pytest.mark.parametrize("parallel", [None, 0, 3])
 def test_models_that_tvm_exported_give_its_numbers(
