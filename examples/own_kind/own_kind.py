@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import mblob
 
@@ -61,7 +62,10 @@ compile_host("counter.cpp", "c++", "-std=c++17")
 host = mblob.csource_module("void nothing(void) {}", functions=["void nothing(void)"])
 for kind in ("counter_py", "counter_c", "counter_cpp"):
     host.import_module(mblob.blob_module(kind, payload_of(kind, 1), data=False))
-for dialect, index in (("classic", False), ("classic", True), ("ffi", True)):
+ways: tuple[tuple[Literal["classic", "ffi"], bool], ...] = (
+    ("classic", False), ("classic", True), ("ffi", True),
+)  # fmt: skip
+for dialect, index in ways:
     host.export_library(OUT / "first.so", dialect=dialect, index=index)
     lib = mblob.load_module(OUT / "first.so")
     lib["py_count"](2), lib["c_count"](3), lib["cpp_count"](4)

@@ -278,9 +278,11 @@ def python_programs(root: Path) -> dict[str, str]:
         found["_".join(path.relative_to(root).with_suffix("").parts)] = path.read_text()
     pages = [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.md")]
     for page in pages:
-        texts = []
-        for block in read_blocks(page):
-            if block.language == "python":
+        blocks = read_blocks(page)
+        walk = "\n".join(block.text for block in blocks if block.info == "walk")  # one program
+        texts = [walk] if walk else []
+        for block in blocks:
+            if block.language == "python" and block.info != "walk":
                 texts.append(block.text)
             elif block.language == "sh":
                 texts += re.findall(r"^python\S* - <<'?EOF'?\n(.*?)^EOF$", block.text, re.M | re.S)

@@ -103,3 +103,23 @@ def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
         assert line.startswith(f"layout {entry} ")
         assert "'counter_cpp'" in line
         assert "(at byte " in line
+
+
+def test_what_a_cxx_loader_writes_to_its_stream_is_an_error(
+    cc: Callable[..., Path], tmp_path: Path, root: Path, require: Callable[[str], str]
+) -> None:
+    require("c++")
+    path = library(
+        cc, tmp_path / "a.so", LIB, item(b"counter_cpp", string(b"n") + u64(41)), tree([1], [])
+    )
+    text = (root / "examples" / "own_kind" / "counter.cpp").read_text()
+    reads = "    return Module(counter);\n"
+    assert text.count(reads) == 1
+    source = tmp_path / "writes.cpp"
+    source.write_text(text.replace(reads, f"    stream->Write(counter->count_);\n{reads}"))
+    done = subprocess.run(
+        [sys.executable, "-c", CXX_HOST, source, tmp_path / "host.so", path],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "LoadFromBinary: its stream is for reading" in done.stdout, done.stderr
+    assert done.returncode == 0

@@ -278,7 +278,7 @@ bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest) {
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out,
                          int *rest) {
   if (!layout || !out || !rest || (size && !bytes))
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_layout_measure: NULL");
+    return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_IS_NULL, "mblob_layout_measure");
   struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
   bool to_the_end = false;
   int status = mb_layout_check(layout);

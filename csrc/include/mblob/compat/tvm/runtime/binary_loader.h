@@ -21,10 +21,21 @@
 MBLOB_FACE_BEGIN
 namespace detail {
 
+/* The bytes of a mapped file, which nobody writes to. */
+class MappedStream : public dmlc::MemoryFixedSizeStream {
+ public:
+  using Stream::Write;
+  MappedStream(const void *data, std::size_t size)
+      : MemoryFixedSizeStream(const_cast<void *>(data), size) {}
+  std::size_t Write(const void *, std::size_t) override {
+    throw InternalError("LoadFromBinary: its stream is for reading");
+  }
+};
+
 /* The module that the function makes of the bytes, and how many of them it read. */
 inline Module LoadBinary(const PackedFunc &load, const void *bytes, std::size_t size,
                          std::size_t *end) {
-  dmlc::MemoryFixedSizeStream stream(const_cast<void *>(bytes), size);
+  MappedStream stream(bytes, size);
   Module module = load(static_cast<void *>(static_cast<dmlc::Stream *>(&stream)));
   if (!module.defined()) throw InternalError("LoadFromBinary returned no module");
   *end = stream.Tell();
