@@ -21,6 +21,17 @@
  * in a child that a process of several threads forks. */
 static inline bool is_emulated(void) { return getenv("MBLOB_TEST_EMULATED") != NULL; }
 
+/* ThreadSanitizer has no support for threads in children of threads, and AddressSanitizer before
+ * gcc 14 and LLVM 18 does not keep the locks of its allocator free across a fork: a thread that
+ * a child starts may wait for one forever, in libasan, before it comes to this code. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define FORKS_AMONG_THREADS false
+#elif defined(__has_feature)
+#define FORKS_AMONG_THREADS (!__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer))
+#else
+#define FORKS_AMONG_THREADS true
+#endif
+
 /* Run a test in a process of its own: what it starts, and the environment it sets, ends with it. */
 static inline void apart(const char *name, void (*test)(void)) {
   printf("  %s\n", name);

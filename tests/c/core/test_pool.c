@@ -172,17 +172,6 @@ static int loops(void) {
 
 static int loops_in_a_grandchild(void) { return loops() + in_child(loops); }
 
-/* ThreadSanitizer has no support for threads in children of threads, and AddressSanitizer before
- * gcc 14 and LLVM 18 does not keep the locks of its allocator free across a fork: a thread that
- * a child starts may wait for one forever, in libasan, before it comes to this code. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define FORKS_AMONG_THREADS false
-#elif defined(__has_feature)
-#define FORKS_AMONG_THREADS (!__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer))
-#else
-#define FORKS_AMONG_THREADS true
-#endif
-
 static atomic_bool stop;
 
 static void *launch_on(void *ignored) {
