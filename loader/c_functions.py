@@ -103,14 +103,15 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
             self._declared = self._declared._replace(refusal=self._declared.of_result)
 
     def __call__(self, *args: Any) -> Any:
-        if len(args) == self._count:
-            try:
-                return _call(self, *args)
-            except ctypes.ArgumentError as exc:
-                raise self._mistake(args, exc) from None
-        return self._call_otherwise(args)
+        if len(args) != self._count:
+            self._check_count(args)
+        try:
+            return _call(self, *args)
+        except ctypes.ArgumentError as exc:
+            raise self._mistake(args, exc) from None
 
-    def _call_otherwise(self, args: tuple[Any, ...]) -> Any:
+    def _check_count(self, args: tuple[Any, ...]) -> None:
+        """Refuse a call of which nothing is known, or of another number of arguments."""
         told = self._declared
         if told.refusal:
             raise errors.ArgumentTypeError(
@@ -122,10 +123,6 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
             raise errors.ArgumentValueError(
                 f"{self.__name__}: expected {least}{self._count} {what}, found {len(args)}: {told.text}"
             )
-        try:
-            return _call(self, *args)
-        except ctypes.ArgumentError as exc:
-            raise self._mistake(args, exc) from None
 
     def _mistake(self, args: tuple[Any, ...], found: Exception) -> Exception:
         """What ctypes found wrong: it gives a text, so the argument is converted once more."""

@@ -10,10 +10,10 @@ from mblob import arguments
 from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
 from mblob.loader import _call, bridge
 from mblob.loader.loaders import loader_key, register_loader
+from mblob.module import CODEGEN_PREFIXES
 from mblob.native.runtime import address_of, ffi, last_error, lib
 
 F = TypeVar("F", bound=Callable[..., Any])
-_OF_CODEGENS = ("relay.ext.", "mblob.codegen.")
 
 
 @overload
@@ -87,10 +87,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> Any:
     out = ffi.new("mblob_function **")
     status = lib.mblob_get_global(name.encode(), out)
     if status == lib.MBLOB_E_NOT_FOUND:
-        if name.startswith(_OF_CODEGENS):
-            from mblob import (
-                byoc,
-            )  # has code generators, which are registered when they are asked for
+        if name.startswith(CODEGEN_PREFIXES):
+            from mblob import byoc  # registers those that come with mblob when they are asked for
 
             if byoc.codegens.register_own(name):
                 return get_global_func(name)

@@ -48,6 +48,13 @@ __all__ = [
 ]
 
 
+def _threads(parallel: int | None) -> tuple[int, ...]:
+    """The number of threads as an argument of the executor's functions."""
+    if isinstance(parallel, bool):
+        raise wrong_type("run", "parallel", "a number of threads", parallel)
+    return () if parallel is None else (parallel,)
+
+
 class GraphModule(TimedModel):
     """A model with memory of its own, ready to run.
 
@@ -220,12 +227,10 @@ class GraphModule(TimedModel):
             raise unnamed_inputs(self.get_input_info()[0])
         if inputs:
             self._set_named(inputs)
-        if isinstance(parallel, bool):
-            raise wrong_type("run", "parallel", "a number of threads", parallel)
         if parallel is None:
             self._run()
         else:
-            self._run(parallel)
+            self._run(*_threads(parallel))
 
     def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
         """Set inputs by name, run, and give copies of all outputs, on `device`."""
@@ -236,7 +241,7 @@ class GraphModule(TimedModel):
         return [result(i) for i in range(result())]
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
-        return self._run if parallel is None else partial(self._run, parallel)
+        return self._run if parallel is None else partial(self._run, *_threads(parallel))
 
     def synchronize(self) -> None:
         """Wait until devices have finished the work of `run`. `numpy()` of an output waits by
@@ -455,7 +460,7 @@ class GraphModuleDebug(GraphModule):
             inputs: set before, by name.
         """
         self._set_named(inputs)
-        threads = () if parallel is None else (parallel,)
+        threads = _threads(parallel)
         return [NodeTime(**row) for row in json.loads(self.module["profile"](repeat, *threads))]
 
 

@@ -205,6 +205,7 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
     miss one."""
     out = ffi.new("mblob_module **")
     tried: set[str] = set()
+    stopped.pop(get_ident(), None)  # of an opening by C code
     while call(options.record, out):
         if stop := stopped.pop(get_ident(), None):
             raise stop

@@ -46,7 +46,6 @@ class LoaderContext:
 
 
 _registered: dict[str, Loader] = {}
-_fallback: dict[str, Loader] = {}  # by installed distributions, as far as one was needed
 
 
 @overload
@@ -84,9 +83,6 @@ def register_loader(
 
     arguments.name("register_loader", "key", key)
     said = told("register_loader", layout, measure)
-    if said != Told():
-        note_told(key, said)
-        callbacks.announce_layout(key, said)
 
     def register(function: Loader) -> Loader:
         if not callable(function):
@@ -97,7 +93,12 @@ def register_loader(
         callbacks.announce(key, own)
         return function
 
-    return register if fn is None else register(fn)
+    if fn is not None:
+        return register(fn)
+    if said != Told():
+        note_told(key, said)
+        callbacks.announce_layout(key, said)
+    return register
 
 
 def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
@@ -108,7 +109,12 @@ def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
 
 def fallback_loader(key: str) -> Loader:
     """The loader that `load_entry_point` found."""
-    return _fallback[key]
+    from mblob.inspect.layouts import offered
+
+    found = offered(key)
+    assert found is not None
+    loader: Loader = found[0]
+    return loader
 
 
 def load_entry_point(key: str) -> bool:
@@ -122,14 +128,12 @@ def load_entry_point(key: str) -> bool:
         StateError: there is one and it cannot be imported.
         TypeError: it is no function.
     """
-    from mblob.inspect.layouts import offered_loader, told_by
+    from mblob.inspect.layouts import offered
 
-    loader = offered_loader(key)
-    if loader is None:
-        return False
-    _fallback[key] = loader
-    callbacks.announce_fallback(key, told_by(loader, f"the loader of {key!r}"))
-    return True
+    found = offered(key)
+    if found is not None:
+        callbacks.announce_fallback(key, found[1])
+    return found is not None
 
 
 def loader_key(name: str) -> str | None:

@@ -30,6 +30,9 @@ ENTRY_NAME = "__tvm_main__"
 # would take as long as that of all else a load needs.
 LIBRARY = "library"
 FFI_PREFIX = "__tvm_ffi_"  # of a function's symbol in the ffi dialect, from TVM 0.22 on
+# Names of the global function that is the code generator of a key, the first one that is there
+# decides: TVM's and mblob's.
+CODEGEN_PREFIXES = ("relay.ext.", "mblob.codegen.")
 _set = object.__setattr__  # what Module's own asks, which costs time
 
 

@@ -37,6 +37,19 @@ class ArrayRecord(NamedTuple):
     offset: int = 0
 
 
+def array_of_view(code: memoryview, view: Any, end: int) -> ArrayRecord:
+    """An array in a program of Relay or Relax.
+
+    Args:
+        view: the `DLTensor` by which C reads it.
+        end: where it ends in the code.
+    """
+    dtype = DataType(view.dtype.code, view.dtype.bits, view.dtype.lanes)
+    shape = tuple(int(view.shape[i]) for i in range(view.ndim))
+    offset = end - (dtype.bits + 7) // 8 * prod(shape)
+    return ArrayRecord(dtype, shape, code[offset:end], offset)
+
+
 def is_addressable(shape: Sequence[int], item: int) -> bool:
     """Whether the addresses of elements of `item` bytes fit into 63 bits. Of an array without
     elements, the other dimensions count: numpy refuses what has no addresses."""

@@ -43,7 +43,8 @@ class Told(NamedTuple):
 
 
 _registered: dict[str, Told] = {}
-_offered: dict[str, Any] = {}  # loaders of installed distributions, None of keys without one
+# Loaders of installed distributions, as far as they were looked for; None of keys without one.
+_offered: dict[str, tuple[Any, Told] | None] = {}
 
 
 def told(where: str, layout: object, measure: object) -> Told:
@@ -111,13 +112,16 @@ def entry_points() -> list[Any]:
     )
 
 
-def offered_loader(key: str) -> Any:
-    """The loader that an installed distribution offers for a key, None if there is none.
+def offered(key: str) -> tuple[Any, Told] | None:
+    """The loader that an installed distribution offers for a key, and what it tells; None if there
+    is none. One that was found stays; others are looked for anew.
 
     Raises:
         StateError: there is one and it cannot be imported.
-        TypeError: it is no function.
+        TypeError: it is no function, or tells nothing that can be followed.
     """
+    if found := _offered.get(key):
+        return found
     for point in entry_points():
         if point.name == key:
             try:
@@ -130,8 +134,9 @@ def offered_loader(key: str) -> Any:
                 raise ArgumentTypeError(
                     f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
                 )
-            return loader
-    return None
+            found = _offered[key] = loader, told_by(loader, f"the loader of {key!r}")
+            return found
+    return _offered.setdefault(key, None)
 
 
 def find(key: str) -> Told | None:
@@ -142,10 +147,19 @@ def find(key: str) -> Told | None:
     """
     if key in _registered:
         return _registered[key]
-    if key not in _offered:
-        _offered[key] = offered_loader(key)
-    loader = _offered[key]
-    return None if loader is None else told_by(loader, f"the loader of {key!r}")
+    found = _offered[key] if key in _offered else offered(key)
+    return found and found[1]
+
+
+def tells_end(key: str, *, is_last: bool) -> bool:
+    """Whether a loader of the key tells where a payload ends, or gets the rest of the stream: as the
+    last module.
+
+    Raises:
+        StateError, TypeError: as of `find`.
+    """
+    said = find(key)
+    return said is not None and (said != Told() or is_last)
 
 
 def size_of(key: str, view: memoryview) -> int | None:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, List, NamedTuple, Tuple  # noqa: UP035
 
+from mblob.dtype import DataType
 from mblob.format.grammar import text
-from mblob.format.ndarray import ArrayRecord
-from mblob.inspect.program_arrays import stored_array, stored_dtype
+from mblob.format.ndarray import ArrayRecord, array_of_view
 from mblob.native import programs
 from mblob.native.programs import ffi, lib
 
@@ -204,9 +204,10 @@ def _constant(code: memoryview, read: Any) -> Constant:
     kind = _CONSTANT_KINDS[read.kind]
     value: Any
     if kind == "tensor":
-        value = stored_array(code, read.array.view, read.end)
+        value = array_of_view(code, read.array.view, read.end)
     elif kind == "dtype":
-        value = stored_dtype(read.value.v_type)
+        stored = read.value.v_type
+        value = DataType(stored.code, stored.bits, stored.lanes)
     elif kind == "shape":
         value = tuple(ffi.unpack(read.extents, read.extent_count)) if read.extent_count else ()
     elif kind == "string":

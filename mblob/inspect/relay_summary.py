@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mblob.format.grammar import text
-from mblob.format.ndarray import ArrayRecord
-from mblob.inspect.program_arrays import stored_array
+from mblob.format.ndarray import ArrayRecord, array_of_view
 from mblob.native import programs
 from mblob.native.programs import ffi
 
@@ -38,7 +37,7 @@ def summarize(code: memoryview) -> tuple[dict[str, Any], list[tuple[str, ArrayRe
         "late_constants": [text(ffi.string(c.name)) for c in constants if c.name],
     }  # fmt: skip
     return facts, [
-        (f"constant {i}", stored_array(code, c.view, end))
+        (f"constant {i}", array_of_view(code, c.view, end))
         for i, (c, end) in enumerate(zip(constants, ends))
         if not c.name
     ]

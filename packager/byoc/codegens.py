@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import mblob
 from mblob.errors import did_you_mean
 from mblob.format.type_keys import DNNL_JSON
-from mblob.module import Module
+from mblob.module import CODEGEN_PREFIXES, Module
 from mblob.packager.byoc.operators import Region
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key
@@ -17,8 +17,6 @@ from mblob.packager.path_arguments import check_key
 Codegen = Callable[[Region], Module]
 C = TypeVar("C", bound=Codegen)
 
-# Names of the global function of a key, the first one that is there decides: TVM's and mblob's.
-PREFIXES = ("relay.ext.", "mblob.codegen.")
 _registered: dict[str, Codegen] = {}
 _OWN = dict.fromkeys(("dnnl", DNNL_JSON), "mblob.packager.byoc.dnnl")  # come with mblob
 
@@ -57,7 +55,7 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
 
 
 def _register(key: str, codegen: Codegen) -> None:
-    for prefix in PREFIXES:
+    for prefix in CODEGEN_PREFIXES:
         mblob.register_func(prefix + key, codegen, override=True)
     _registered[key] = codegen
 
@@ -67,7 +65,7 @@ def register_own(name: str) -> bool:
 
     Returns: whether there is one, which was not registered.
     """
-    key = next((name[len(p) :] for p in PREFIXES if name.startswith(p)), "")
+    key = next((name[len(p) :] for p in CODEGEN_PREFIXES if name.startswith(p)), "")
     if key not in _OWN or key in _registered:
         return False
     _register(key, import_module(_OWN[key]).codegen)
@@ -75,7 +73,7 @@ def register_own(name: str) -> bool:
 
 
 def _found(key: str) -> Any:
-    found = (mblob.get_global_func(prefix + key, allow_missing=True) for prefix in PREFIXES)
+    found = (mblob.get_global_func(prefix + key, allow_missing=True) for prefix in CODEGEN_PREFIXES)
     return next((function for function in found if function is not None), None)
 
 
@@ -88,7 +86,7 @@ def codegen_of(key: str) -> Codegen:
     found: Codegen | None = _found(key)
     if found is None:
         names = mblob.list_global_func_names()
-        known = {n[len(p) :] for n in names for p in PREFIXES if n.startswith(p)} | {*_OWN}
+        known = {n[len(p) :] for n in names for p in CODEGEN_PREFIXES if n.startswith(p)} | {*_OWN}
         raise BuildError(
             f"no code generator is registered for {key!r} (there are: {', '.join(sorted(known))}); register one with"
             f" @mblob.register_codegen({key!r}){did_you_mean(key, known)}"

@@ -20,7 +20,7 @@ from mblob.format.grammar import GRAMMARS
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.elf_judge import check_loading
-from mblob.inspect.layouts import Told, find
+from mblob.inspect.layouts import tells_end
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.packager.edit.new_payloads import (
@@ -287,8 +287,7 @@ def _unbounded(library: Library) -> list[EntryView]:
     return [
         e
         for e in stored
-        if e.type_key not in GRAMMARS
-        and ((said := find(e.type_key)) is None or (said == Told() and e is not stored[-1]))
+        if e.type_key not in GRAMMARS and not tells_end(e.type_key, is_last=e is stored[-1])
     ]
 
 

@@ -14,7 +14,7 @@ from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_f
 from mblob.format.import_tree import order_of
 from mblob.format.index import FOOTER
 from mblob.format.type_keys import LIBRARY
-from mblob.inspect.layouts import Told, find, size_of
+from mblob.inspect.layouts import size_of, tells_end
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
@@ -119,14 +119,14 @@ def write_blob(
 def unreadable_keys(plan: BlobPlan) -> list[str]:
     """Type keys of which nothing says where their payloads end: neither an index, nor a loader that
     this process knows."""
-    unbounded = plan.unbounded_keys
-    found = set()
-    for entry in plan.entries:
-        if entry.type_key in unbounded:
-            said = find(entry.type_key)
-            if said is None or (said == Told() and entry is not plan.entries[-1]):
-                found.add(entry.type_key)
-    return sorted(found)
+    unbounded, last = plan.unbounded_keys, plan.entries[-1]
+    return sorted(
+        {
+            e.type_key
+            for e in plan.entries
+            if e.type_key in unbounded and not tells_end(e.type_key, is_last=e is last)
+        }
+    )
 
 
 def check_written(

@@ -8,15 +8,6 @@
 
 #include "../common/check.h"
 
-/* See test_pool.c: sanitizers do not survive a fork among threads that allocate. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define FORKS_AMONG_THREADS false
-#elif defined(__has_feature)
-#define FORKS_AMONG_THREADS (!__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer))
-#else
-#define FORKS_AMONG_THREADS true
-#endif
-
 enum { THREADS = 4, FORKS = 40, SECONDS = 30 };
 
 static const char *directory;

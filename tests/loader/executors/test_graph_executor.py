@@ -87,6 +87,8 @@ def model(library: Path) -> Any:
 def test_a_number_of_threads_is_no_bool(model: Any, threads: bool) -> None:
     with pytest.raises(TypeError, match="run: parallel: expected a number of threads, found bool"):
         model.run(parallel=threads)
+    with pytest.raises(TypeError, match="parallel: expected a number of threads, found bool"):
+        model.benchmark(mblob.cpu(0), "run", parallel=threads)
 
 
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])

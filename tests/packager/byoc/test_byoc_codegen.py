@@ -13,8 +13,8 @@ import pytest
 
 import mblob
 from mblob import byoc
+from mblob.module import CODEGEN_PREFIXES
 from mblob.packager.byoc.build import as_records
-from mblob.packager.byoc.codegens import PREFIXES
 from mblob.packager.errors import BuildError
 from tests.packager.byoc.partitions import GENERATORS, array, check, regions_of
 from tests.packager.graphs import Builder, interpret_codegen, takes
@@ -112,7 +112,7 @@ def nothing_registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No code generators but those that come with mblob; the others are back afterwards."""
 
     def global_names() -> list[str]:
-        return [n for n in mblob.list_global_func_names() if n.startswith(PREFIXES)]
+        return [n for n in mblob.list_global_func_names() if n.startswith(CODEGEN_PREFIXES)]
 
     before = {name: mblob.get_global_func(name) for name in global_names()}
     monkeypatch.setattr("mblob.packager.byoc.codegens._registered", {})
@@ -130,7 +130,7 @@ def test_generators_are_global_functions() -> None:
     """Under TVM's name and ours; those that come with mblob as soon as they are asked for."""
     assert mblob.get_global_func("relay.ext.dnn", allow_missing=True) is None
     for key in ("dnnl", "dnnl_json"):
-        for prefix in PREFIXES:
+        for prefix in CODEGEN_PREFIXES:
             assert mblob.get_global_func(prefix + key).name == prefix + key
     g = mblob.GraphBuilder()
     g.output(g.call("relu", [g.input("x", (4,))], (4,), attrs={"op": "nn.relu"}))
@@ -147,7 +147,7 @@ def test_generators_are_global_functions() -> None:
         made.append(mblob.json_module("mine", region.symbol, "{}"))
         return made[-1]
 
-    for prefix in PREFIXES:
+    for prefix in CODEGEN_PREFIXES:
         mblob.register_func(prefix + "mine", generate)
         with pytest.raises(BuildError, match="'mine' has a generator; pass override=True"):
             mblob.register_codegen("mine")(interpret_codegen)
