@@ -5,7 +5,8 @@
  * constructor does so, into what is linked with -ffast-math. Whoever lets code of others run takes
  * the words before, and gives them back. Sticky flags that say what happened are no control.
  *
- * x86 has MXCSR (for SSE) and the control word of the x87; aarch64 FPCR, arm FPSCR, RISC-V frm.
+ * x86 has MXCSR (for SSE) and the control word of the x87; aarch64 FPCR, arm FPSCR, RISC-V frm,
+ * s390x FPC.
  * Nothing is kept on other machines. */
 #ifndef MB_FLOAT_CONTROL_H
 #define MB_FLOAT_CONTROL_H
@@ -69,6 +70,21 @@ static inline struct mb_float_control mb_float_control(void) {
 
 static inline void mb_float_control_set(struct mb_float_control wanted) {
   __asm__ volatile("fsrm %0" : : "r"((unsigned long)wanted.words));
+}
+#elif defined(__s390x__)
+#define MB_FPC_FLAGS 0x00fcff00u /* sticky flags, and the code of the last exception */
+
+static inline struct mb_float_control mb_float_control(void) {
+  uint32_t fpc;
+  __asm__ volatile("efpc %0" : "=d"(fpc));
+  return (struct mb_float_control){fpc & ~MB_FPC_FLAGS};
+}
+
+static inline void mb_float_control_set(struct mb_float_control wanted) {
+  uint32_t fpc;
+  __asm__ volatile("efpc %0" : "=d"(fpc));
+  fpc = (fpc & MB_FPC_FLAGS) | (uint32_t)wanted.words;
+  __asm__ volatile("sfpc %0" : : "d"(fpc));
 }
 #else
 static inline struct mb_float_control mb_float_control(void) {

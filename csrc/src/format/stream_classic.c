@@ -64,7 +64,8 @@ static int imply_library(struct mb_blob *blob) {
  * too small to hold the key. */
 static uint64_t tree_at_end(const struct mb_cursor *c, uint64_t modules) {
   static const char key[] = MB_TREE_KEY;
-  const uint64_t name = sizeof(key) - 1, rows = modules + 1, fixed = 8 + name + 8 + 8 * rows + 8;
+  const size_t name = sizeof(key) - 1;
+  const uint64_t rows = modules + 1, fixed = 8 + name + 8 + 8 * rows + 8;
   const uint8_t *end = c->data + c->end;
   const uint64_t room = mb_left(c) < fixed ? 0 : (mb_left(c) - fixed) / 8 + 1;
   for (uint64_t k = 0; k < room && k / modules <= modules; k++) {
