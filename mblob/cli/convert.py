@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
 from mblob.cli.verbs import VERBS
@@ -44,6 +45,7 @@ def configure(verbs: Any) -> None:
         "--target", metavar="TRIPLE", help="machine to link for, such as aarch64-linux-gnu"
     )
     add_quiet(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

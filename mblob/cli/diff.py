@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, watched_files
 from mblob.cli.report import UsageError, one_line, print_json, printable
 from mblob.cli.verbs import VERBS
@@ -42,6 +43,7 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object, schema mblob/diff/1")
     add_quiet(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

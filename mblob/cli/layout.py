@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mblob.cli.report import UsageError
 
+if TYPE_CHECKING:
+    from mblob.module import Module
+
 
 def add_layout(parser: argparse.ArgumentParser) -> None:
-    """Add the option to a verb; `mblob.cli.command_line` gives it to the readers."""
+    """Add the option to a verb that reads libraries; `mblob.cli.command_line` gives it to the readers in
+    Python."""
     parser.add_argument(
         "--layout", action="append", default=[], metavar="KEY=FORM",
         help="how payloads of a type key of your own are built, such as my_key=string,u64,strings; for a library "
@@ -32,3 +37,16 @@ def layouts_of(texts: Sequence[str]) -> dict[str, str]:
             raise UsageError(f"--layout: {key!r} is named twice")
         found[key] = form
     return found
+
+
+def load(args: argparse.Namespace) -> Module:
+    """Load the library of a verb that runs it. The reader in C gets the layouts, too.
+
+    Raises:
+        As of `mblob.load_module`.
+    """
+    import mblob
+
+    for key, form in layouts_of(args.layout).items():
+        mblob.register_loader(key, layout=form)
+    return mblob.load_module(args.file, assume=args.assume)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.cli.arrays import devices_of, read_arguments, split_label, values_text, write_outputs
+from mblob.cli.layout import add_layout, load
 from mblob.cli.pages import page_target
 from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, for_terminal, in_options
@@ -78,6 +79,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument("--assume", choices=("packed",),
                         help="call a function as a packed one of TVM's if nothing says how it is called. If it is "
                         "none, the call can crash")  # fmt: skip
+    add_layout(parser)
     parser.usage = "mblob-pack run FILE (FUNC [ARG...] | [NAME=ARG...]) [-o OUT.npz] [options]"
     parser.set_defaults(run=run)
 
@@ -92,7 +94,6 @@ def positive(text: str) -> int:
 def run(args: argparse.Namespace) -> int:
     """Load the library, call the function or run the model, print what it gave, write its
     outputs."""
-    import mblob
 
     if args.output is not None and args.output.suffix != ".npz":
         raise UsageError(f"-o {args.output}: outputs are written as a .npz file", hint="-o out.npz")
@@ -112,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a function is called with arrays on one --device; graphs take several")
     values, outputs = read_arguments(words)
     with remarks(quiet=False):
-        module = mblob.load_module(args.file, assume=args.assume)
+        module = load(args)
     outputs = outputs_of(module, name, values, outputs)
     if args.device:
         (device,) = devices_of(args.device)

@@ -19,6 +19,7 @@ from mblob.cli.arrays import (
     values_text,
     write_outputs,
 )
+from mblob.cli.layout import load
 from mblob.cli.pages import write_page
 from mblob.cli.progress import remarks
 from mblob.cli.report import UsageError, one_line
@@ -322,7 +323,7 @@ def run_model(args: argparse.Namespace) -> int:
     import_loader()
     begin = time.perf_counter()
     with remarks(quiet=False):
-        module = mblob.load_module(args.file, assume=args.assume)
+        module = load(args)
         model = open_model(
             module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
         )

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from mblob.cli import swap
+from mblob.cli.layout import add_layout
 from mblob.cli.progress import watched_files
 from mblob.cli.verbs import VERBS
 
@@ -27,6 +28,7 @@ def configure(verbs: Any) -> None:
         help="write the library even if it has type keys without a known format; mblob cannot open it then",
     )  # fmt: skip
     swap.add_output(parser)
+    add_layout(parser)
     parser.set_defaults(run=run)
 
 

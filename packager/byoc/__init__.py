@@ -6,8 +6,8 @@ and the regions), `build` (the model). `text` shows what a step did.
 """
 
 from mblob.packager.byoc import dnnl
-from mblob.packager.byoc.annotate import Annotation, annotate
-from mblob.packager.byoc.build import as_records, build, partition_graph
+from mblob.packager.byoc.annotate import Annotation, annotate, as_records
+from mblob.packager.byoc.build import build, partition_graph
 from mblob.packager.byoc.builder import GraphBuilder
 from mblob.packager.byoc.codegens import register_codegen
 from mblob.packager.byoc.graph import Graph, Value, read_graph

@@ -6,13 +6,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Union
 
+from mblob.arguments import items, mapping, names
 from mblob.errors import MblobError
 from mblob.format.graph_json import NOP
-from mblob.format.ndarray import ArrayRecord
+from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.packager.byoc.graph import Graph, Node, Value, dependencies
 from mblob.packager.byoc.operators import OP, Composite, Operator, Tensor, own_attrs
-from mblob.packager.byoc.patterns import Matcher, Predicate, Row, Table, rows, table_of, target_of
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.byoc.patterns import (
+    Matcher,
+    Predicate,
+    Row,
+    Table,
+    is_function,
+    rows,
+    table_of,
+    target_of,
+)
+from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.path_arguments import check_key
 
 Targets = Union[Mapping[str, Union[Predicate, Table]], str, Sequence[str]]
@@ -71,17 +81,70 @@ class Annotation(dict[int, str]):
         composites: in the order of their last nodes.
         unmatched: (key, name) of the patterns that are no composite here.
         tensors: the operators as predicates see them.
+        names: of the graph's nodes.
     """
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: Tensors, names: Sequence[str]) -> None:
         self.tensors = tensors
+        self.names = names
         self.composites: list[Match] = []
         self.unmatched: list[tuple[str, str]] = []
 
 
-def annotate(
-    graph: Graph, targets: Targets, params: Mapping[str, ArrayRecord] | None = None
-) -> Annotation:
+def check_keys(where: str, graph: Graph, keys: object) -> None:
+    """Refuse what `annotate` did not make of this graph; `where` begins the error.
+
+    Raises:
+        BuildError: the graph, or its keys.
+    """
+    Graph.check(where, graph)
+    mapping(where, "keys", keys, "what annotate returns", BuildTypeError)
+    assert isinstance(keys, Mapping)
+    if isinstance(keys, Annotation) and keys.names != [node.name for node in graph.nodes]:
+        raise BuildError(f"{where}: keys: annotate made them of another graph")
+    for i, key in keys.items():
+        if not isinstance(i, int) or not 0 <= i < len(graph.nodes) or graph.nodes[i].is_input:
+            raise BuildError(f"{where}: keys: {i!r} is no number of an operator of the graph")
+        check_key(key, f"{where}: keys[{i}]")
+
+
+def check_regions(where: str, regions: object, keys: Mapping[int, str]) -> None:
+    """Refuse what `merge` did not make of these keys.
+
+    Raises:
+        BuildError: naming the region.
+    """
+    for region in items(where, "regions", regions, "what merge returns", BuildTypeError):
+        nodes = items(where, "regions", region, "lists of node numbers", BuildTypeError)
+        if not nodes or any(i not in keys or keys[i] != keys[nodes[0]] for i in nodes):
+            raise BuildError(
+                f"{where}: regions: {nodes!r:.200} are no operators of one key; expected what merge returns"
+            )
+
+
+def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
+    """Parameters without copies.
+
+    Args:
+        params: name -> array, or the bytes of `save_param_dict`; None: there are none.
+
+    Raises:
+        BuildError: a value that is no array. FormatError: bytes that are no parameter dictionary.
+    """
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        return read_param_dict(params)
+    made = {}
+    for key in names("partition_graph", "params", params, error=BuildTypeError):
+        try:
+            made[key] = as_record(params[key])
+        except TypeError as exc:
+            raise refused(exc, f"params[{key!r}]") from None
+    return made
+
+
+def annotate(graph: Graph, targets: Targets, params: Mapping[str, Any] | None = None) -> Annotation:
     """The key of each operator that a code generator takes, and the composites.
 
     The first target that takes an operator decides. A predicate takes single operators. The
@@ -99,7 +162,7 @@ def annotate(
         targets: key -> predicate, called with an `Operator`, returns true or false; or key -> pattern
             table, a list of `(name, pattern)` or `(name, pattern, check)`. A key, or a list of keys:
             what `register_pattern_table` registered for them.
-        params: the graph's parameters: such inputs are constants.
+        params: the graph's parameters, as of `as_records`: such inputs are constants.
 
     Raises:
         BuildError: an invalid key, target or table; a key without a registered table; a predicate or
@@ -107,7 +170,8 @@ def annotate(
         MblobError: an error of mblob in a predicate or check, with key, node and operator before its
             text.
     """
-    finder = _Finder(graph, params or {})
+    Graph.check("annotate", graph)
+    finder = _Finder(graph, as_records(params))
     for key, target in _checked(targets).items():
         finder.take(key, target)
     finder.found.composites.sort(key=lambda match: match.nodes[-1])
@@ -129,7 +193,7 @@ def _checked(targets: Targets) -> dict[str, Predicate | list[Row]]:
     made: dict[str, Predicate | list[Row]] = {}
     for key, target in targets.items():
         check_key(key, "partition_graph")
-        if not callable(target) and not isinstance(target, (list, tuple)):
+        if not is_function(target) and not isinstance(target, (list, tuple)):
             raise BuildTypeError(
                 f"partition_graph: {key}: expected a predicate or a list of patterns, found {type(target).__name__}"
             )
@@ -158,7 +222,7 @@ class _Finder:
         for i, before in enumerate(dependencies(graph)):
             for j in before:
                 self._needed_by[j].add(i)
-        self.found = Annotation(tensors)
+        self.found = Annotation(tensors, [node.name for node in graph.nodes])
 
     def take(self, key: str, target: Predicate | list[Row]) -> None:
         if isinstance(target, list):

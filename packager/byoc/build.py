@@ -7,21 +7,20 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from mblob.arguments import names
+from mblob.arguments import mapping, wrong_type
 from mblob.binary.file_kind import THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import MblobError
 from mblob.format.graph_json import COPY, NOP
-from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.module import Module, Node
-from mblob.packager.byoc.annotate import Targets, annotate
+from mblob.packager.byoc.annotate import Targets, annotate, as_records
 from mblob.packager.byoc.codegens import Codegen, codegen_of
 from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge, operations
 from mblob.packager.byoc.operators import Operator, Region
 from mblob.packager.byoc.partition import Partition, partition
 from mblob.packager.byoc.text import text
-from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode, node_of
 from mblob.packager.modules.payload_modules import (
@@ -78,6 +77,10 @@ def partition_graph(
         MblobError: a predicate or generator raised an error of mblob. The text begins with the key
             and the operator or region.
     """
+    if trace is not None and not callable(trace):
+        raise wrong_type(
+            "partition_graph", "trace", "a function such as print", trace, BuildTypeError
+        )
     found, built = text_and_params(graph_json)
     graph = read_graph(found)
     records = as_records(built if params is None else params)
@@ -96,28 +99,6 @@ def partition_graph(
     return build(parts, host, name=name, codegens=codegens)
 
 
-def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
-    """The parameters of `annotate` and `partition`, without copies.
-
-    Args:
-        params: name -> array, or the bytes of `save_param_dict`.
-
-    Raises:
-        BuildError: a value that is no array. FormatError: bytes that are no parameter dictionary.
-    """
-    if params is None:
-        return {}
-    if not isinstance(params, Mapping):
-        return read_param_dict(params)
-    made = {}
-    for key in names("partition_graph", "params", params, error=BuildTypeError):
-        try:
-            made[key] = as_record(params[key])
-        except TypeError as exc:
-            raise refused(exc, f"params[{key!r}]") from None
-    return made
-
-
 def build(
     parts: Partition,
     host: Module | None,
@@ -134,6 +115,12 @@ def build(
     Raises:
         As of `partition_graph`.
     """
+    if not isinstance(parts, Partition):
+        raise wrong_type("build", "parts", "what partition returns", parts, BuildTypeError)
+    if codegens is not None:
+        mapping(
+            "partition_graph", "codegens", codegens, "a dict of functions by key", BuildTypeError
+        )
     modules = [_generate(region, codegens or {}) for region in parts.regions]
     if host is None:
         _check_no_host(parts)

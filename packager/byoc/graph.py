@@ -14,7 +14,7 @@ from typing import Any
 from mblob.dtype import DataType
 from mblob.format import graph_json
 from mblob.format.graph_json import CALL, NOP
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 
 
 @dataclass(eq=False, repr=False)
@@ -95,12 +95,28 @@ class Graph:
         inputs: the nodes that are inputs, in the order of their index as inputs.
         heads: the results.
         metadata: value of the key `metadata`, or None.
+        is_cut: `partition` took it apart.
     """
 
     nodes: list[Node]
     inputs: list[Node]
     heads: list[Value]
     metadata: Any = None
+    is_cut: bool = False
+
+    @staticmethod
+    def check(where: str, graph: object) -> None:
+        """Refuse what is no graph that a pass can have; `where` begins the error.
+
+        Raises:
+            BuildError: it is none, or `partition` has cut it.
+        """
+        if not isinstance(graph, Graph):
+            raise BuildTypeError(
+                f"{where}: graph: expected a Graph, as read_graph returns it, found {type(graph).__name__}"
+            )
+        if graph.is_cut:
+            raise BuildError(f"{where}: graph: partition() has cut it; read it again (read_graph)")
 
     def values(self) -> list[Value]:
         """All values, in the order of their entries."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mblob.arguments import wrong_type
 from mblob.module import Module
 from mblob.packager.byoc.operators import Region, Tensor
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import json_module
 
 
@@ -29,6 +30,8 @@ class JsonGraph:
     """
 
     def __init__(self, region: Region, write_symbol: bool = True) -> None:
+        if not isinstance(region, Region):
+            raise wrong_type("JsonGraph", "region", "a Region", region, BuildTypeError)
         self._region = region
         self._write_symbol = write_symbol
         self._nodes: list[dict[str, Any]] = []
@@ -66,8 +69,9 @@ class JsonGraph:
         """
         for tensor in inputs:
             if id(tensor) not in self._entries:
+                used = getattr(tensor, "name", tensor)
                 raise BuildError(
-                    f"{self._region.symbol}: {name} uses {tensor.name}, which no kernel before it makes"
+                    f"{self._region.symbol}: {name} uses {used}, which no kernel before it makes"
                 )
         made: dict[str, Any] = {
             "num_inputs": str(len(inputs)),

@@ -12,11 +12,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 
+from mblob.arguments import whole
 from mblob.format.graph_json import NOP
-from mblob.packager.byoc.annotate import Annotation, Tensors, asked
+from mblob.packager.byoc.annotate import Annotation, Tensors, asked, check_keys
 from mblob.packager.byoc.graph import Graph, dependencies
 from mblob.packager.byoc.operators import Operator
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.path_arguments import checked
 
 
 class _Parts:
@@ -146,21 +148,23 @@ def merge(
         cost: of an operator, 0 or more.
 
     Raises:
-        BuildError: a wrong argument, or `cost` fails: the text names node and operator, and the
+        BuildError: a wrong argument, keys of another graph, or `cost` fails: the text names node and operator, and the
             exception is the cause.
     """
+    check_keys("merge", graph, keys)
     if not callable(cost):
         raise BuildTypeError(f"merge: cost: expected a function, found {type(cost).__name__}")
     if not _is_cost(min_cost):
         raise BuildError(
             f"merge: min_cost: expected a number that is 0 or more, found {min_cost!r}"
         )
+    min_size = checked(whole, "merge", "min_size", min_size)
     number = {id(node): i for i, node in enumerate(graph.nodes)}
     parts = _Parts(dependencies(graph))
-    whole: set[int] = set()  # nodes of composites
+    together: set[int] = set()  # nodes of composites
     for composite in keys.composites if isinstance(keys, Annotation) else ():
         parts.contract(composite.nodes)
-        whole.update(composite.nodes)
+        together.update(composite.nodes)
     changed = True
     while changed:
         changed = False
@@ -172,7 +176,7 @@ def merge(
                 changed |= first != second and parts.try_join(first, second)
     owners = dict.fromkeys(parts.owner[i] for i in sorted(keys))
     regions = [
-        _without_edge_reshapes(graph, sorted(parts.members[owner]), whole) for owner in owners
+        _without_edge_reshapes(graph, sorted(parts.members[owner]), together) for owner in owners
     ]
     large = [region for region in regions if _size(graph, region) >= max(min_size, 1)]
     if not min_cost:

@@ -6,11 +6,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mblob.dtype import DataType
 from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
-from mblob.packager.byoc.annotate import Annotation, Match, Tensors
+from mblob.packager.byoc.annotate import (
+    Annotation,
+    Match,
+    Tensors,
+    as_records,
+    check_keys,
+    check_regions,
+)
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, dependencies, write_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.region_numbers import region_numbers
@@ -37,7 +45,7 @@ def partition(
     graph: Graph,
     regions: Sequence[Sequence[int]],
     keys: Mapping[int, str],
-    params: Mapping[str, ArrayRecord] | None = None,
+    params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
 ) -> Partition:
     """Cut regions out of a graph. The graph object cannot be used afterwards.
@@ -45,19 +53,23 @@ def partition(
     Args:
         regions: of `merge`.
         keys: of `annotate`.
-        params: parameters by the name of their input. Parameters that only regions use become
+        params: parameters by the name of their input, as of `as_records`. Parameters that only regions use become
             theirs.
         mod_name: part of the names of the functions, `tvmgen_<mod_name>_<key>_main_<i>`, where `i` is
             TVM's number of the region (`region_numbers`).
 
     Raises:
-        BuildError: regions that overlap or make a cycle, or parameters that do not fit the graph.
+        BuildError: the graph was cut before; keys or regions are of another one; regions overlap or make a
+            cycle; or the parameters do not fit the graph.
     """
-    params = dict(params or {})
+    check_keys("partition", graph, keys)
+    check_regions("partition", regions, keys)
+    params = as_records(params)
     _check_params(graph, params)
     where = _where(regions)
     order = _order(graph, regions, where)  # before anything changes
     names = _names(graph, regions, keys, mod_name)
+    graph.is_cut = True
     composites = keys.composites if isinstance(keys, Annotation) else ()
     cutter = _Cutter(graph, where, Tensors(graph, params), composites)
     made = [cutter.cut(region, keys[region[0]], name) for region, name in zip(regions, names)]

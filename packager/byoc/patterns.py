@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, Union
 
-from mblob.errors import did_you_mean
+from mblob.errors import MblobError, did_you_mean
 from mblob.packager.byoc.operators import Composite, Operator, Tensor
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_key
@@ -55,9 +55,23 @@ class Pattern:
             )
         return _Either(max(choice.depth for choice in choices), bars, choices)
 
+    def __ror__(self, other: Any) -> Pattern:
+        """Refuse what is no pattern on the left of `|`."""
+        raise _no_pattern("|", other)
+
+    def __call__(self, *inputs: Pattern) -> Pattern:
+        """This pattern, for an operator of these inputs. That of any operator:
+        `wildcard()(x, y)`. That of either operator: `(is_op("add") | is_op("multiply"))(x, y)`."""
+        raise BuildError("is_constant() is no operator, so it has no inputs")
+
     def optional(self, follower: Callable[[Pattern], Pattern]) -> Pattern:
         """This pattern, with or without an operator behind it: `conv.optional(is_op("nn.relu"))`."""
-        return follower(self) | self
+        if not callable(follower):
+            raise BuildTypeError(
+                f'optional: expected an operator such as is_op("nn.relu"), found {type(follower).__name__}'
+            )
+        (behind,) = _checked("optional", (follower(self),))
+        return behind | self
 
     def has_attr(self, attrs: Mapping[str, Any]) -> Pattern:
         """This pattern, if its operator has these attributes: name -> text, number, or a sequence of
@@ -70,23 +84,47 @@ class Pattern:
 class _Any(Pattern):
     constant: bool = False
 
+    def __call__(self, *inputs: Pattern) -> Pattern:
+        return super().__call__(*inputs) if self.constant else OpPattern(1)(*inputs)
+
 
 @dataclass(frozen=True, eq=False)
 class _Either(Pattern):
     choices: tuple[Pattern, ...] = ()
 
+    def __call__(self, *inputs: Pattern) -> Pattern:
+        return self._each(lambda choice: choice(*inputs))
+
+    def has_attr(self, attrs: Mapping[str, Any]) -> Pattern:
+        return self._each(lambda choice: choice.has_attr(attrs))
+
+    def _each(self, change: Callable[[Pattern], Pattern]) -> Pattern:
+        """The alternatives, each of them changed."""
+        found: dict[int, Pattern] = {}
+        untried: list[Pattern] = [self]
+        while untried:
+            pattern = untried.pop()
+            if id(pattern) in found:
+                continue
+            found[id(pattern)] = pattern
+            if isinstance(pattern, _Either):
+                untried += pattern.choices[::-1]
+        choices = (*(change(p) for p in found.values() if not isinstance(p, _Either)),)
+        return _Either(max(choice.depth for choice in choices), self.bars, choices)
+
 
 @dataclass(frozen=True, eq=False)
 class OpPattern(Pattern):
-    """An operator of one of the `names`, whose inputs are `inputs`; None: any inputs."""
+    """An operator of one of the `names`, () for any, whose inputs are `inputs`; None: any inputs."""
 
     names: tuple[str, ...] = ()
     inputs: tuple[Pattern, ...] | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, *inputs: Pattern) -> OpPattern:
-        """This pattern, for an operator of these inputs."""
-        what = f"is_op({self.names[0]!r})"
+        what = f"is_op({self.names[0]!r})" if self.names else "wildcard()(...)"
+        if self.inputs is not None:
+            raise BuildError(f"{what}: it has inputs already")
         depth = 1 + max((p.depth for p in _checked(what, inputs)), default=0)
         if depth > DEEPEST:
             raise BuildError(
@@ -121,7 +159,8 @@ def is_op(name: str, *others: str) -> OpPattern:
 
 
 def wildcard() -> Pattern:
-    """The pattern of any value from outside of the composite."""
+    """The pattern of any value from outside of the composite. With inputs, `wildcard()(x)`, that of any
+    operator."""
     return _Any()
 
 
@@ -133,10 +172,19 @@ def is_constant() -> Pattern:
 def _checked(what: str, patterns: Sequence[Any]) -> Sequence[Pattern]:
     for pattern in patterns:
         if not isinstance(pattern, Pattern):
-            raise BuildTypeError(
-                f"{what}: expected patterns such as wildcard(), found {type(pattern).__name__}"
-            )
+            raise _no_pattern(what, pattern)
     return patterns
+
+
+def _no_pattern(what: str, found: Any) -> BuildTypeError:
+    return BuildTypeError(
+        f"{what}: expected patterns such as wildcard(), found {type(found).__name__}"
+    )
+
+
+def is_function(value: Any) -> bool:
+    """Whether a value can be a predicate or a check, which a pattern is not."""
+    return callable(value) and not isinstance(value, Pattern)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -174,12 +222,12 @@ def register_pattern_table(
         BuildError: an invalid key, or one that has a table.
     """
     check_key(key, "register_pattern_table")
-    if predicate is not None and not callable(predicate):
+    if predicate is not None and not is_function(predicate):
         found = type(predicate).__name__
         raise BuildTypeError(f"register_pattern_table: {key}: expected a predicate, found {found}")
 
     def register(table: T) -> T:
-        if not callable(table):
+        if not is_function(table):
             raise BuildTypeError(
                 f"register_pattern_table: expected a function, found {type(table).__name__}"
             )
@@ -197,9 +245,20 @@ def table_of(key: str) -> list[Row]:
     """The registered table of a key; without one, no rows.
 
     Raises:
-        BuildError: the table is invalid.
+        BuildError: the table is invalid, or its function fails: the exception is the cause.
+        MblobError: its function raised one; the key comes first in the text.
     """
-    return rows(key, _tables[key][0]()) if key in _tables else []
+    if key not in _tables:
+        return []
+    where = f"the pattern table of {key!r}"
+    try:
+        table = _tables[key][0]()
+    except MblobError as error:
+        error.prefix(where)
+        raise
+    except Exception as error:
+        raise BuildError(f"{where} failed: {type(error).__name__}: {error}") from error
+    return rows(key, table)
 
 
 def target_of(key: str) -> Predicate | list[Row]:
@@ -239,7 +298,7 @@ def rows(key: str, table: Any) -> list[Row]:
             raise BuildTypeError(
                 f"{where}: {made.name}: expected a pattern of operators: is_op(...)"
             )
-        if made.check is not None and not callable(made.check):
+        if made.check is not None and not is_function(made.check):
             raise BuildTypeError(
                 f"{where}: {made.name}: expected a function as check, found {type(made.check).__name__}"
             )
@@ -301,7 +360,7 @@ class Matcher:
                 operator = value if isinstance(value, Operator) else _only_result_of(value)
                 if operator is None or bound.get(id(pattern), operator) is not operator:
                     continue
-                if operator.op not in pattern.names or not all(
+                if (pattern.names and operator.op not in pattern.names) or not all(
                     _has(operator, name, expected) for name, expected in pattern.attrs.items()
                 ):
                     continue

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
 from mblob.format.graph_json import NOP
-from mblob.packager.byoc.annotate import Annotation, Match, Tensors
+from mblob.packager.byoc.annotate import (
+    Annotation,
+    Match,
+    Tensors,
+    check_keys,
+    check_regions,
+)
 from mblob.packager.byoc.graph import Graph, read_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.partition import Partition
@@ -41,8 +47,11 @@ def text(
         return _partition(graph)
     if not isinstance(graph, Graph):
         raise BuildTypeError(f"text: expected a Graph or a Partition, found {type(graph).__name__}")
+    Graph.check("text", graph)
     if keys is None:
         return _main(graph, {}, ())
+    check_keys("text", graph, keys)
+    check_regions("text", regions or (), keys)
     lines = [_main(graph, _marks(graph, keys, regions), ())]
     unmatched: dict[str, list[str]] = {}
     for key, name in keys.unmatched if isinstance(keys, Annotation) and regions is None else ():

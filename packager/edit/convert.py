@@ -324,7 +324,8 @@ class _Found:
             # The last import is numbered first (docs/format.md, section 5), so that modules keep
             # their numbers.
             for child in reversed(e.imports):
-                module.import_module(made[child])
+                if made[child] is not module:  # TVM 0.7 wrote `_lib` for each host module
+                    module.import_module(made[child])
         root = made[0]
         if all(module is not host for module in root.walk()):
             root.import_module(host)  # a tree without a library, which the ffi dialect has to have

@@ -157,7 +157,8 @@ def strip_index(
                 )
             if unbounded and not force:
                 raise BuildError(
-                    f"{e.place}: only the index says where its payload ends, so mblob could not open the library; force"
+                    f"{e.place}: only the index says where its payload ends, so mblob could not open the library; tell"
+                    f" its layout (register_loader({e.type_key!r}, layout=...), --layout {e.type_key}=FORM), or force"
                     " strips it for a TVM that has a loader of this key"
                 )
         _write(opened, blob, {}, output, index=False, reuse=reuse)
@@ -172,7 +173,8 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         library, output, reuse: as of `swap`.
 
     Raises:
-        BuildError: the library has an index, or its dialect takes none.
+        BuildError: the library has an index, or its dialect takes none, or its tree has `_lib` in
+            several places.
         FormatError, DigestError, OSError: as of `swap`.
     """
     with Library(Path(checked_path(library, "add_index: library")), verify="full") as opened:
@@ -182,6 +184,12 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
         if blob.symbol.endswith(SYMBOL_OF_0_21):
             raise BuildError(
                 f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
+            )
+        libraries = [str(e.index) for e in opened.entries if e.offset is None]
+        if blob.has_tree and len(libraries) > 1:
+            raise BuildError(
+                f"{opened.path}: entries {' and '.join(libraries)} are both the library itself, as TVM 0.7 wrote them,"
+                " and an index has it once; keep the library without an index"
             )
         _write(opened, blob, {}, output, index=True, reuse=reuse)
 

@@ -221,6 +221,63 @@ def test_regions_that_cannot_be() -> None:
         cut([[1], [1]])
 
 
+def test_what_a_pass_did_not_make_is_refused() -> None:
+    """Each pass tells what it expects: of another graph, of one that was cut, or of no pass."""
+
+    def chain(*functions: str) -> Any:
+        b = Builder()
+        value = b.input("x")
+        for function in functions:
+            value = b.call(function, value)
+        return b.json(value)
+
+    text = chain("turn", "bump")
+    graph, keys = annotated(text)
+    regions = byoc.merge(graph, keys)
+    other, _ = annotated(chain("turn"))
+    same = byoc.read_graph(text)  # read again: the same graph
+    assert byoc.merge(same, keys) == regions
+    parts = byoc.partition(graph, regions, keys)
+    wrong: list[tuple[Callable[[], object], str]] = [
+        (lambda: byoc.annotate(5, {}), "^annotate: graph: expected a Graph, .*, found int"),
+        (lambda: byoc.annotate(text, {}), "^annotate: graph: expected a Graph, .*, found "),
+        (lambda: byoc.annotate(graph, {}), "^annotate: graph: partition.. has cut it; read it"),
+        (lambda: byoc.annotate(same, {}, {"x": [1]}), r"^params\['x'\]: expected an array"),
+        (lambda: byoc.merge(graph, keys), "^merge: graph: partition.. has cut it; read it"),
+        (lambda: byoc.merge(other, keys), "^merge: keys: annotate made them of another graph"),
+        (lambda: byoc.merge(same, {9: "one"}), "^merge: keys: 9 is no number of an operator"),
+        (lambda: byoc.merge(same, {0: "one"}), "^merge: keys: 0 is no number of an operator"),
+        (lambda: byoc.merge(same, {1: 1}), r"^merge: keys\[1\]: expected a type key as text"),
+        (lambda: byoc.merge(same, 5), "^merge: keys: expected what annotate returns, found int"),
+        (lambda: byoc.merge(same, keys, "2"), "^merge: min_size: expected int, found str"),
+        (lambda: byoc.merge(same, keys, 1.5), "^merge: min_size: expected int, found float"),
+        (lambda: byoc.partition(graph, regions, keys), "^partition: graph: partition.. has cut"),
+        (lambda: byoc.partition(other, regions, keys), "^partition: keys: annotate made them of"),
+        (lambda: byoc.partition(same, 5, keys), "^partition: regions: expected what merge ret"),
+        (lambda: byoc.partition(same, [[]], keys), r"^partition: regions: \[\] are no operators"),
+        (lambda: byoc.partition(same, [[9]], keys), r"^partition: regions: \[9\] are no operat"),
+        (lambda: byoc.partition(same, ["a"], keys), "^partition: regions: expected lists of node"),
+        (lambda: byoc.text(other, keys), "^text: keys: annotate made them of another graph"),
+        (lambda: byoc.text(same, keys, [[9]]), r"^text: regions: \[9\] are no operators of one"),
+        (lambda: byoc.build(regions, None), "^build: parts: expected what partition returns, found"),
+        (lambda: byoc.build(parts, None, codegens=5), "codegens: expected a dict of functions by"),
+        (lambda: byoc.JsonGraph(parts), "^JsonGraph: region: expected a Region, found Partition"),
+        (
+            lambda: mblob.partition_graph(text, None, None, {}, trace=5),
+            "^partition_graph: trace: expected a function such as print, found int",
+        ),
+    ]  # fmt: skip
+    for call, message in wrong:
+        with pytest.raises(BuildError, match=message):
+            call()
+
+
+def annotated(text: Any) -> tuple[Any, Any]:
+    """A graph, and the keys of all its operators."""
+    graph = byoc.read_graph(text)
+    return graph, byoc.annotate(graph, {"one": lambda _: True})
+
+
 def test_small_element_types_have_sizes() -> None:
     b = Builder()
     graph = b.json(b.call("turn", b.input("x")))

@@ -62,6 +62,12 @@ def chain(*functions: str, heads: tuple[int, ...] = ()) -> Any:
         (is_op("bump")(is_op("turn")(is_constant())), []),
         (is_op("turn")(wildcard()).optional(is_op("bump")), [(1, 2)]),
         (is_op("absent")(wildcard()) | is_op("bump")(is_op("bump")), [(3, 4)]),
+        ((is_op("absent") | is_op("bump"))(is_op("turn")), [(1, 2)]),
+        ((is_op("turn") | is_op("absent") | is_op("bump"))(is_op("bump")(wildcard())), [(3, 4)]),
+        (wildcard()(is_op("turn")(wildcard())), [(1, 2)]),
+        ((is_op("absent") | wildcard())(is_op("turn")), [(1, 2)]),
+        (is_op("turn").optional(is_op("absent") | is_op("bump")), [(1, 2)]),
+        ((is_op("turn") | is_op("bump")).has_attr({"axis": 1}), [(1,)]),
         (is_op("turn").has_attr({"axis": 1, "layout": "NCHW"}), [(1,)]),
         (is_op("turn").has_attr({"pads": [1, 2], "keep": True, "other": None}), [(1,)]),
         (is_op("turn").has_attr({"axis": 2}), []),
@@ -327,6 +333,7 @@ def test_matching_takes_linear_time(count_calls: Callable[[Callable[[], object]]
         ([("a", "add")], r"a: expected a pattern of operators: is_op\(...\)"),
         ([("a", wildcard())], r"a: expected a pattern of operators: is_op\(...\)"),
         ([("a", ADD, "no")], "a: expected a function as check, found str"),
+        ([("a", ADD, TURN)], "a: expected a function as check, found OpPattern"),
     ],
 )
 def test_tables_that_are_none(table: Any, message: str) -> None:
@@ -350,9 +357,34 @@ def test_tables_of_a_function_are_lists(monkeypatch: pytest.MonkeyPatch) -> None
             wrong()
     with pytest.raises(BuildError, match="'library' is the format's own"):
         byoc.register_pattern_table("library")
-    for targets in (1, {"one": 1}, {"one": {}}, [1]):
+    for targets in (1, {"one": 1}, {"one": {}}, {"one": TURN}, [1]):
         with pytest.raises(BuildError, match=r"partition_graph: .*expected"):
             byoc.annotate(byoc.read_graph(chain("turn")), targets)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("targets", [["one"], {"one": takes("turn")}])
+def test_a_table_whose_function_fails_is_named(
+    targets: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mblob.packager.byoc.patterns._tables", {})
+    byoc.register_pattern_table("one")(lambda: [("a", TURN)][1:][0])
+    message = "^the pattern table of 'one' failed: IndexError: list index"
+    with pytest.raises(BuildError, match=message) as caught:
+        byoc.annotate(byoc.read_graph(chain("turn")), targets)
+    assert isinstance(caught.value.__cause__, IndexError)
+    byoc.register_pattern_table("one", override=True)(lambda: [("a", TURN("x"))])  # type: ignore[arg-type]
+    with pytest.raises(BuildError, match=r"^the pattern table of 'one': is_op\('turn'\): expected"):
+        byoc.annotate(byoc.read_graph(chain("turn")), targets)
+
+
+def test_alternatives_of_many_and_of_themselves_take_inputs() -> None:
+    several = functools.reduce(lambda a, b: a | b, [is_op(f"op{i}") for i in range(1200)])
+    pattern = (several | is_op("bump"))(TURN)
+    assert composites(chain("turn", "bump"), [("c", pattern)]) == [("c", (1, 2))]
+    twice: Any = is_op("bump")
+    for _ in range(60):
+        twice = twice | twice
+    assert composites(chain("turn", "bump"), [("c", twice(TURN))]) == [("c", (1, 2))]
 
 
 def test_patterns_that_are_none() -> None:
@@ -364,6 +396,14 @@ def test_patterns_that_are_none() -> None:
             r"is_op\('a'\): expected patterns such as wildcard\(\), found str",
         ),
         (lambda: ADD | None, r"\|: expected patterns such as wildcard\(\), found NoneType"),
+        (lambda: "a" | ADD, r"\|: expected patterns such as wildcard\(\), found str"),
+        (lambda: is_constant()(wildcard()), r"is_constant\(\) is no operator, so it has no inputs"),
+        (lambda: ADD(wildcard()), r"is_op\('add'\): it has inputs already"),
+        (lambda: (TURN | ADD)(wildcard()), r"is_op\('add'\): it has inputs already"),
+        (lambda: (TURN | TURN)(1), r"is_op\('turn'\): expected patterns .*, found int"),
+        (lambda: wildcard()(1), r"wildcard\(\)\(...\): expected patterns .*, found int"),
+        (lambda: TURN.optional("bump"), r"optional: expected an operator .*, found str"),
+        (lambda: TURN.optional(lambda _: None), "optional: expected patterns .*, found NoneType"),
         (lambda: wildcard().has_attr({"a": 1}), r"has_attr: only is_op\(...\) has attributes"),
         (lambda: is_op("a").has_attr("b"), "has_attr: expected a dict of attributes by name"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format import note
+from mblob.inspect.layouts import given
+from tests.loader.streams import LIB, item, library, string, tree
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
 KERNEL = "void k(float *x) { *x = 2; }"
@@ -132,3 +135,33 @@ def test_verbs(tmp_path: Path) -> None:
     assert main(["add-index", str(tmp_path / "b.so"), "-o", str(tmp_path / "c.so")]) == 0
     assert main(["verify", str(tmp_path / "c.so")]) == 0
     assert main(["strip-index", str(tmp_path / "gone.so"), "-o", str(tmp_path / "c.so")]) == 5
+
+
+@pytest.mark.own_process
+def test_a_tree_that_has_its_library_twice_gets_no_index(
+    cc: Callable[..., Path], tmp_path: Path
+) -> None:
+    """As TVM 0.7 wrote it. An index lists one library (docs/format.md, section 4)."""
+
+    def keys(path: Path) -> list[str]:
+        with mblob.open(path) as library:
+            seen = [e.type_key for e in library.entries]
+        loaded = mblob.load_module(path, missing="stub")
+        assert sorted(m.type_key for m in loaded.walk()) == sorted(seen)
+        return seen
+
+    beta = item(b"beta", string(b"hello"))
+    path = library(cc, tmp_path / "s.so", LIB, beta, LIB, tree([1, 2], [], []))
+    before = path.read_bytes()
+    with given({"beta": "string"}):
+        with pytest.raises(mblob.BuildError, match="entries 0 and 2 are both the library itself"):
+            mblob.add_index(path)
+        assert path.read_bytes() == before
+        mblob.swap(path, {"beta": string(b"other")}, tmp_path / "n.so")
+        assert mblob.diff(path, tmp_path / "n.so").entries[0].path == "library/beta"
+        mblob.convert(path, tmp_path / "f.so", dialect="ffi")
+    assert keys(tmp_path / "f.so") == ["library", "beta"]
+    none = library(cc, tmp_path / "o.so", beta, LIB)  # of TVM up to 0.6
+    with given({"beta": "string"}):
+        mblob.add_index(none)
+    assert keys(none) == ["library", "beta", "library"]
