@@ -14,9 +14,11 @@ from mblob.loader.c_types import (
     Declared,
     FunctionPointer,
     Refusal,
+    Sizes,
+    check_variadic,
+    no_number,
     of_dwarf,
     of_row,
-    unexpected,
 )
 from mblob.loader.sources import opened_file
 from mblob.native.runtime import ffi, lib
@@ -80,7 +82,9 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     _restype_ = ctypes.c_int
     _node: OpenedNode
     _declared: Declared
-    _count: int | None  # arguments; None: as ctypes counts them
+    _count: int  # arguments of a call that needs no look at them together; -1: every call does
+    _sizes: Sizes | None
+    _is_own: bool  # whether `argtypes` is the prototype's
 
     @property
     def restype(self) -> Any:
@@ -98,48 +102,66 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     @argtypes.setter
     def argtypes(self, value: Any) -> None:
         _argtypes.__set__(self, value)
-        self._count = None
+        self._count, self._sizes, self._is_own = -1, None, False
         if value is not None:
             self._declared = self._declared._replace(refusal=self._declared.of_result)
 
     def __call__(self, *args: Any) -> Any:
         if len(args) != self._count:
-            self._check_count(args)
+            self._check_together(args)
         try:
             return _call(self, *args)
         except ctypes.ArgumentError as exc:
             raise self._mistake(args, exc) from None
 
-    def _check_count(self, args: tuple[Any, ...]) -> None:
-        """Refuse a call of which nothing is known, or of another number of arguments."""
+    def _check_together(self, args: tuple[Any, ...]) -> None:
+        """Refuse a call of which nothing is known, of another number of arguments, or whose arguments
+        do not fit each other."""
         told = self._declared
         if told.refusal:
             raise errors.ArgumentTypeError(
                 f"{self.__name__}: {told.refusal.text}; {told.refusal.remedy(self.__name__)}"
             )
-        if self._count is not None and (len(args) < self._count or not told.variadic):
-            what = f"argument{'' if self._count == 1 else 's'}"
+        if not self._is_own:
+            return
+        count = len(told.argtypes or ())
+        if len(args) < count or (len(args) > count and not told.variadic):
+            what = f"argument{'' if count == 1 else 's'}"
             least = "at least " if told.variadic else ""
             raise errors.ArgumentValueError(
-                f"{self.__name__}: expected {least}{self._count} {what}, found {len(args)}: {told.text}"
+                f"{self.__name__}: expected {least}{count} {what}, found {len(args)}: {told.text}"
             )
+        checks: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = [
+            (i, check_variadic, (args[i],)) for i in range(count, len(args))
+        ]
+        if self._sizes is not None:
+            numbers = self._sizes.values(args)
+            checks += [(i, a.check_shape, (args[i], numbers)) for i, a in self._sizes.arrays]
+        for i, check, given in checks:
+            try:
+                check(*given)
+            except errors.MblobError as exc:
+                exc.prefix(self._argument(i))
+                raise
+
+    def _argument(self, i: int) -> str:
+        names = self._declared.names
+        name = f" ({names[i]})" if i < len(names) and names[i] else ""
+        return f"{self.__name__}{texts.ARGUMENT}{i}{name}"
 
     def _mistake(self, args: tuple[Any, ...], found: Exception) -> Exception:
         """What ctypes found wrong: it gives a text, so the argument is converted once more."""
-        names = self._declared.names
         for i, (expected, value) in enumerate(zip(self.argtypes or (), args)):
-            name = f" ({names[i]})" if i < len(names) and names[i] else ""
-            who = f"{self.__name__}{texts.ARGUMENT}{i}{name}"
             try:
                 expected.from_param(value)
             except errors.MblobError as exc:
-                exc.prefix(who)
-                return exc
-            except TypeError:
-                kind = "float" if expected in (ctypes.c_double, ctypes.c_longdouble) else ""
-                wrong = unexpected(kind or getattr(expected, "__name__", "another type"), value)
-                wrong.prefix(who)
-                return wrong
+                wrong: errors.MblobError = exc
+            except (TypeError, OverflowError):
+                wrong = no_number(expected, value)
+            else:
+                continue
+            wrong.prefix(self._argument(i))
+            return wrong
         return errors.ArgumentTypeError(f"{self.__name__}: {found}")
 
     @property
@@ -172,9 +194,12 @@ def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None
     function: Any = CFunction(address)
     told = declared(node, name)
     function.__name__, function._node, function._declared = name, node, told
+    function._is_own = not told.refusal
+    function._sizes = Sizes.of(told)
     _restype.__set__(function, told.restype)
     _argtypes.__set__(function, told.argtypes)
-    function._count = None if told.refusal else len(told.argtypes or ())
+    is_quick = function._is_own and function._sizes is None
+    function._count = len(told.argtypes or ()) if is_quick else -1
     if argtypes is not None:
         function.argtypes = argtypes
     return function  # type: ignore[no-any-return]

@@ -2,7 +2,8 @@
 
 ctypes takes any object with a `from_param` in `argtypes`. Those of this module check what the
 prototype says of one argument: the range of a number; element type, size, layout and `const` of an
-array. ctypes itself converts silently, `c_int32` keeps the low 32 bits of any int.
+array. ctypes itself converts silently, `c_int32` keeps the low 32 bits of any int. A size that
+another argument tells is for the caller of all arguments, `Pointer.check_shape`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import ctypes
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from operator import index
 from os import uname
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob import argument_types, errors, texts
+from mblob.arguments import check_unmasked
 from mblob.format import functions_table
 from mblob.loader import prototype
 from mblob.native.runtime import address_of, ffi
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _Pointer: Any = ctypes._Pointer
 FunctionPointer: Any = ctypes._CFuncPtr  # type: ignore[attr-defined]
 _Reference: Any = type(ctypes.byref(ctypes.c_int()))
+_CData: Any = ctypes._SimpleCData.__base__
+_WITHOUT_SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
 
 
 class Number(NamedTuple):
@@ -73,12 +78,15 @@ _LARGEST = float(argument_types.BY_C["float"].largest)
 def _parameter_type(number: Number) -> Any:
     """The type of ctypes for a parameter, made to refuse what does not fit."""
     base = number.ctype
-    if number.kind in ("int", "uint", "char"):
-        bits = 8 * number.size
+    if number.kind in ("int", "uint", "char", "bool"):
+        is_bool = number.kind == "bool"
+        bits = 1 if is_bool else 8 * number.size
         low = -(1 << bits - 1) if base(-1).value < 0 else 0
         high = low + (1 << bits) - 1
 
         def from_param(cls: Any, value: Any) -> Any:
+            if is_bool and getattr(value, "dtype", None) == "bool" and value.shape == ():
+                value = bool(value)  # numpy's is no int
             try:
                 found = index(value.value if isinstance(value, base) else value)
             except TypeError:
@@ -102,6 +110,29 @@ def _parameter_type(number: Number) -> Any:
     else:
         return base
     return type(base.__name__, (base,), {"from_param": classmethod(from_param)})
+
+
+def no_number(expected: Any, value: Any) -> errors.MblobError:
+    """Why ctypes itself does not convert a value to a type of numbers."""
+    floats = (ctypes.c_float, ctypes.c_double, ctypes.c_longdouble)
+    is_float = isinstance(expected, type) and issubclass(expected, floats)
+    if is_float and isinstance(value, int):
+        return errors.ArgumentValueError("the int is too large for a float")
+    return unexpected("float" if is_float else getattr(expected, "__name__", "another type"), value)
+
+
+def check_variadic(value: Any) -> None:
+    """Refuse an argument for the `...` of a prototype that ctypes would not pass as C does."""
+    if isinstance(value, int):
+        if not -(1 << 31) <= value < 1 << 31:
+            raise errors.ArgumentValueError(
+                texts.say(texts.EXPECTED, "int32, or a value of ctypes such as c_int64", value)
+            )
+        return
+    passed = (bytes, _CData, _Reference, type(None))
+    is_passed = isinstance(value, passed) or hasattr(value, "_as_parameter_")
+    if not is_passed or isinstance(value, ctypes.c_float):
+        raise unexpected("an int, bytes, or a value of ctypes such as c_double", value)
 
 
 def unexpected(expected: str, value: Any) -> errors.ArgumentTypeError:
@@ -142,7 +173,7 @@ class Pointer:
     """A parameter that is a pointer: what `argtypes` has for it.
 
     Args:
-        declared: its text in the prototype.
+        declared: its text in the prototype, or its type if that is all that is known.
         element: what it points at; None of anything else than numbers.
         const: the function only reads.
         dims: texts of the dimensions of an array parameter.
@@ -161,20 +192,58 @@ class Pointer:
         """What ctypes passes for an argument."""
         try:
             view = memoryview(value)
-            found = view.format, view.itemsize, view.shape, view.readonly
+            found = type(value), view.format, view.itemsize, view.shape, view.readonly
             if found == self._last and view.c_contiguous:
                 return _address(view)
         except (TypeError, ValueError, BufferError):
             pass
         return self._converted(value)
 
+    def check_shape(self, value: Any, numbers: dict[str, int]) -> None:
+        """Compare the size of an argument with the dimensions.
+
+        Of a pointer of ctypes, only the type is known: its size is compared if that is an array.
+        `byref` has the object. Both may point into more memory than the parameter names.
+
+        Args:
+            numbers: values of the parameters that dimensions may name.
+        """
+        value = getattr(value, "_as_parameter_", value)
+        dims = self.dims
+        if not dims or isinstance(value, _WITHOUT_SIZE):
+            return
+        shape: tuple[int, ...] = (0,)
+        if value is None or isinstance(value, (_Reference, _Pointer)):
+            if value is not None:
+                there = type(value._obj) if isinstance(value, _Reference) else value._type_
+                is_known = isinstance(value, _Reference) or issubclass(there, ctypes.Array)
+                if self.element is None or not is_known:
+                    return
+                shape = (ctypes.sizeof(there) // self.element.size,)
+            sizes = [d.removeprefix("static ") for d in dims]
+            dims = (f"static {sizes[0] if len(sizes) == 1 else '*'.join(f'({d})' for d in sizes)}",)
+        else:
+            try:
+                view = memoryview(value.encode() if isinstance(value, str) else value)
+            except (TypeError, ValueError, BufferError):
+                return
+            shape = view.shape or (1,)
+        if wrong := prototype.wrong_shape(dims, shape, numbers):
+            if value is None:
+                raise unexpected(self._expected(), value)
+            if numbers:
+                self.from_param(value)  # raises if its type is wrong, too
+            raise errors.ArgumentValueError(wrong)
+
     def _converted(self, value: Any) -> Any:
-        if value is None and not (self.dims and self.dims[0].removeprefix("static ").isdecimal()):
+        if value is None:
+            self.check_shape(value, {})
             return None
         if isinstance(value, str):
             value = self._text(value)
         if isinstance(value, (_Pointer, _Reference, ctypes.c_void_p, ctypes.c_char_p)):
             self._check_pointer(value)
+            self.check_shape(value, {})
             return value
         if self.element is None and isinstance(value, (FunctionPointer, ctypes.c_wchar_p)):
             return value
@@ -186,16 +255,21 @@ class Pointer:
             if hasattr(value, "_as_parameter_"):
                 return self.from_param(value._as_parameter_)
             if isinstance(exc, TypeError):
-                raise unexpected(self._expected(), value) from None
+                raise unexpected(self._expected(value), value) from None
             raise errors.ArgumentTypeError(
                 texts.say(texts.GIVES_NO_NUMBERS, type(value).__name__, exc)
             ) from None
+        check_unmasked(value)
         self._check_buffer(view)
-        self._last = view.format, view.itemsize, view.shape, view.readonly
+        self.check_shape(value, {})
+        self._last = type(value), view.format, view.itemsize, view.shape, view.readonly
         return _address(view)
 
-    def _expected(self) -> str:
-        return f"an array of {self.element.name}" if self.element else "an array or an address"
+    def _expected(self, value: Any = None) -> str:
+        if self.element:
+            return f"an array of {self.element.name}"
+        callback = ", or a function of ctypes.CFUNCTYPE" if callable(value) else ""
+        return f"an array or an address{callback}"
 
     def _text(self, value: str) -> bytes:
         if self.element is None or self.element.kind != "char" or not self.const:
@@ -204,21 +278,25 @@ class Pointer:
             raise errors.ArgumentValueError(
                 "the str has a NUL inside, where its C text would end; pass bytes"
             )
-        return value.encode()
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise errors.ArgumentValueError(
+                "the str has surrogates, which no Unicode text has; pass bytes"
+            ) from None
 
     def _check_pointer(self, value: Any) -> None:
-        """A pointer of ctypes has the type of what it points at, and no more. `byref` has the object:
-        more than that is not there."""
+        """Compare what a pointer of ctypes points at, as far as its type tells."""
         if isinstance(value, _Reference):
             target: Any = type(value._obj)
-            while issubclass(target, ctypes.Array):
-                target = target._type_
         elif isinstance(value, ctypes.c_char_p):
             if not self.const:
                 raise unexpected("memory that may be written (create_string_buffer)", value)
             target = ctypes.c_char
         else:
             target = getattr(value, "_type_", None)
+        while isinstance(target, type) and issubclass(target, ctypes.Array):
+            target = target._type_
         if self.element is None or not isinstance(target, type):
             return
         try:
@@ -229,11 +307,6 @@ class Pointer:
             raise errors.ArgumentTypeError(
                 texts.say(texts.EXPECTED, f"a pointer to {self.element.name}", target.__name__)
             )
-        if isinstance(value, _Reference) and len(self.dims) == 1:
-            there = ctypes.sizeof(value._obj) // self.element.size
-            least = f"static {self.dims[0].removeprefix('static ')}"
-            if wrong := prototype.wrong_shape((least,), (there,), {}):
-                raise errors.ArgumentValueError(wrong)
 
     def _fits(self, found: Number | None) -> bool:
         expected = self.element
@@ -263,9 +336,6 @@ class Pointer:
             raise errors.ArgumentValueError(
                 f"its memory is read-only, and the function may write to {self.declared}; pass a writable copy"
             )
-        wrong = prototype.wrong_shape(self.dims, view.shape or (1,), {}) if self.dims else ""
-        if wrong:
-            raise errors.ArgumentValueError(wrong)
 
 
 # -- prototypes ------------------------------------------------------------------------------------
@@ -312,6 +382,42 @@ class Declared(NamedTuple):
     variadic: bool = False
     refusal: Refusal | None = None
     of_result: Refusal | None = None
+
+
+class Sizes(NamedTuple):
+    """The parameters `x[n]` of a function, and those that tell their sizes.
+
+    Attributes:
+        arrays: positions and types of the arrays.
+        numbers: positions and names of the numbers.
+    """
+
+    arrays: tuple[tuple[int, Pointer], ...]
+    numbers: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, told: Declared) -> Sizes | None:
+        """None if no parameter is one whose size another tells."""
+        types = enumerate(told.argtypes or ())
+        named = [
+            (i, t, re.findall(r"[A-Za-z_]\w*", " ".join(t.dims)))
+            for i, t in types
+            if isinstance(t, Pointer)
+        ]
+        numbers = {
+            (i, name) for i, name in enumerate(told.names) for _, _, names in named if name in names
+        }
+        known = {name for _, name in numbers}
+        arrays = [(i, t) for i, t, names in named if known.intersection(names)]
+        return cls(tuple(arrays), tuple(numbers)) if arrays else None
+
+    def values(self, args: tuple[Any, ...]) -> dict[str, int]:
+        """The numbers among arguments."""
+        found = {}
+        for i, name in self.numbers:
+            with suppress(TypeError):  # of another type: what is wrong with it is said by itself
+                found[name] = index(getattr(args[i], "value", args[i]))
+        return found
 
 
 def _number(words: Sequence[str]) -> Number | None:
@@ -430,18 +536,18 @@ def of_row(row: functions_table.Row) -> Declared:
 
 
 def of_dwarf(name: str, function: Function) -> Declared:
-    parameters = ", ".join([*(p.text for p in function.parameters), *["..."] * function.variadic])
-    result = function.result.text
-    shown = f"{result}{'' if result.endswith('*') else ' '}{name}({parameters or 'void'})"
-    text = shown if "?" not in shown else f"{name}(...)"
+    from mblob.binary.dwarf_functions import spelled
+
+    told = [*(p.spelling for p in function.parameters), *["..."] * function.variadic]
+    text = spelled(function.result.text, f"{name}({', '.join(told) or 'void'})")
     argtypes = [_parameter_of_dwarf(p) for p in function.parameters]
     ok, restype = _result_of_dwarf(function.result)
-    refusal = of_result = None if ok else _no_type("its result", result)
+    refusal = of_result = None if ok else _no_type("its result", function.result.spelling)
     if not function.is_ordinary:
         refusal = of_result = Refusal("it is not called as C functions are")
     elif None in argtypes:
         i = argtypes.index(None)
-        refusal = _no_type(f"parameter {i}", function.parameters[i].text)
+        refusal = _no_type(f"parameter {i}", function.parameters[i].spelling)
     types = None if refusal else tuple(argtypes)
     return Declared(text, restype, types, (), function.variadic, refusal, of_result)
 
@@ -460,9 +566,11 @@ def _parameter_of_dwarf(found: CType) -> Any:
     """What `argtypes` has for a parameter; None if ctypes has no type for it."""
     if found.kind == "pointer" and found.target is not None:
         target = found.target
+        dims = ("", *("" if d is None else str(d) for d in target.dims)) if target.dims else ()
         const = target.text.startswith("const ") or target.kind == "pointer"
-        text = "it" if "?" in found.text else found.text
-        return Pointer(text, _number_of_dwarf(target), const)
+        while target.dims and target.target is not None:
+            target = target.target
+        return Pointer(found.spelling, _number_of_dwarf(target), const, dims)
     number = _number_of_dwarf(found)
     return _parameter_type(number) if number and number.ctype else None
 

@@ -116,6 +116,8 @@ _RANK = {"+": 1, "-": 1, "*": 2}
 
 def value_of(text: str, numbers: dict[str, int]) -> int | None:
     """The value of a dimension: numbers, integer parameters, +, - and *; None for anything else."""
+    if text in numbers:
+        return numbers[text]
     values: list[int] = []
     operators: list[str] = []
 

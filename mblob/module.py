@@ -406,8 +406,9 @@ class Module:
         that the library has, or from its debug information. Without both, a call is an error. The
         function is the same object each time. Pointers take what gives a buffer (numpy arrays,
         tensors, bytearray), and arrays and pointers of ctypes. A call checks the number of the
-        arguments, the ranges of ints, and of arrays the element type, the layout, sizes that are
-        numbers (`x[3]`), and whether they can be written to where the parameter is not const.
+        arguments, the ranges of ints, and of arrays the element type, the layout, sizes (`x[3]`,
+        `x[n]`), and whether they can be written to where the parameter is not const. The size of a
+        pointer of ctypes is unknown, unless it points to an array.
 
         Args:
             name: the C symbol.

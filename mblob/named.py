@@ -67,6 +67,8 @@ def _begin(data: memoryview) -> str:
 class CFunctions:
     """The plain C functions of a module as attributes and items."""
 
+    __iter__ = None  # by items, Python would look for the symbols 0, 1, 2
+
     def __init__(self, module: Module) -> None:
         self._module = module
 

@@ -18,6 +18,11 @@ from mblob.binary.function_names import MANGLED
 
 _DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 
+# A type of functions lists at most so many parameters, and none that lies deeper or in another one:
+# a damaged file could refer to one type from many.
+_FUNCTION_DEPTH = 4
+_LISTED = 16
+
 # DWARF 5, table 7.11: encodings of base types.
 _ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
 _RECORDS = {
@@ -48,8 +53,9 @@ class CType(NamedTuple):
             array without a fixed place), "either" (Fortran's: the address of `target`, but with
             VALUE there `target`) or "other".
         size: bytes; 0 if it has none.
-        text: C spelling with the names that the source uses, "?" if it takes more than one line to
-            say.
+        text: C spelling with the names that the source uses. It has a "?" where a name would stand
+            inside of it, as in `int (*?)(int)`, or if the type has no name of its own; "?" alone is a
+            type that is not known.
         target: what a pointer points at; of an array, which only pointers point at, the element.
         dims: of an array, outermost first; None for one that is no constant.
     """
@@ -59,6 +65,11 @@ class CType(NamedTuple):
     text: str
     target: CType | None = None
     dims: tuple[int | None, ...] = ()
+
+    @property
+    def spelling(self) -> str:
+        """The type for people, without a name."""
+        return self.text if self.text == "?" else self.text.replace("?", "").rstrip()
 
 
 class Function(NamedTuple):
@@ -472,7 +483,7 @@ def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
     die, named, const = unnamed(die)
     kind, size, text, target = _concrete(die, pointer_size, depth)
     text = named or text
-    if const and text != "?":
+    if const and "?" not in text:
         text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
     return CType(kind, size, text, target, _dims(die) if kind == "other" else ())
 
@@ -511,13 +522,37 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag in _POINTERS and depth < _DEPTH:
         target = _type(referred(die), pointer_size, depth + 1)
         star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
-        text = f"{target.text}{'' if target.text.endswith('*') else ' '}{star}"
-        return "pointer", pointer_size, "?" if "?" in text else text, target
+        text = target.text
+        return "pointer", pointer_size, spelled(text, star + "?" * ("?" in text)), target
     if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
         element = _type(referred(die), pointer_size, depth + 1)
-        return ("record" if "DW_AT_GNU_vector" in die.attributes else "other"), size, "?", element
+        if "DW_AT_GNU_vector" in die.attributes:
+            return "record", size, "?", element
+        dims = "".join(f"[{'' if d is None else d}]" for d in _dims(die))
+        return "other", size, spelled(element.text, f"(?){dims}"), element
+    if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
+        result = _type(referred(die), pointer_size, _FUNCTION_DEPTH)
+        return "other", size, spelled(result.text, f"(?)({_parameters(die, pointer_size)})"), None
     if die.tag in _RECORDS:
-        return "record", size, f"{_RECORDS[die.tag]} {name}" if name else "?", None
+        return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
-        return "enum", size, f"enum {name}" if name else "?", None
+        return "enum", size, f"enum {name or '{...} ?'}", None
     return "other", size, "?", None
+
+
+def _parameters(die: Any, pointer_size: int) -> str:
+    """The types of the parameters of a type of functions, as C lists them."""
+    found = [
+        _type(referred(c), pointer_size, _FUNCTION_DEPTH).spelling.replace("?", "{...}")
+        if c.tag == "DW_TAG_formal_parameter"
+        else "..."
+        for c in islice(children(die), _LISTED)
+    ]
+    return ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"
+
+
+def spelled(text: str, declarator: str) -> str:
+    """C's spelling of a declaration: the text of a type around, or in front of, what it declares."""
+    if "?" in text:
+        return text if text == "?" else text.replace("?", declarator).rstrip()
+    return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()

@@ -41,6 +41,7 @@ float *second(float *x) { return x + 1; }
 int call(int (*f)(int), int x) { return f(x); }
 int64_t through(const int32_t *const *rows) { return rows[1][0]; }
 long double wide(long double x) { return x; }
+float rowsum(size_t rows, const float *x, size_t n) { float s = 0; while (rows && n--) s += x[n]; return s; }
 int mystery(int x) { return x + 1; }
 _Float16 small(_Float16 x) { return x; }
 """
@@ -50,7 +51,8 @@ unsigned char byte(unsigned char x); char letter(char x); bool not(bool x); void
 void copy4(const float from[4], float to[4]); int64_t sum(const int32_t *x, size_t n);
 const char *tail(const char *text);
 void fill(char *text, size_t n); void *there(void *p); float *second(float *x); int call(void *f, int x);
-int64_t through(const void *rows); _Float16 small(_Float16 *x);
+int64_t through(const void *rows);
+float rowsum(size_t rows, const float x[rows][2*n], size_t n); _Float16 small(_Float16 *x);
 """
 
 
@@ -89,7 +91,7 @@ def test_types_are_those_of_the_prototype(lib: mblob.Module) -> None:
 CALLS: dict[str, tuple[tuple[Any, ...], Any]] = {
     "half": ((np.float32(3),), 1.5), "same": ((2.5,), 2.5), "big": ((np.int16(-3),), -3),
     "last": ((2**64 - 1,), 2**64 - 1), "byte": ((ctypes.c_uint8(255),), 255), "letter": ((65,), 65),
-    "not": ((True,), False), "nothing": ((), None), "sum": ((np.array([1, 2, 3], "int32"), 3), 6),
+    "not": ((np.bool_(True),), False), "nothing": ((), None), "sum": ((np.array([1, 2, 3], "int32"), 3), 6),
     "tail": ((b"abc",), b"bc"), "there": ((None,), None),
     "call": ((ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs), -7), 7),
 }  # fmt: skip
@@ -134,6 +136,35 @@ def test_pointers_take_arrays_of_all_kinds(kind: str, lib: mblob.Module) -> None
     assert read(array) == [0, 1, 2, 3]
 
 
+SIZED = {
+    "numpy": np.ones((3, 4), "float32"),
+    "ctypes array": ((ctypes.c_float * 4) * 3)(),
+    "reference": ctypes.byref((ctypes.c_float * 12)()),
+    "reference to more": ctypes.byref((ctypes.c_float * 13)()),
+    "pointer to an array": ctypes.pointer((ctypes.c_float * 12)()),
+    "pointer without size": ctypes.cast((ctypes.c_float * 1)(), ctypes.POINTER(ctypes.c_float)),
+    "memoryview": memoryview(bytearray(48)).cast("f", (3, 4)),
+}
+
+
+@pytest.mark.parametrize("kind", SIZED)
+def test_sizes_that_other_arguments_tell_are_checked(kind: str, lib: mblob.Module) -> None:
+    rowsum = lib.ctypes.rowsum
+    assert rowsum(ctypes.c_size_t(3), SIZED[kind], 2) == (2 if kind == "numpy" else 0)
+    if kind != "pointer without size":
+        with pytest.raises(
+            ValueError, match=r"^rowsum: argument 1 \(x\): expected shape \("
+        ) as error:
+            rowsum(np.int64(4), SIZED[kind], 2)
+        assert isinstance(error.value, mblob.MblobError)
+    assert rowsum(0, None, 2) == 0
+
+
+def test_argtypes_of_the_caller_know_no_sizes_of_other_arguments(lib: mblob.Module) -> None:
+    own = lib.symbol("rowsum", argtypes=lib.symbol("rowsum").argtypes)
+    assert own(2, np.ones((3, 2), "float32"), 1) == 1
+
+
 def test_characters_are_written_where_they_can_be(lib: mblob.Module) -> None:
     for text in (bytearray(b"ab"), ctypes.create_string_buffer(2), np.zeros(2, "int8")):
         lib.symbol("fill")(text, 2)
@@ -168,6 +199,25 @@ MISTAKES: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
     "gaps": ("copy4", (np.zeros(8, "float32")[::2], FLOATS), ValueError, "found a non-contiguous array"),
     "size": ("copy4", (FLOATS[:3], FLOATS), ValueError,
         r"copy4: argument 0 \(from\): expected shape \(4,\), found \(3,\)"),
+    "size of another argument": ("rowsum", (3, np.ones((3, 5), "float32"), 2), ValueError,
+        r"rowsum: argument 1 \(x\): expected shape \(3, 4\), found \(3, 5\)"),
+    "type before size": ("rowsum", (3, np.ones((3, 5)), 2), TypeError,
+        r"rowsum: argument 1 \(x\): expected an array of float32, found float64"),
+    "no number for a size": ("rowsum", ("3", FLOATS, 2), TypeError,
+        r"rowsum: argument 0 \(rows\): expected int, found str"),
+    "NULL for a size of another argument": ("rowsum", (3, None, 2), TypeError,
+        r"rowsum: argument 1 \(x\): expected an array of float32, found None"),
+    "a pointer to less": ("copy4", (FLOATS, ctypes.pointer((ctypes.c_float * 3)())), ValueError,
+        r"expected shape \(at least 4,\), found \(3,\)"),
+    "a mask": ("copy4", (np.ma.masked_array(FLOATS), FLOATS), TypeError, "a masked array would lose its mask"),
+    "a text for a bool": ("not", ("x",), TypeError, r"not: argument 0 \(x\): expected int, found str"),
+    "None for a bool": ("not", (None,), TypeError, "expected int, found None"),
+    "two for a bool": ("not", (2,), ValueError, r"expected bool \(0 to 1\), found 2"),
+    "an int too large for a float": ("same", (10**400,), ValueError, "the int is too large for a float"),
+    "an int too large for a double": ("half", (10**400,), ValueError, "the int is too large for a float"),
+    "a text for a small float": ("same", ("x",), TypeError, r"same: argument 0 \(x\): expected float, found str"),
+    "a function of Python": ("call", (abs, 1), TypeError, "an array or an address, or a function of ctypes.CFUNCTYPE"),
+    "surrogates": ("tail", ("\udc80",), ValueError, "the str has surrogates"),
     "NULL for a size": ("copy4", (None, FLOATS), TypeError, "expected an array of float32, found None"),
     "another pointer": ("second", (ctypes.pointer(ctypes.c_int()),), TypeError,
         "expected a pointer to float32, found c_int"),
@@ -248,6 +298,8 @@ def test_ctypes_gives_the_functions_as_a_cdll_does(lib: mblob.Module) -> None:
     with pytest.raises(AttributeError, match="no C symbol 'hlaf'; did you mean 'half'"):
         lib.ctypes.hlaf  # noqa: B018
     assert not hasattr(lib.ctypes, "__array_interface__")
+    with pytest.raises(TypeError, match="not iterable"):
+        list(lib.ctypes)
 
 
 def test_a_function_keeps_the_library_and_nothing_keeps_the_function(
@@ -306,6 +358,10 @@ const char *tail(const char *text) { return text + 1; }
 void twice(const float *from, float *to) { to[0] = 2 * from[0]; }
 int call(int (*f)(int), int x) { return f(x); }
 int first(pair *p) { return p->a; }
+int second(int (*rows)[2]) { return rows[1][0]; }
+void (*picked(int which))(const char *, ...) { (void)which; return 0; }
+int nameless(struct { int a; } *p) { return p->a; }
+int nested(void (*f)(int (*)(int)), ...) { return f != 0; }
 pair by_value(pair p) { return p; }
 int of_value(pair p) { return p.a; }
 double sum(int n, ...) {
@@ -360,6 +416,51 @@ def test_debug_information_tells_types(of_debug: mblob.Module) -> None:
         ValueError, match=r"twice: argument 1: its memory is read-only.*may write to float \*"
     ):
         c.twice(out, READ_ONLY)
+
+
+SPELLED = {
+    "call": ("int call(int (*)(int), int)", ["int (*)(int)"]),
+    "first": ("int first(pair *)", ["pair *"]),
+    "second": ("int second(int (*)[2])", ["int (*)[2]"]),
+    "picked": ("void (*picked(int))(const char *, ...)", []),
+    "nameless": ("int nameless(struct {...} *)", ["struct {...} *"]),
+    "nested": ("int nested(void (*)({...}), ...)", ["void (*)({...})"]),
+    "by_value": ("pair by_value(pair)", []),
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_types_of_debug_information_are_spelled_as_in_c(name: str, of_debug: mblob.Module) -> None:
+    text, pointers = SPELLED[name]
+    function = of_debug.symbol(name)
+    assert f"<C function {text} of" in repr(function)
+    types = map(repr, function.argtypes or ())
+    assert [t for t in types if t.startswith("<pointer")] == [f"<pointer, {t}>" for t in pointers]
+
+
+def test_rows_of_debug_information_are_checked(of_debug: mblob.Module) -> None:
+    assert of_debug.ctypes.second(np.arange(4, dtype="int32").reshape(2, 2)) == 2
+    with pytest.raises(
+        ValueError, match=r"second: argument 0: expected shape \(\*, 2\), found \(2, 3\)"
+    ):
+        of_debug.ctypes.second(np.zeros((2, 3), "int32"))
+    with pytest.raises(TypeError, match="expected an array of int32, found float32"):
+        of_debug.ctypes.second(np.zeros((2, 2), "float32"))
+
+
+VARIADIC_MISTAKES = {
+    "float": (1.0, TypeError), "text": ("x", TypeError), "array": (np.ones(2), TypeError),
+    "c_float": (ctypes.c_float(1), TypeError), "large": (1 << 40, ValueError),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", VARIADIC_MISTAKES)
+def test_arguments_that_c_passes_otherwise_are_refused(kind: str, of_debug: mblob.Module) -> None:
+    value, error = VARIADIC_MISTAKES[kind]
+    with pytest.raises(
+        error, match=r"^sum: argument 2: expected .* value of ctypes such as c_\w+, found"
+    ):
+        of_debug.ctypes.sum(2, ctypes.c_double(1), value)
 
 
 def test_more_arguments_follow_those_of_a_variadic_function(of_debug: mblob.Module) -> None:
