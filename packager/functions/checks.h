@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
-#include <string.h>
+/* Headers of the system take longer to read than all of this, so there are as few as can be. */
+int snprintf(char *text, size_t size, const char *format, ...);
+int vsnprintf(char *text, size_t size, const char *format, va_list values);
 
 #define MBLOB_STATIC static __attribute__((unused))
 #define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
@@ -175,7 +176,7 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
     return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
   size_t size = 0; /* of a text that may have a NUL inside */
   *out = mblob_string_of(call, i, &size);
-  const char *nul = (const char *)memchr(*out, 0, size);
+  const char *nul = (const char *)__builtin_memchr(*out, 0, size);
   if (!nul) return 0;
   return mblob_fail(
       call, i, MBLOB_VALUE,

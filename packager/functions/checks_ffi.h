@@ -95,13 +95,13 @@ MBLOB_STATIC void mblob_raise_of_call(const char *function, const char *text, co
 /* A result of text, which the caller owns: what is short lies in the value itself, the rest in
  * an object of the runtime. Where none is, the caller gets the pointer. */
 MBLOB_STATIC int mblob_return_string(TVMFFIAny *result, const char *text) {
-  size_t size = text ? strlen(text) : 0;
+  size_t size = text ? __builtin_strlen(text) : 0;
   result->zero_padding = 0;
   result->v_int64 = 0;
   result->type_index = text ? kTVMFFISmallStr : kTVMFFINone;
   if (!text) return 0;
   if (size < sizeof result->v_bytes) {
-    memcpy(result->v_bytes, text, size);
+    __builtin_memcpy(result->v_bytes, text, size);
     result->small_str_len = (uint32_t)size;
     return 0;
   }

@@ -336,7 +336,8 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   if (recorded.is_there) { /* one with a packed function was found before */
     (void)fclose(l.text);
     free(text);
-    return mb_fail_plain_function(name, recorded.row != NULL);
+    /* "?": the packer did not know either */
+    return mb_fail_plain_function(name, recorded.row && strcmp(recorded.row->types, "?") != 0);
   }
   if (imports)
     (void)mb_module_walk(module, only, list_module, &l);

@@ -41,9 +41,9 @@ static inline void mblob_alone_TVMFFIErrorSetRaisedFromCStr(const char *kind, co
   const char *const pieces[] = {kind, ": ", message};
   for (size_t i = 0; i < 3; i++) {
     const char *piece = pieces[i] ? pieces[i] : "";
-    size_t size = strlen(piece);
+    size_t size = __builtin_strlen(piece);
     if (size > MBLOB_KERNEL_ERROR_SIZE - 1 - used) size = MBLOB_KERNEL_ERROR_SIZE - 1 - used;
-    memcpy(text + used, piece, size);
+    __builtin_memcpy(text + used, piece, size);
     used += size;
   }
   text[used] = 0;
@@ -65,21 +65,21 @@ static inline void TVMFFIErrorSetRaisedFromCStrParts(const char *kind, const cha
                                                      int32_t num_parts) {
   size_t size = 1;
   for (int32_t i = 0; i < num_parts; i++)
-    if (message_parts[i]) size += strlen(message_parts[i]);
-  char *text = (char *)malloc(size);
+    if (message_parts[i]) size += __builtin_strlen(message_parts[i]);
+  char *text = (char *)__builtin_malloc(size);
   if (!text) {
     TVMFFIErrorSetRaisedFromCStr(kind, "out of memory for the text of an error");
     return;
   }
   size_t used = 0;
   for (int32_t i = 0; i < num_parts; i++) {
-    size_t part = message_parts[i] ? strlen(message_parts[i]) : 0;
-    if (part) memcpy(text + used, message_parts[i], part);
+    size_t part = message_parts[i] ? __builtin_strlen(message_parts[i]) : 0;
+    if (part) __builtin_memcpy(text + used, message_parts[i], part);
     used += part;
   }
   text[used] = 0;
   TVMFFIErrorSetRaisedFromCStr(kind, text);
-  free(text);
+  __builtin_free(text);
 }
 
 static inline int mblob_ffi_no_runtime(const char *name) {

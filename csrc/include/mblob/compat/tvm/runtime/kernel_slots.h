@@ -14,18 +14,10 @@
 #error "include tvm/runtime/c_runtime_api.h"
 #endif
 
-#ifdef __cplusplus
-} /* extern "C": the headers below have their own */
-#endif
-#include <stdlib.h>
-#include <string.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-#if !defined(__cplusplus) && __STDC_VERSION__ < 201112L
-void *aligned_alloc(size_t alignment, size_t size); /* which <stdlib.h> hides from older C */
-#endif
+/* No header of the system: reading three of them takes longer than compiling a small kernel. So
+ * functions of the C library are the compiler's, and this one has a name of ours, beside which a
+ * <stdlib.h> of C++ may declare its own. */
+extern void *mblob_aligned_alloc(size_t alignment, size_t size) __asm__("aligned_alloc");
 
 /* What a parallel task is given; layout of TVM's c_backend_api.h. */
 typedef struct {
@@ -99,9 +91,9 @@ static inline void TVMAPISetLastError(const char *msg) {
     return;
   }
   char *text = mblob_kernel_error_text();
-  size_t size = msg ? strlen(msg) : 0;
+  size_t size = msg ? __builtin_strlen(msg) : 0;
   if (size > MBLOB_KERNEL_ERROR_SIZE - 1) size = MBLOB_KERNEL_ERROR_SIZE - 1;
-  if (size) memcpy(text, msg, size);
+  if (size) __builtin_memcpy(text, msg, size);
   text[size] = 0;
 }
 
@@ -109,10 +101,10 @@ static inline void TVMAPISetLastError(const char *msg) {
 static inline int mblob_kernel_no_runtime(const char *name) {
   static const char tail[] = ": no runtime is in this process; open the library with mblob or TVM";
   char text[128];
-  size_t size = strlen(name);
+  size_t size = __builtin_strlen(name);
   if (size > sizeof(text) - sizeof(tail)) size = sizeof(text) - sizeof(tail);
-  memcpy(text, name, size);
-  memcpy(text + size, tail, sizeof(tail));
+  __builtin_memcpy(text, name, size);
+  __builtin_memcpy(text + size, tail, sizeof(tail));
   TVMAPISetLastError(text);
   return -1;
 }
@@ -151,7 +143,8 @@ static inline void *mblob_alone_TVMBackendAllocWorkspace(int device_type, int de
   /* 128 bytes is what kernels of TVM 0.7 - 0.9 assume, 64 the others. */
   const uint64_t align = 128;
   if (device_type != kDLCPU || nbytes > (uint64_t)PTRDIFF_MAX - align) return NULL;
-  return aligned_alloc((size_t)align, (size_t)((nbytes + align - (nbytes != 0)) / align * align));
+  return mblob_aligned_alloc((size_t)align,
+                             (size_t)((nbytes + align - (nbytes != 0)) / align * align));
 }
 
 static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes,
@@ -167,7 +160,7 @@ static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uin
 static inline int mblob_alone_TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
   (void)device_type;
   (void)device_id;
-  free(ptr);
+  __builtin_free(ptr);
   return 0;
 }
 
