@@ -31,6 +31,8 @@ from mblob.native.runtime import (
 )
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from mblob.loader.loaders import Loader
     from mblob.typed import How
 
@@ -45,6 +47,7 @@ class Origin:
         path: of the file as the user named it, "" for memory.
         loaders: loaders given with this open, asked first.
         status: of the file when it was opened, None if Python did not open a file.
+        library: of the library that the runtime opened: the file, or one in memory or linked of it.
         how: arguments of the open that pickles have, too.
         image: the whole file, for modules whose pickles hold it, else None.
         is_extended: whether a module got another import than those of the file.
@@ -52,7 +55,7 @@ class Origin:
     """
 
     __slots__ = (
-        "_asked", "_functions", "_read_functions", "how", "image", "is_extended", "loaders",
+        "_asked", "_functions", "_read_functions", "how", "image", "is_extended", "library", "loaders",
         "path", "status", "told",
     )  # fmt: skip
 
@@ -67,6 +70,7 @@ class Origin:
         self.path = path
         self.loaders = dict(loaders or {})
         self.status, self.how = status, how or {}
+        self.library = status
         self.image: Any = None
         self.is_extended = False
         self._read_functions = functions
@@ -128,6 +132,15 @@ class OpenedNode(Node):
         from mblob.loader.pickled import module_with_bytes
 
         return module_with_bytes(self)
+
+    @property
+    def is_opened(self) -> bool:
+        return True
+
+    def opened_file(self) -> AbstractContextManager[str]:
+        from mblob.loader.sources import path_of_opened
+
+        return path_of_opened(self.origin.path, self.origin.library)
 
     def attach(self, module: Module) -> None:
         """Tell the node which Module it is the content of."""
@@ -480,7 +493,8 @@ def _tree(
             made[key] = known
             continue
         # What a function returns may import modules of a file.
-        path = "" if origin.path else text(lib.mblob_module_path(pointer))
+        is_of_file = origin.path or origin.library is not None
+        path = "" if is_of_file else text(lib.mblob_module_path(pointer))
         node = OpenedNode(hold(pointer), Origin(path) if path else origin)
         made[key] = module = Module(node=node)
         node.attach(module)

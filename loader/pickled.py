@@ -9,7 +9,6 @@ stay.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import mmap
 import os
@@ -30,6 +29,7 @@ from mblob.errors import (
 from mblob.loader.functions import get_global_func
 from mblob.loader.load import load_module
 from mblob.loader.opened import OpenedNode, Origin
+from mblob.loader.sources import identity, memory_file
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
 from mblob.typed import How
@@ -42,7 +42,6 @@ _TICK = 20_000_000  # ns
 _SHOWN = 16  # digits of a digest in errors
 _MACHINES = ("relax.VirtualMachine", "VirtualMachine")  # what an object of Python stands before
 _LOADED = 2  # MBLOB_TENSOR_LOADED
-_MFD_EXEC = 0x10  # of memfd_create: the file may be executed
 
 
 class Image:
@@ -145,14 +144,14 @@ def _digest_of_opened(origin: Origin) -> str:
     with _opened(origin.path) as descriptor:
         _check_same(origin, os.fstat(descriptor))
         digest = _digest_of(origin.path, descriptor)
-    if _digests.get((origin.path, _identity(origin.status)), digest) != digest:
+    if _digests.get((origin.path, identity(origin.status)), digest) != digest:
         raise _changed(origin)
     return digest
 
 
 def _check_same(origin: Origin, status: os.stat_result | None) -> None:
     """Raise if the file is another one, or was written to. Its mode and its names may be others."""
-    if _identity(status)[:-1] != _identity(origin.status)[:-1]:
+    if identity(status)[:-1] != identity(origin.status)[:-1]:
         raise _changed(origin)
 
 
@@ -183,9 +182,9 @@ def file_module(path: str, digest: str, how: How, index: int) -> Module:
             _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
             status = os.fstat(descriptor)
         root = _kept(key)
-        if root is None or _identity(_status_of(root)) != _identity(status):
+        if root is None or identity(_status_of(root)) != identity(status):
             root = load_module(path, **how)
-            if _identity(_status_of(root)) != _identity(status):
+            if identity(_status_of(root)) != identity(status):
                 raise ChangedError(f"{path}: the file was replaced while it was unpickled")
             _keep(key, root)
     return _module_at(root, index)
@@ -217,7 +216,7 @@ def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...])
 
 def _load_bytes(name: str, digest: str, data: memoryview, how: How) -> Module:
     """The library in `data`, from a memory file that its modules and later pickles share."""
-    descriptor = _memory_file(data)
+    descriptor = memory_file(data)
     try:
         root = load_module(descriptor, **how)
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
@@ -238,24 +237,6 @@ def function(owner: Module, name: str) -> Any:
 def bound(function: Any, arguments: tuple[Any, ...]) -> Any:
     """A function with its arguments, which are as they were when they were pickled."""
     return function.bind(*arguments)
-
-
-def _memory_file(data: memoryview) -> int:
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-    try:
-        descriptor = os.memfd_create("mblob", flags | _MFD_EXEC)
-    except OSError:  # Linux below 6.3
-        descriptor = os.memfd_create("mblob", flags)
-    written = 0
-    try:
-        while written < len(data):
-            written += os.write(descriptor, data[written:])
-        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
-    except OSError:  # no memory
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _kept(key: tuple[str, ...]) -> Module | None:
@@ -287,7 +268,7 @@ def _module_at(root: Module, index: int) -> Module:
 
 # -- digests ---------------------------------------------------------------------------------------
 
-# By path and `_identity` of a file. Hashing a large file takes as long as copying it.
+# By path and `identity` of a file. Hashing a large file takes as long as copying it.
 _digests: dict[tuple[Any, ...], str] = {}
 
 
@@ -322,23 +303,15 @@ class _opened:
         os.close(self._descriptor)
 
 
-def _identity(status: os.stat_result | None) -> tuple[int, ...]:
-    """What differs if a file was replaced or written to. The last part differs also if it got another
-    mode or name; it tells of a write whose time was set back."""
-    if status is None:
-        return ()
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
 def _digest_of(path: str, descriptor: int) -> str:
     status = os.fstat(descriptor)
-    key = (path, _identity(status))
+    key = (path, identity(status))
     found = _digests.get(key)
     if found is not None:
         return found
     started = time.time_ns()
     found = _sha256(_chunks(descriptor))
-    if _identity(os.fstat(descriptor)) != key[1]:
+    if identity(os.fstat(descriptor)) != key[1]:
         raise ChangedError(f"{path}: the file changed while it was read")
     if started - max(status.st_mtime_ns, status.st_ctime_ns) > _TICK:
         if len(_digests) >= _DIGESTS:

@@ -3,9 +3,10 @@ which are linked first; and the functions that a file exports. Most programs nee
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,9 +18,10 @@ from mblob.bytes.mapping import advise_random, map_file
 from mblob.format.exported import HostFunction, host_functions, read_table
 from mblob.loader.load import SOURCES, Options, open_by
 from mblob.module import Module
-from mblob.native.runtime import ffi, lib
+from mblob.native.runtime import lib
 
 PATH_LIMIT = 4096  # bytes of a path, PATH_MAX of Linux
+_MFD_EXEC = 0x10  # of memfd_create: the file may be executed
 
 
 def load_other(source: Any, options: Options) -> Module:
@@ -87,13 +89,11 @@ def _load_bytes(data: Any, options: Options) -> Module:
         with temporary_file(view) as path:
             return load_linked(path, "", options)
     names = _functions_of_image(view, options.is_assumed)
-    buffer = ffi.from_buffer(view)
+    origin = options.origin("", lambda: names)
+    descriptor = memory_file(view)
     try:
-        return open_by(
-            lambda o, out: lib.mblob_open_memory(buffer, view.nbytes, o, out),
-            options,
-            options.origin("", lambda: names),
-        )
+        origin.library = os.fstat(descriptor)
+        return open_by(lambda o, out: lib.mblob_open_fd(descriptor, o, out), options, origin)
     except errors.FormatError as exc:
         if exc.code == "not_elf" and _names_a_file(view):
             raise errors.FormatError(
@@ -102,6 +102,28 @@ def _load_bytes(data: Any, options: Options) -> Module:
                 code=exc.code,
             ) from None
         raise
+    finally:
+        os.close(descriptor)
+
+
+def memory_file(data: memoryview) -> int:
+    """The descriptor of a new file in memory, which nobody can change."""
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+    try:
+        descriptor = os.memfd_create("mblob", flags | _MFD_EXEC)
+    except OSError:  # Linux below 6.3
+        descriptor = os.memfd_create("mblob", flags)
+    written = 0
+    try:
+        os.fchmod(descriptor, 0o755)  # which a copy of it has, too
+        while written < len(data):
+            written += os.write(descriptor, data[written:])
+        seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    except OSError:  # no memory
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _names_a_file(view: memoryview) -> bool:
@@ -126,6 +148,7 @@ def load_linked(
             names = _functions_of_image(memoryview(file.read()), options.is_assumed)
         absolute = os.path.abspath(shown) if shown else ""  # noqa: PTH100
         origin = options.origin(absolute, lambda: names, status)
+        origin.library = os.stat(library)  # noqa: PTH116
         try:
             return open_by(
                 lambda o, out: lib.mblob_open(os.fsencode(library), o, out), options, origin
@@ -167,6 +190,39 @@ def opened_file(path: str, opened: os.stat_result) -> BinaryIO | None:
                     return file
                 file.close()
     return None
+
+
+@contextmanager
+def path_of_opened(path: str, opened: os.stat_result | None) -> Iterator[str]:
+    """A path of the library that was opened, as `Node.opened_file`."""
+    if opened is None and not path:
+        raise errors.StateError(
+            "a system library is a part of this program, and no file has it alone; pack its sources or objects again"
+        )
+    if opened is None:  # C code opened it
+        yield path
+        return
+    file = opened_file(path, opened)
+    if file is None:
+        raise errors.ChangedError(
+            f"{path}: the file was replaced after it was loaded, and /proc, which leads to the old one, is not"
+            " there; load it again"
+        )
+    with file:
+        if identity(os.fstat(file.fileno()))[:-1] != identity(opened)[:-1]:
+            raise errors.ChangedError(
+                f"{path}: the file was overwritten after it was loaded, so what was loaded is gone; write a new"
+                " file and rename it over the old, or load it again"
+            )
+        yield path if file.name == path else f"/proc/self/fd/{file.fileno()}"
+
+
+def identity(status: os.stat_result | None) -> tuple[int, ...]:
+    """What differs if a file was replaced or written to. The last part differs also if it got another
+    mode or name; it tells of a write whose time was set back."""
+    if status is None:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _names_of(path: str) -> Iterator[str]:

@@ -3,18 +3,22 @@ and opened libraries that are written once more."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from shutil import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 from weakref import WeakKeyDictionary
 
 import mblob
+from mblob import errors
 from mblob.module import LIBRARY, Module
-from mblob.node import to_write
+from mblob.node import EXPORTABLE, to_write
 from mblob.temporary import folder_beside, temporary_folder
 from mblob.untold import untold
+
+if TYPE_CHECKING:
+    from mblob.typed import Dialect, Digest
 
 # By the module that was made: what its tree was, and the loaded copy of it.
 _copies: WeakKeyDictionary[Module, tuple[list[Module], Module]] = WeakKeyDictionary()
@@ -41,44 +45,120 @@ def linked(module: Module) -> Module:
     return copy
 
 
-def write_opened(
-    module: Module, file_name: str | os.PathLike[str], options: Mapping[str, Any]
-) -> bool:
-    """Write the tree of an opened library to another file: the code as it is, with the payloads that
-    the modules have.
+def is_linked(module: Module) -> bool:
+    """Whether a tree has the linked code of a loaded library, and no code that is not linked yet."""
+    nodes = [m._node for m in module.walk()]
+    return any(n.type_key == LIBRARY and n.is_opened for n in nodes) and not any(
+        n.properties & EXPORTABLE for n in nodes
+    )
+
+
+def export_linked(
+    module: Module, output: Path, dialect: Dialect | None, index: bool | None, digest: Digest | None,
+    reuse: bool, others: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Write the tree of a loaded library to another file: the code as it is, with what the modules have
+    become.
 
     Args:
-        options: of `export_library`.
+        dialect, index, digest, reuse: of `export_library`; None: as the library has it.
+        others: options of `export_library` that are for compilers and linkers.
 
-    Returns:
-        False: it is not the tree of one file, or an option asks for more. Nothing is written.
+    Raises:
+        BuildError: it is not the tree of one library, or the code would have to be linked again.
+        ChangedError: the file was overwritten since it was loaded.
+        FormatError, DigestError, ToolchainError, OSError: as of `mblob.swap` and `mblob.convert`.
     """
-    defaults: Any = mblob.export_library.__kwdefaults__
-    # An option without a value, such as cc=None, asks for nothing. One that is off when it has no
-    # value, such as index=False, does. Of the rest, a copy has only `reuse`.
-    if any(v or defaults.get(k, True) for k, v in options.items() if k != "reuse"):
-        return False
-    modules = list(module.walk())
-    paths = {m._node.path for m in modules if m.type_key == LIBRARY}
-    path = paths.pop() if len(paths) == 1 else ""
-    if not path:
-        return False
-    with mblob.open(path) as library:
-        order = _walk(library)
-        entries = [library.entries[i] for i in order]
-        if [e.type_key for e in entries] != [m.type_key for m in modules]:
-            return False
-        held = [(e.index, to_write(m)) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
-        changed = [(i, p) for i, p in held if p != library.entries[i].view()]
-        changes: dict[int | str, memoryview] = dict(changed or held[:1])
-    if changes:
-        mblob.swap(path, changes, output=file_name, reuse=options.get("reuse", True))
-        return True
+    node = next(m._node for m in module.walk() if m.type_key == LIBRARY)
+    shown = node.path or "a library from memory"
+    asked = {name: value for name, value in others.items() if value}
+    if output.suffix == ".tar":
+        raise mblob.BuildError(
+            f"{shown}: a loaded library has no objects to put into {output}; name a .so, or pack its objects"
+            " (static_library) or sources (csource_module)"
+        )
+    with node.opened_file() as opened:
+        try:
+            path: Any = opened
+            steps = _steps(module, path, shown, dialect, index, digest, reuse, asked)
+            with temporary_folder() if len(steps) < 2 else folder_beside(output) as folder:
+                for i, step in enumerate(steps[:-1]):
+                    step(path, folder / f"{i}.so")
+                    path = folder / f"{i}.so"
+                steps[-1](path, output)
+        except mblob.MblobError as error:
+            error.args = tuple(str(a).replace(str(path), shown) for a in error.args)
+            raise
 
-    output = Path(file_name)
+
+Step = Callable[[Any, Path], Any]  # writes a file that is made of another one
+
+
+def _steps(
+    module: Module, path: Any, shown: str, dialect: Dialect | None, index: bool | None, digest: Digest | None,
+    reuse: bool, asked: Mapping[str, Any],
+) -> list[Step]:  # fmt: skip
+    """What makes the new file of the old one, in order."""
+    with mblob.open(path) as library:
+        blob = library.blob
+        has_index = blob is not None and blob.index_offset is not None
+        had = next((e.digest_algorithm for e in library.entries if e.digest), None)
+        other = None if dialect == library.dialect else dialect
+        changed, same = _payloads(module, library, shown)
+    if asked and other is None:
+        raise mblob.BuildError(
+            f"{shown}: {min(asked)}= has no meaning for a loaded library, whose code is linked already; leave it out,"
+            " or pack its objects (static_library) or sources (csource_module)"
+        )
+    steps: list[Step] = []
+    if changed or (digest and has_index and other is None and index is not False):
+        steps.append(partial(_swap, changed or same, digest=digest, reuse=reuse))
+    if other is not None:
+        kept: Any = {
+            "index": has_index if index is None else index,
+            "digest": digest or had or "crc32",
+            **asked,
+        }
+        steps.append(partial(mblob.convert, dialect=other, **kept))
+    elif index is False and has_index:
+        steps.append(partial(mblob.strip_index, reuse=reuse))
+    elif index and not has_index:
+        steps.append(partial(mblob.add_index, digest=digest or "crc32", reuse=reuse))
+    elif not steps:
+        steps.append(partial(_swap, same, reuse=reuse) if same else _copy)
+    return steps
+
+
+def _swap(changes: Mapping[int | str, Any], path: Any, output: Path, **how: Any) -> None:
+    mblob.swap(path, changes, output, **how)
+
+
+def _copy(path: Any, output: Path) -> None:
     with folder_beside(output) as folder:
         Path(copy(path, folder)).replace(output)
-    return True
+
+
+Payloads = dict[Union[int, str], memoryview]
+
+
+def _payloads(module: Module, library: Any, shown: str) -> tuple[Payloads, Payloads]:
+    """The payloads that changed, by index of their entries; and one of any.
+
+    Raises:
+        BuildError: it is not the tree of that library.
+    """
+    modules = list(module.walk())
+    entries = [library.entries[i] for i in _walk(library)]
+    keys, found = [e.type_key for e in entries], [m.type_key for m in modules]
+    if keys != found:
+        raise mblob.BuildError(
+            f"{shown}: a loaded library is exported with the modules that it has, changed or not; expected"
+            f" {errors.listed(keys, 6)}, found {errors.listed(found, 6)}; to pack other modules with its code, pack its"
+            " objects (static_library) or sources (csource_module) with them"
+        )
+    held = [(e.index, to_write(m)) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
+    changed = [(i, p) for i, p in held if p != library.entries[i].view()]
+    return dict(changed), dict(held[:1])
 
 
 def _walk(library: Any) -> list[int]:

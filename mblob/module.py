@@ -540,18 +540,10 @@ class Module:
         ) -> Any:
             """Write this module and its imports as one library: see `mblob.export_library`, which
             has the same arguments: `file_name`, `fcompile`, `fpack_imports`, `addons`,
-            `workspace_dir` and those in `kwargs`. Without other arguments than the first and `reuse`,
-            the tree of a loaded library is written, too: its code as it is, and the payloads of these
-            modules.
+            `workspace_dir` and those in `kwargs`.
             """
             import mblob
 
-            asked = any((fcompile, fpack_imports, addons, workspace_dir))
-            if not asked and any(module._node.path for module in self.walk()):
-                from mblob import again  # for a loaded library
-
-                if again.write_opened(self, file_name, kwargs):
-                    return None
             return mblob.export_library(
                 self,
                 file_name,

@@ -8,6 +8,8 @@ from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from mblob.module import Module
 
 # What can be done with a module, as bits of TVM's property mask.
@@ -95,6 +97,20 @@ class Node:
     def path(self) -> str:
         """Of the file that the module is in, "" without one."""
         return ""
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether the module is of an opened library."""
+        return False
+
+    def opened_file(self) -> AbstractContextManager[str]:
+        """A path of the library that the module is of, while the block runs, whatever is at the path of
+        its file by now.
+
+        Raises:
+            StateError: the library has no file. ChangedError: it is not what it was.
+        """
+        raise errors.StateError(f"the module {self.type_key!r} is not of an opened library")
 
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         what = "a plain C function needs an opened library, this module is not one"

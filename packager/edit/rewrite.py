@@ -22,8 +22,9 @@ from mblob.packager.write.blob_stream import producer
 
 
 def rewritten(
-    data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, index: bool, target: str
-) -> BlobPlan:
+    data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, index: bool, target: str,
+    digest: str | None = None,
+) -> BlobPlan:  # fmt: skip
     """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays
     visible.
 
@@ -33,6 +34,8 @@ def rewritten(
         changed: new payloads by index of their entries; their sizes must be known.
         index: whether the new blob has an index.
         target: for an index that the old blob does not have.
+        digest: as of `BlobPlan`; None: as the old blob has it. Another one is taken of all payloads,
+            which must have been checked.
 
     Raises:
         BuildError: a payload whose size is not known.
@@ -42,14 +45,19 @@ def rewritten(
     had_index = blob.index_offset is not None
     if had_index and (footer := find_footer(data, expected=True)) is not None:
         check_structure(data, blob, footer)
+    had = ALGORITHM_NAMES[blob.algorithm] if had_index else "crc32"
+    digest = had if digest is None else digest
     is_ffi = blob.dialect == "ffi" and not blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21)
     return BlobPlan(
-        [_entry(data, e, changed.get(e.index)) for e in blob.entries],
+        [
+            _entry(data, e if digest == had else e._replace(digest=b""), changed.get(e.index))
+            for e in blob.entries
+        ],
         "ffi" if is_ffi else "classic",
         has_tree=blob.has_tree,
         tail=b"" if index or had_index else data[blob.stream_size :],
         index=index,
-        digest=ALGORITHM_NAMES[blob.algorithm] if had_index else "crc32",
+        digest=digest,
         target=blob.target if had_index else target,
         producer=blob.producer if had_index else producer(),
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 from mblob.arguments import mapping
 from mblob.bytes.payload_source import Payload
@@ -33,17 +33,22 @@ from mblob.packager.edit.new_payloads import (
 from mblob.packager.edit.rewrite import fingerprint, rewritten
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.join.reembed import place_for, reembed
+from mblob.packager.link.request import check_choices
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.file_sink import old_library
+
+if TYPE_CHECKING:
+    from mblob.typed import Digest
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 
 def swap(
     library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
-    weights: Mapping[str, Any] | PathLike | None = None, reuse: bool = True, **unknown: NoReturn,
+    weights: Mapping[str, Any] | PathLike | None = None, digest: Digest | None = None, reuse: bool = True,
+    **unknown: NoReturn,
 ) -> None:  # fmt: skip
     """Replace payloads or weights. Code, tree, order and keys stay unchanged.
 
@@ -62,6 +67,7 @@ def swap(
             Instead of a mapping, give the path of a `.npz` or `.safetensors` file. It replaces the
             whole safetensors module, if the file is of this format and the library has exactly one,
             or else the tensors of these names, in whichever module each is.
+        digest: the digest of each payload in the index: "crc32", "sha256" or "none"; None: as it is.
         reuse: share unchanged blocks, if the file system can share blocks between files.
         unknown: any other keyword is an error.
 
@@ -79,7 +85,10 @@ def swap(
     path = Path(checked_path(library, "swap: library"))
     if changes is not None:
         mapping("swap", "changes", changes, "a dict of payloads by index or key", BuildTypeError)
-    with Library(path) as opened:
+    if digest is not None:
+        check_choices("swap: ", digest=digest)
+    # new digests would hide damage
+    with Library(path, verify="header" if digest is None else "full") as opened:
         blob = _blob_of(opened)
         new: dict[int, Payload] = {}
         for wanted, value in (changes or {}).items():
@@ -94,7 +103,7 @@ def swap(
                         f"{opened.entries[index].place}: has a new payload and new tensors; give one of both"
                     )
                 new[index] = payload
-        if not new:
+        if not new and digest is None:
             raise BuildError(
                 "swap: nothing to change; name an entry and its new payload, or weights"
             )
@@ -107,6 +116,7 @@ def swap(
             new,
             output,
             index=index,
+            digest=digest,
             reuse=reuse,
             inputs=source_files(changes or {}, weights),
         )
@@ -119,7 +129,7 @@ def _unknown_keyword(name: str) -> ArgumentTypeError:
         "entries": "changes",
         "tensors": "weights",
     }
-    known = ("library", "changes", "output", "weights", "reuse")
+    known = ("library", "changes", "output", "weights", "digest", "reuse")
     close = f"; did you mean {meant[name]!r}?" if name in meant else did_you_mean(name, known)
     return ArgumentTypeError(
         f"swap: unknown argument {name!r}; expected {', '.join(known)}{close}"
@@ -164,19 +174,27 @@ def strip_index(
         _write(opened, blob, {}, output, index=False, reuse=reuse)
 
 
-def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool = True) -> None:
+def add_index(
+    library: PathLike,
+    output: PathLike | None = None,
+    *,
+    digest: Digest = "crc32",
+    reuse: bool = True,
+) -> None:
     """Add an index to a blob that TVM wrote: offsets, sizes and digests of the present payloads.
 
     It differs from an index that mblob packed in one point: if it is lost, no error says so.
 
     Args:
         library, output, reuse: as of `swap`.
+        digest: of each payload, "crc32", "sha256" or "none".
 
     Raises:
         BuildError: the library has an index, or its dialect takes none, or its tree has `_lib` in
             several places.
         FormatError, DigestError, OSError: as of `swap`.
     """
+    check_choices("add_index: ", digest=digest)
     with Library(Path(checked_path(library, "add_index: library")), verify="full") as opened:
         blob = _blob_of(opened)
         if blob.index_offset is not None:
@@ -191,7 +209,7 @@ def add_index(library: PathLike, output: PathLike | None = None, *, reuse: bool 
                 f"{opened.path}: entries {' and '.join(libraries)} are both the library itself, as TVM 0.7 wrote them,"
                 " and an index has it once; keep the library without an index"
             )
-        _write(opened, blob, {}, output, index=True, reuse=reuse)
+        _write(opened, blob, {}, output, index=True, digest=digest, reuse=reuse)
 
 
 def _blob_of(library: Library) -> Blob:
@@ -248,7 +266,7 @@ def _entry(library: Library, wanted: int | str, value: Any) -> EntryView:
 
 def _write(
     library: Library, blob: Blob, new: Mapping[int, Payload], output: PathLike | None, *, index: bool, reuse: bool,
-    inputs: Mapping[str, Path] | None = None,
+    digest: Digest | None = None, inputs: Mapping[str, Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the library with its new blob, read it back, and give it its name."""
     path = library.path
@@ -262,10 +280,11 @@ def _write(
     old_blob = data[start : start + blob.size]
     edit = None if index or blob.index_offset is None else _unannounce
     with replacing(target) as temporary, old_library(path, reuse) as old:
-        plan = rewritten(old_blob, blob, new, index=index, target=f"{library.elf.machine}-linux")
+        target_name = f"{library.elf.machine}-linux"
+        plan = rewritten(old_blob, blob, new, index=index, digest=digest, target=target_name)
         place = place_for(stub, path, plan, is_placed=_is_placed(blob, symbol.st_value))
         measured = place.measured
-        same_form = index == (blob.index_offset is not None)
+        same_form = index == (blob.index_offset is not None) and digest is None
         mark = fingerprint(old_blob, blob) if same_form and measured.size == blob.size else None
         write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
         reembed(stub, path, temporary, write, place, edit, mark)

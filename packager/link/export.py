@@ -21,8 +21,7 @@ each is a function of another file.
 
 `system_lib.py` and `fcompile_export.py` have steps of their own for 5 to 8.
 
-`Module.export_library` comes here, but for the tree of a loaded library: `mblob.again.write_opened` writes
-that without a compiler.
+The tree of a loaded library goes another way: `mblob.again.export_linked` writes it without a compiler.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from mblob import again
 from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
@@ -43,6 +43,7 @@ from mblob.packager.link import system_lib as system_library
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import (
     Request,
+    check_choices,
     check_format,
     check_request,
     output_path,
@@ -82,10 +83,10 @@ def export_library(
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
     *,
-    dialect: Dialect = "classic",
+    dialect: Dialect | None = None,
     embed: Embed = "auto",
-    index: bool = True,
-    digest: Digest = "crc32",
+    index: bool | None = None,
+    digest: Digest | None = None,
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
@@ -105,10 +106,10 @@ def export_library(
     addons: Sequence[str | os.PathLike[str]] | None = None,
     workspace_dir: str | os.PathLike[str] | None = None,
     *,
-    dialect: Dialect = "classic",
+    dialect: Dialect | None = None,
     embed: Embed = "auto",
-    index: bool = True,
-    digest: Digest = "crc32",
+    index: bool | None = None,
+    digest: Digest | None = None,
     cc: str | Sequence[str] | None = None,
     target: str | None = None,
     options: str | Sequence[str] | None = None,
@@ -126,6 +127,11 @@ def export_library(
     modules. mblob does not read what `fcompile` makes, nor C text (`embed="c"`) that somebody else
     compiles. After a failure the old file remains. The same inputs give the same bytes.
 
+    The tree of a loaded library is written without a compiler: its code as it is, and what its
+    modules have become. `dialect`, `index` and `digest` are then by default those of the library.
+    With another `dialect` it is converted, as `mblob.convert` does it. Other arguments than these
+    and `reuse` are errors.
+
     Args:
         mod: the root of the tree.
         file_name: the output: `.so`, or `.tar` with objects to link elsewhere. For a system
@@ -138,15 +144,16 @@ def export_library(
         addons: more inputs for the linker, first on its command line: objects, archives, sources,
             libraries.
         workspace_dir: keeps intermediate files here.
-        dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi.
+        dialect: "classic" (default), for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for
+            tvm_ffi.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
             the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
             object with `fcompile`, for `.tar`, and for a system library, and c for a target without
             ELF. grow and append are for libraries that mblob links itself.
-        index: write the index behind the modules. False writes only TVM's bytes, which do not say
-            where the payload of an unknown type key ends. TVM opens such a library if it has a
+        index: write the index behind the modules (default). False writes only TVM's bytes, which do
+            not say where the payload of an unknown type key ends. TVM opens such a library if it has a
             loader; mblob does not.
-        digest: the digest of each payload in the index: "crc32", "sha256" or "none".
+        digest: the digest of each payload in the index: "crc32" (default), "sha256" or "none".
         cc: the compiler command; by default $CC, cc, gcc or clang. A launcher may stand before it:
             "ccache gcc".
         target: a triple to build for.
@@ -188,12 +195,23 @@ def export_library(
         fcompile = None
     _check_call(mod, fcompile, kwargs)
     path = output_path(file_name, fcompile is not None, system_lib)
+    if again.is_linked(mod):
+        check_choices(dialect=dialect or "classic", embed=embed, digest=digest or "crc32")
+        again.export_linked(
+            mod, path, dialect, index, digest, reuse,
+            {
+                "embed": "" if embed == "auto" else embed, "cc": cc, "target": target, "options": options,
+                "system_lib": system_lib, "prefix": prefix, "carry": carry, "fcompile": fcompile,
+                "fpack_imports": fpack_imports, "addons": addons, "workspace_dir": workspace_dir,
+            },
+        )  # fmt: skip
+        return None
     request = request_of(
         mod,
-        dialect=dialect,
+        dialect="classic" if dialect is None else dialect,
         embed=embed,
-        index=index,
-        digest=digest,
+        index=index is None or index,
+        digest="crc32" if digest is None else digest,
         cc=cc,
         target=target,
         options=options,

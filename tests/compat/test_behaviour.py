@@ -173,7 +173,7 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
     lib.export_library(again)
     assert list(mblob.load_module(again).get_params()) == ["w"]
     lib.import_module(mblob.blob_module("k", b"1"))  # another tree than the file's
-    with pytest.raises(mblob.BuildError, match="'library'"):
+    with pytest.raises(mblob.BuildError, match="expected GraphExecutorFactory, library, found"):
         lib.export_library(tmp_path / "other.so")
 
 
@@ -192,20 +192,24 @@ def test_a_loaded_library_of_code_alone_is_exported_again(
     assert y.tolist() == (X + 1).tolist()
 
 
-@pytest.mark.parametrize("name", ["index", "digest", "dialect", "cflags"])
-def test_a_loaded_library_is_not_exported_without_an_option_that_was_asked_for(
-    tmp_path: Path, name: str
+@pytest.mark.own_process  # which starts a plug-in
+def test_a_loaded_library_of_code_alone_is_exported_with_the_options_that_were_asked_for(
+    tmp_path: Path,
 ) -> None:
-    """Its code is neither compiled nor linked again."""
-    written = tmp_path / "second.so"
+    """tests/e2e/test_exported_again.py has those of libraries with modules."""
     mblob.csource_module(KERNELS, functions=PROTOTYPES).export_library(tmp_path / "first.so")
     loaded = mblob.load_module(tmp_path / "first.so")
-    values = {"index": False, "digest": "none", "dialect": "ffi", "cflags": None}
-    with pytest.raises(
-        mblob.MblobError, match="unknown argument" if name == "cflags" else "linked"
-    ):
-        loaded.export_library(written, **{name: values[name]})
-    assert not written.exists()
+    loaded.export_library(tmp_path / "second.so", dialect="ffi")
+    y = np.zeros(4, "float32")
+    mblob.load_module(tmp_path / "second.so")["shift"](X, y)
+    assert y.tolist() == (X + 1).tolist()
+    with pytest.raises(mblob.MblobError, match="unknown argument 'cflags'"):
+        loaded.export_library(tmp_path / "third.so", cflags=None)
+    for option in ({"digest": "none"}, {"index": False}):
+        loaded.export_library(tmp_path / "third.so", **option)
+        with mblob.open(tmp_path / "third.so") as looked:
+            assert looked.blob is not None
+            assert (looked.blob.index_offset is None) == ("index" in option)
 
 
 def test_a_loaded_library_is_exported_with_options_that_ask_for_no_more_than_a_copy(
