@@ -131,18 +131,17 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
             raise errors.ArgumentValueError(
                 f"{self.__name__}: expected {least}{count} {what}, found {len(args)}: {told.text}"
             )
-        checks: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = [
-            (i, check_variadic, (args[i],)) for i in range(count, len(args))
-        ]
-        if self._sizes is not None:
-            numbers = self._sizes.values(args)
-            checks += [(i, a.check_shape, (args[i], numbers)) for i, a in self._sizes.arrays]
-        for i, check, given in checks:
-            try:
-                check(*given)
-            except errors.MblobError as exc:
-                exc.prefix(self._argument(i))
-                raise
+        i = 0
+        try:
+            for i in range(count, len(args)):
+                check_variadic(args[i])
+            if self._sizes is not None:
+                numbers = self._sizes.values(args)
+                for i, array in self._sizes.arrays:
+                    array.check_shape(args[i], numbers)
+        except errors.MblobError as exc:
+            exc.prefix(self._argument(i))
+            raise
 
     def _argument(self, i: int) -> str:
         names = self._declared.names

@@ -184,6 +184,7 @@ class Pointer:
     ) -> None:
         self.declared, self.element, self.const, self.dims = declared, element, const, dims
         self._last: tuple[Any, ...] = ()  # what was right of the last buffer
+        self._last_sizes: tuple[Any, ...] = ()  # its shape, and the numbers beside it
 
     def __repr__(self) -> str:
         return f"<pointer, {self.declared}>"
@@ -208,11 +209,17 @@ class Pointer:
         Args:
             numbers: values of the parameters that dimensions may name.
         """
+        try:
+            if (memoryview(value).shape, numbers) == self._last_sizes:
+                return
+        except (TypeError, ValueError, BufferError):
+            pass
         value = getattr(value, "_as_parameter_", value)
         dims = self.dims
         if not dims or isinstance(value, _WITHOUT_SIZE):
             return
         shape: tuple[int, ...] = (0,)
+        view = None
         if value is None or isinstance(value, (_Reference, _Pointer)):
             if value is not None:
                 there = type(value._obj) if isinstance(value, _Reference) else value._type_
@@ -234,6 +241,8 @@ class Pointer:
             if numbers:
                 self.from_param(value)  # raises if its type is wrong, too
             raise errors.ArgumentValueError(wrong)
+        if view is not None:
+            self._last_sizes = view.shape, numbers
 
     def _converted(self, value: Any) -> Any:
         if value is None:
@@ -415,8 +424,12 @@ class Sizes(NamedTuple):
         """The numbers among arguments."""
         found = {}
         for i, name in self.numbers:
-            with suppress(TypeError):  # of another type: what is wrong with it is said by itself
-                found[name] = index(getattr(args[i], "value", args[i]))
+            value = args[i]
+            if type(value) is int:
+                found[name] = value
+                continue
+            with suppress(TypeError):  # what is wrong with it is said by itself
+                found[name] = index(getattr(value, "value", value))
         return found
 
 
