@@ -31,8 +31,9 @@ class GraphBuilder:
         g.output(y)
         model = mblob.graph_executor_factory(g)
 
-    Operators run in the order in which they are added. Values that are never needed at the same
-    time share memory; inputs, parameters and outputs have their own.
+    Operators run in the order in which they are added, or at the same time if they do not depend on
+    each other. Values that are never needed at the same time share memory; inputs, parameters and
+    outputs have their own.
 
     Attributes:
         params: the arrays that `param` was given, by name.

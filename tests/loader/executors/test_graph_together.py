@@ -74,6 +74,31 @@ def test_functions_of_python_meet_on_two_threads() -> None:
     assert [model.get_output(i).numpy()[0] for i in range(6)] == [2, 3, 4] * 2
 
 
+def test_branches_of_a_planned_graph_meet() -> None:
+    """Their values inside are no outputs; the plan keeps them apart."""
+    barrier = threading.Barrier(2, timeout=20)
+
+    def meet(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        barrier.wait()
+        y.numpy()[:] = x.numpy() + 1
+
+    def join(x: mblob.Tensor, y: mblob.Tensor, z: mblob.Tensor) -> None:
+        z.numpy()[:] = x.numpy() + 10 * y.numpy()
+
+    graph = mblob.GraphBuilder()
+    ends = []
+    for x in (graph.input("x", (1,)), graph.input("y", (1,))):
+        value = x
+        for _ in range(4):
+            value = graph.call("meet", [value], (1,))
+        ends.append(value)
+    graph.output(graph.call("join", ends, (1,)))
+    kernels = mblob.Module("tests.kernels", functions={"meet": meet, "join": join})
+    model = graph_executor.create(graph.graph_json(), kernels, mblob.cpu(0))
+    model.run(parallel=2, x=ONE, y=2 * ONE)
+    assert model.get_output(0).numpy()[0] == 65
+
+
 def test_branches_that_take_long_run_at_the_same_time_unasked() -> None:
     model = branches({"left": add(0.03), "right": add(0.03)})
     for _ in range(4):
