@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
@@ -11,6 +11,7 @@ from mblob.format import functions_table
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
+    CData,
     Declared,
     FunctionPointer,
     Refusal,
@@ -182,6 +183,37 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
 
     def __deepcopy__(self, _: Any) -> CFunction:
         return self
+
+
+def check_types(restype: Any, argtypes: Any) -> None:
+    """Refuse what are no types of ctypes.
+
+    Raises:
+        TypeError: says what is in their place. ctypes itself takes a `float` for a function that
+            converts an int.
+    """
+    is_type = isinstance(restype, type) and (restype is int or issubclass(restype, CData))
+    if (
+        restype not in (None, ...)
+        and (isinstance(restype, type) or not callable(restype))
+        and not is_type
+    ):
+        raise _no_type("restype", restype)
+    if argtypes is None:
+        return
+    if not isinstance(argtypes, Sequence) or isinstance(argtypes, str):
+        raise _no_type("argtypes", argtypes, "a list of types")
+    for i, one in enumerate(argtypes):
+        if not hasattr(one, "from_param"):
+            raise _no_type(f"argtypes[{i}]", one)
+
+
+def _no_type(argument: str, value: Any, expected: str = "a type") -> errors.ArgumentTypeError:
+    found = value.__name__ if isinstance(value, type) else type(value).__name__
+    expected = f"{expected} of ctypes"
+    return errors.ArgumentTypeError(
+        f"symbol: {argument}: {texts.say(texts.EXPECTED, expected, found)}"
+    )
 
 
 def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None) -> CFunction:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Pointer: Any = ctypes._Pointer
 FunctionPointer: Any = ctypes._CFuncPtr  # type: ignore[attr-defined]
 _Reference: Any = type(ctypes.byref(ctypes.c_int()))
-_CData: Any = ctypes._SimpleCData.__base__
+CData: Any = ctypes._SimpleCData.__base__
 _WITHOUT_SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
 
 
@@ -129,7 +129,7 @@ def check_variadic(value: Any) -> None:
                 texts.say(texts.EXPECTED, "int32, or a value of ctypes such as c_int64", value)
             )
         return
-    passed = (bytes, _CData, _Reference, type(None))
+    passed = (bytes, CData, _Reference, type(None))
     is_passed = isinstance(value, passed) or hasattr(value, "_as_parameter_")
     if not is_passed or isinstance(value, ctypes.c_float):
         raise unexpected("an int, bytes, or a value of ctypes such as c_double", value)

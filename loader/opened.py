@@ -332,6 +332,7 @@ class OpenedNode(Node):
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         from mblob.loader import c_functions  # few programs ask for symbols
 
+        c_functions.check_types(restype, argtypes)
         for candidate in self.module.walk():
             node = candidate._node
             if not isinstance(node, OpenedNode) or not (address := node.symbol_address(name)):

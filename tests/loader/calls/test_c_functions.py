@@ -283,6 +283,29 @@ def test_types_of_the_caller_replace_those_of_the_prototype(lib: mblob.Module) -
     assert lib.symbol("big", None, [ctypes.c_int64])(1) is None
 
 
+WRONG_TYPES: dict[str, tuple[Any, Any, str]] = {
+    "a text": ("double", None, "restype: expected a type of ctypes, found str"),
+    "float": (float, None, "restype: expected a type of ctypes, found float"),
+    "no list": (None, 3, "argtypes: expected a list of types of ctypes, found int"),
+    "a text in a list": (None, ["x"], r"argtypes\[0\]: expected a type of ctypes, found str"),
+    "float in a list": (
+        ...,
+        [ctypes.c_int, float],
+        r"argtypes\[1\]: expected a type of ctypes, found float",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_TYPES)
+def test_types_of_the_caller_are_those_of_ctypes(kind: str, lib: mblob.Module) -> None:
+    restype, argtypes, message = WRONG_TYPES[kind]
+    with pytest.raises(mblob.MblobError, match=f"^symbol: {message}$") as error:
+        lib.symbol("half", restype, argtypes)
+    assert isinstance(error.value, TypeError)
+    assert lib.symbol("big", int, [ctypes.c_int])(3) == 3
+    assert lib.symbol("big", lambda found: found + 1, [ctypes.c_int])(3) == 4
+
+
 def test_a_function_is_the_same_object_each_time(lib: mblob.Module) -> None:
     half = lib.symbol("half")
     assert half is lib.symbol("half")
