@@ -474,6 +474,8 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
         print(
             f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}{place}"
         )
+    if placed:
+        print(f"  {at_once(rows)}")
     if rest:
         seconds = sum(row.seconds for row in rest)
         print(
@@ -496,6 +498,17 @@ def whole_time(rows: list[Row], model: Model) -> float:
     return sum(row.seconds for row in rows) or 1.0
 
 
+def at_once(rows: list[Row]) -> str:
+    """How much of the last run of a graph overlapped; "" where that is not known."""
+    spans = [(r.start, r.end) for r in rows if r.start is not None and r.end is not None]
+    if not spans:
+        return ""
+    taken = sum(end - start for start, end in spans)
+    span = max(end for _, end in spans) - min(start for start, _ in spans)
+    share = f": {taken / span:.1f} at once on average" if span > 0 else ""
+    return f"the last run: the times of all nodes are {milliseconds(taken)}, in {milliseconds(span)}{share}"
+
+
 def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model) -> None:
     """Write the page of `--html`."""
     rows = [Row(**row) for row in report["nodes"]]
@@ -512,10 +525,17 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
             "The first bar is all of the model: kernels that its code calls itself cannot be told apart. "
             "Further bars are functions that it called through the runtime, parts of the first."
         )
-    timed = [Timed(r.node, r.name, r.function or "", r.count, r.seconds) for r in rows]
+    timed = [
+        Timed(
+            r.node, r.name, r.function or "", r.count, r.seconds, r.start, r.end, r.thread, r.device
+        )
+        for r in rows
+    ]
     with open_library(args.file) as library:
         entry = library.entries[0] if isinstance(model, Graph) else None
-        page = profile_page(args.file, facts, timed, whole_time(rows, model), note, entry)
+        page = profile_page(
+            args.file, facts, timed, whole_time(rows, model), note, entry, at_once(rows)
+        )
         write_page(library, args.html, page)
 
 

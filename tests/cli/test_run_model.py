@@ -95,7 +95,16 @@ def test_a_profile_tells_which_nodes_ran_at_the_same_time(pack, tmp_path: Path) 
     assert max(left["start"], right["start"]) < min(left["end"], right["end"])
     assert sorted((left["thread"], right["thread"])) == [0, 1]
     assert left["device"] == "cpu:0"
-    assert ", thread 1, cpu:0" in pack(*command, "2").stdout
+    text = pack(*command, "2", "--html", "p.html").stdout
+    assert ", thread 1, cpu:0" in text
+    assert re.search(r"the last run: .* ms, in .* ms: (1\.[5-9]|2\.0) at once on average", text)
+    data = json.loads(re.search(r'id="data">(.*?)</script>', (tmp_path / "p.html").read_text())[1])  # type: ignore[index]
+    assert {row[1]: row[8:] for row in data["rows"]} in (
+        {"left": [0, "cpu:0"], "right": [1, "cpu:0"]},
+        {"left": [1, "cpu:0"], "right": [0, "cpu:0"]},
+    )
+    assert all(row[7] - row[6] == pytest.approx(row[4]) for row in data["rows"])
+    assert data["said"] in text
     assert "thread" not in pack(*command, "1").stdout
 
 

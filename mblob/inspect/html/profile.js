@@ -1,4 +1,4 @@
-// Where the time of a model went: a bar for each operator, its share, and the graph with the same shares.
+// Where the time of a model went: a bar for each operator, its share, when it ran, and the graph with the same shares.
 
 const BARS = 60; // rows that have a bar; the table has all
 const seconds = new Map(data.rows.map((row) => [row[0], row[4]]));
@@ -21,21 +21,31 @@ function makeBars() {
   return el("div", null, el("ol", { class: "bars" }, ...lines), left || "", data.note ? el("p", { class: "soft" }, data.note) : "");
 }
 
+// Rows of the table for nodes of graphs, whose times are known.
+const ran = data.rows.filter((row) => row[6] !== null).map(([, name, , , , , start, end, thread, device]) => ({ name, start, end, thread, device }));
+
 function makeRows() {
   const columns = [
     { name: "node", of: (r) => r[0], num: true }, { name: "name", of: (r) => named(r[1]) }, { name: "function", of: (r) => r[2] },
     { name: "gives", of: (r) => r[5], mono: true }, { name: "calls", of: (r) => r[3], num: true, large: true },
     { name: "time", of: (r) => r[4], text: (r) => duration(r[4]), num: true, large: true },
     { name: "share", of: (r) => r[4], text: (r) => percent(shareOf(r[4]), 1), num: true, large: true },
+    ...(ran.length ? [
+      { name: "start", of: (r) => r[6], text: (r) => duration(r[6]), num: true }, { name: "end", of: (r) => r[7], text: (r) => duration(r[7]), num: true },
+      { name: "thread", of: (r) => r[8], num: true }, { name: "device", of: (r) => r[9] },
+    ] : []),
   ];
   return makeTable({ label: "time", rows: data.rows, leftOut: data.left_out, find: (r) => `${r[1]} ${r[2]} ${r[5]}`, columns }).element;
 }
 
 const drawing = data.graph && data.graph.boxes.length
   ? makeGraph(data.graph, { share: (node) => (seconds.has(node) ? shareOf(seconds.get(node)) : undefined) }) : null;
+const timeline = ran.length ? makeTimeline(ran, data.said) : null;
 showPage("where the time went", "", [
   ["bars", "Where the time went", data.rows.length ? makeBars() : el("p", null, "Nothing was called.")],
+  ["timeline", "When each node ran", timeline && timeline.element],
   ["graph", "Graph", drawing && el("div", null, el("p", { class: "soft" }, "The coloured part at the left of a box is its share of the time."), drawing.element)],
   ["rows", "All rows", data.rows.length ? makeRows() : null],
 ], makeFacts());
 if (drawing) drawing.start();
+if (timeline) timeline.start();

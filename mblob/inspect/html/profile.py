@@ -12,17 +12,22 @@ if TYPE_CHECKING:
 
     from mblob.inspect.entry_view import EntryView
 
-SCRIPTS = ("base.js", "table.js", "graph.js", "profile.js")
+SCRIPTS = ("base.js", "table.js", "graph.js", "timeline.js", "profile.js")
 
 
 class Timed(NamedTuple):
-    """An operator, instruction or function, and the seconds that one run spent in it."""
+    """An operator, instruction or function, and the seconds that one run spent in it. Nodes of graphs
+    have a start and an end, in seconds of the last run, a thread and a device."""
 
     node: int
     name: str
     function: str
     count: int  # type: ignore[assignment]  # as tuple.count
     seconds: float
+    start: float | None = None
+    end: float | None = None
+    thread: int | None = None
+    device: str | None = None
 
 
 def profile_page(
@@ -32,6 +37,7 @@ def profile_page(
     total: float,
     note: str = "",
     entry: EntryView | None = None,
+    said: str = "",
 ) -> str:
     """The page.
 
@@ -42,6 +48,7 @@ def profile_page(
         total: seconds that shares are of.
         note: a sentence below the bars.
         entry: the graph that the rows are nodes of, if they are of one.
+        said: a sentence above the times of nodes.
     """
     graph = None if entry is None else graph_drawing(entry)
     nodes = None if entry is None else entry.graph()
@@ -52,12 +59,14 @@ def profile_page(
         "facts": [[label, cut(text, MESSAGE)] for label, text in facts],
         "rows": [
             [r.node, cut(r.name), cut(r.function), r.count, r.seconds,
-             cut(", ".join(values[r.node])) if 0 <= r.node < len(values) else ""]
+             cut(", ".join(values[r.node])) if 0 <= r.node < len(values) else "",
+             r.start, r.end, r.thread, r.device]
             for r in drawn
         ],
         "left_out": len(rows) - len(drawn),
         "total": total,
         "note": note,
+        "said": said,
         "graph": graph,
     }  # fmt: skip
     return assemble(SCRIPTS, data, "mblob: where the time went")
