@@ -6,7 +6,7 @@ What to call first (`help(mblob.NAME)` describes a name):
     load_module         load a .so of mblob or TVM: call its functions, read its tensors
     graph_executor      run a model of TVM; also aot_executor, vm, relax
     open                look into a .so without running it; also verify, diff
-    swap                replace weights in a .so; also extract, convert
+    swap                replace weights in a .so; also add, extract, convert
 
 Pack:
 
@@ -78,6 +78,7 @@ _HOME = {
     "export_library": "mblob.packager.link.export:export_library",
     # changing what is packed
     "extract": "mblob.packager.edit.extract:extract",
+    "add": "mblob.packager.edit.add:add",
     "swap": "mblob.packager.edit.swap:swap",
     "strip_index": "mblob.packager.edit.swap:strip_index",
     "add_index": "mblob.packager.edit.swap:add_index",

@@ -50,6 +50,7 @@ from mblob.packager.byoc import GraphBuilder as GraphBuilder
 from mblob.packager.byoc import partition_graph as partition_graph
 from mblob.packager.byoc import register_codegen as register_codegen
 from mblob.packager.device.modules import device_module as device_module
+from mblob.packager.edit.add import add as add
 from mblob.packager.edit.convert import convert as convert
 from mblob.packager.edit.extract import extract as extract
 from mblob.packager.edit.swap import add_index as add_index

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from mblob.bytes.digest import ALGORITHMS, Crc32, Hasher, hasher
 from mblob.bytes.native_copy import IS_FAST
-from mblob.bytes.payload_source import FilePayload, OpenFile, Payload
+from mblob.bytes.payload_source import FilePart, OpenFile, Payload
 from mblob.bytes.sink import STEP, Sink
 
 # bytes that the second thread gets at a time: less, and handing over costs more than it saves
@@ -63,7 +63,7 @@ class Copier:
             What the payload and the sink raise.
         """
         value = hasher(self._algorithm)
-        if isinstance(payload, FilePayload):
+        if isinstance(payload, FilePart):
             with payload.opened() as file:
                 size = self._copy_file(file, value)
         else:

@@ -55,43 +55,44 @@ class BytesPayload:
 
 
 class OpenFile:
-    """A regular file while it is read.
+    """A regular file, or a part of one, while it is read.
 
     Attributes:
         fd: its descriptor.
-        size: bytes it had when it was opened; 0 of files of /proc too, which are read to their end.
+        size: bytes to read: those that it had when it was opened; 0 of files of /proc too, which are
+            read to their end.
     """
 
-    def __init__(self, path: Path, fd: int) -> None:
+    def __init__(self, path: Path, fd: int, start: int = 0, size: int | None = None) -> None:
         self._path = path
         self._before = os.fstat(fd)
         self.fd = fd
-        self.size = self._before.st_size
+        self._start = start
+        self.size = self._before.st_size if size is None else size
 
     def extents(self) -> Iterator[tuple[int, int, bool]]:
-        """(offset, bytes, is a hole) of the parts of the file, in order."""
+        """(offset, bytes, is a hole) of the parts of what is read, in order."""
         if not self.size:
             yield 0, MORE, False
             return
-        at = 0
-        sparse = self._before.st_blocks * 512 < self.size
-        while at < self.size:
-            start, end = self._data_at(at) if sparse else (at, self.size)
+        at, last = self._start, self._start + self.size
+        sparse = self._before.st_blocks * 512 < self._before.st_size
+        while at < last:
+            start, end = self._data_at(at, last) if sparse else (at, last)
             if start > at:
                 yield at, start - at, True
             if end > start:
                 yield start, end - start, False
             at = end
 
-    def _data_at(self, at: int) -> tuple[int, int]:
+    def _data_at(self, at: int, last: int) -> tuple[int, int]:
         """Where the next data starts and ends; all is data where the file system does not tell."""
         try:
-            start = min(os.lseek(self.fd, at, os.SEEK_DATA), self.size)
-            return start, min(
-                os.lseek(self.fd, start, os.SEEK_HOLE), self.size
-            ) if start < self.size else start
+            start = min(os.lseek(self.fd, at, os.SEEK_DATA), last)
+            end = min(os.lseek(self.fd, start, os.SEEK_HOLE), last) if start < last else start
+            return start, end
         except OSError as exc:
-            return (self.size, self.size) if exc.errno == errno.ENXIO else (at, self.size)
+            return (last, last) if exc.errno == errno.ENXIO else (at, last)
 
     def read(self, view: memoryview, at: int) -> int:
         """Fill a buffer from an offset; how many bytes, less only at the end of the file.
@@ -140,39 +141,52 @@ class OpenFile:
         )
 
 
-class FilePayload:
-    """A regular file, read in pieces when it is written and never whole.
+class FilePart:
+    """A part of a regular file, read in pieces when it is written and never whole.
 
     Raises (from all methods):
         FileNotFoundError, OSError: it cannot be read.
         ChangedError: it changed while it was read.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], start: int, size: int | None) -> None:
         self.path = Path(path)
+        self._start = start
+        self._size = size
 
     @property
     def size(self) -> int | None:
-        return self.path.stat().st_size or None
+        return self._size
 
     @contextmanager
     def opened(self) -> Iterator[OpenFile]:
         """The file, open; when the block ends well, it is checked to be what it was."""
         with self.path.open("rb", buffering=0) as raw:
-            file = OpenFile(self.path, raw.fileno())
+            file = OpenFile(self.path, raw.fileno(), self._start, self._size)
             yield file
             file.check()
 
     def chunks(self) -> Iterator[memoryview | bytes]:
         buffer = memoryview(bytearray(STEP))
         with self.opened() as file:
-            at, left = 0, file.size or MORE
+            at, left = self._start, file.size or MORE
             while left and (n := file.read(buffer[: min(left, STEP)], at)):
                 yield buffer[:n]
                 at += n
                 left -= n
             if left:
                 file.fail(at)
+
+
+class FilePayload(FilePart):
+    """A whole file, as it is when it is written. Errors as of `FilePart`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path, 0, None)
+
+    @property
+    def size(self) -> int | None:
+        return self.path.stat().st_size or None
 
 
 class IterPayload:

@@ -96,12 +96,12 @@ _ARGUMENTS = {
     "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "-- CFLAGS",
     "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
-                                      "name", "assume", "packed", "params", "prefix", "target", "weights")},
+                                      "name", "assume", "packed", "params", "prefix", "replace", "target", "weights")},
 }  # fmt: skip
 # Functions, which the command line leaves out.
 _FUNCTIONS = (
     r"\b(csource_module|static_library|blob_module|safetensors_module|graph_executor_factory|export_library|load_module"
-    r"|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
+    r"|add|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
 )
 
 

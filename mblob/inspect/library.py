@@ -64,6 +64,7 @@ class Library:
 
     Attributes:
         path: of the file.
+        stat: of the file when it was mapped.
         kind: "shared", "object", "archive", "tar", "universal", ...: what the file is.
         members: `mblob.binary.container.Member` of an archive, a tar, a universal file; else empty.
         compressed: the file is a `.tar.gz` or C text; offsets count in the unpacked bytes, or in
@@ -117,6 +118,7 @@ class Library:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
         self._data: memoryview | None = map_file(self.path)
+        self.stat = self.path.stat()
         self._blob_data: memoryview | None = None
         try:
             if verify != "full":

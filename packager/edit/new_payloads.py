@@ -122,7 +122,8 @@ def with_tensors(
         kind = kind_of(map_file(path))
         if kind == "npy":
             names = (
-                ", ".join(f"{n:.80}" for n in sorted(_by_name(library))[:LISTED]) or "none at all"
+                ", ".join(f"{n:.80}" for n in sorted(tensors_by_name(library))[:LISTED])
+                or "none at all"
             )
             raise BuildError(
                 f"{path}: one array, without a name; say which tensor it is: weights={{'NAME': '{path}'}};"
@@ -136,7 +137,7 @@ def with_tensors(
         raise BuildTypeError(
             f"weights: expected a path or a mapping of names, found {type(weights).__name__}"
         )
-    stored = _by_name(library)
+    stored = tensors_by_name(library)
     changed: dict[int, list[tuple[StoredTensor, memoryview]]] = {}
     for name, value in weights.items():
         entry, old = _only(stored, check_name(name), library)
@@ -149,7 +150,12 @@ def with_tensors(
     }
 
 
-def _by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]]:
+def tensors_by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]]:
+    """All tensors in a library, and the entries that they are in.
+
+    Raises:
+        FormatError: a payload is damaged.
+    """
     stored: dict[str, list[tuple[EntryView, StoredTensor]]] = {}
     for entry in library.entries:
         try:
@@ -164,7 +170,7 @@ def _by_name(library: Library) -> dict[str, list[tuple[EntryView, StoredTensor]]
 def names_of_tensors(library: Library) -> Collection[str]:
     """Of all tensors in a library, for errors: none where one of its payloads is damaged."""
     try:
-        return _by_name(library).keys()
+        return tensors_by_name(library).keys()
     except FormatError:
         return ()
 

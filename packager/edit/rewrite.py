@@ -1,79 +1,131 @@
-"""A blob made of another one: some payloads new, everything else as it is, in either dialect, with
-or without an index.
+"""A finished library with another blob: some payloads new or added, everything else as it is, in either
+dialect, with or without an index.
 
 Keys, tree and order stay byte for byte what they were, whoever wrote them: the grammar of a stream
-leaves its writer no choice.
+leaves its writer no choice. `swap`, `add`, `strip_index` and `add_index` plan their blob here
+(`rewritten`), and write their library here (`write_library`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Union
 
 from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.native_copy import crc32
-from mblob.bytes.payload_source import BytesPayload, Payload
-from mblob.format import ffi_dialect, safetensors
-from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.bytes.payload_source import BytesPayload, FilePart, Payload
+from mblob.bytes.whole_file import replacing
+from mblob.errors import ChangedError, MblobError
+from mblob.format import ffi_dialect, note, safetensors
+from mblob.format.blob_plan import LARGE_PAYLOAD, TENSOR_ALIGN, BlobPlan, OutEntry, largest_own
+from mblob.format.grammar import GRAMMARS
 from mblob.format.index import FOOTER, check_structure, find_footer
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
+from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.layouts import tells_end
+from mblob.inspect.library import EntryView, Library
+from mblob.inspect.library_search import shared_elf
 from mblob.packager.errors import BuildError
-from mblob.packager.write.blob_stream import producer
+from mblob.packager.join.reembed import place_for, reembed
+from mblob.packager.path_arguments import check_output, checked_path
+from mblob.packager.write.blob_stream import producer, write_blob
+from mblob.packager.write.elf_patch import Patch, Stub, section_of
+from mblob.packager.write.file_sink import old_library
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def blob_of(library: Library) -> Blob:
+    """What the blob of a shared library says.
+
+    Raises:
+        FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file
+            that cannot get another.
+    """
+    if library.blob is not None and shared_elf(library) is None:
+        raise BuildError(
+            f"{library.path}: no ELF shared library, and only their blobs can be changed; pack it again"
+        )
+    if library.blob is None:
+        library.require_model()
+        raise BuildError(
+            f"{library.path}: a library of functions, without a blob that could be changed or indexed"
+        )
+    return library.blob
+
+
+def no_index(library: Library) -> str:
+    """Why a library can have no index, "" if it can."""
+    blob = blob_of(library)
+    if blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21):
+        return "of TVM 0.21, whose dialect is read without an index only"
+    libraries = [str(e.index) for e in blob.entries if e.offset is None]
+    if blob.has_tree and len(libraries) > 1:
+        return (
+            f"entries {' and '.join(libraries)} are both the library itself, as TVM 0.7 wrote them, and an index has"
+            " it once"
+        )
+    return ""
 
 
 def rewritten(
-    data: memoryview, blob: Blob, changed: Mapping[int, Payload], *, index: bool, target: str,
-    digest: str | None = None,
+    library: Library, changed: Mapping[int, Payload], *, index: bool, digest: str | None = None,
+    added: Sequence[OutEntry] = (),
 ) -> BlobPlan:  # fmt: skip
     """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays
     visible.
 
     Args:
-        data: the old blob, its length prefix included.
-        blob: what it says.
+        library: as of `blob_of`.
         changed: new payloads by index of their entries; their sizes must be known.
         index: whether the new blob has an index.
-        target: for an index that the old blob does not have.
         digest: as of `BlobPlan`; None: as the old blob has it. Another one is taken of all payloads,
             which must have been checked.
+        added: modules that the root shall import, behind those that it imports already.
 
     Raises:
         BuildError: a payload whose size is not known.
         DigestError: keys or tree of the old blob are damaged: they would be written anew, and
             nobody would see it.
     """
+    blob = blob_of(library)
+    data = library.blob_bytes()[: blob.size]
     had_index = blob.index_offset is not None
     if had_index and (footer := find_footer(data, expected=True)) is not None:
         check_structure(data, blob, footer)
+    is_ffi = blob.dialect == "ffi" and not blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21)
     had = ALGORITHM_NAMES[blob.algorithm] if had_index else "crc32"
     digest = had if digest is None else digest
-    is_ffi = blob.dialect == "ffi" and not blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21)
+    entries = [
+        _entry(library, e if digest == had else e._replace(digest=b""), changed.get(e.index))
+        for e in blob.entries
+    ]
+    new = range(len(entries), len(entries) + len(added))
+    entries[0] = entries[0]._replace(imports=(*entries[0].imports, *new))
     return BlobPlan(
-        [
-            _entry(data, e if digest == had else e._replace(digest=b""), changed.get(e.index))
-            for e in blob.entries
-        ],
+        [*entries, *added],
         "ffi" if is_ffi else "classic",
-        has_tree=blob.has_tree,
+        has_tree=blob.has_tree or len(entries) == 1 < len(entries) + len(added),
         tail=b"" if index or had_index else data[blob.stream_size :],
         index=index,
         digest=digest,
-        target=blob.target if had_index else target,
+        target=blob.target if had_index else f"{library.elf.machine}-linux",
         producer=blob.producer if had_index else producer(),
     )
 
 
-def _entry(data: memoryview, e: Entry, new: Payload | None) -> OutEntry:
+def _entry(library: Library, e: Entry, new: Payload | None) -> OutEntry:
     if e.offset is None:
         return OutEntry(e.type_key, None, e.imports, e.data)
-    if new is None:
-        payload: Payload = BytesPayload(data[e.offset : e.offset + e.size])
-    elif new.size is None:
+    payload = new or _stored(library, e.offset, e.size)
+    if payload.size is None:
         raise BuildError(
             f"entry {e.index} ({e.type_key}): its new payload does not say how many bytes it has"
         )
-    else:
-        payload = new
     align_at = _data_offset(payload) if e.bulk and e.type_key == SAFETENSORS else 0
     digest = e.digest if new is None else b""
     return OutEntry(
@@ -86,6 +138,14 @@ def _entry(data: memoryview, e: Entry, new: Payload | None) -> OutEntry:
         e.bulk,
         digest,
     )
+
+
+def _stored(library: Library, offset: int, size: int) -> Payload:
+    """A payload that stays. A large one is copied from file to file, or its blocks are shared; one
+    in pages that are in memory anyhow is written from them."""
+    if size < LARGE_PAYLOAD:
+        return BytesPayload(library.blob_bytes()[offset : offset + size])
+    return FilePart(library.path, library.blob_offset + offset, size)
 
 
 def _data_offset(payload: Payload) -> int:
@@ -104,3 +164,103 @@ def fingerprint(data: memoryview, blob: Blob) -> bytes:
     if blob.index_offset is not None and blob.algorithm:
         return bytes(data[-FOOTER.size :])
     return crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")
+
+
+# -- the library -----------------------------------------------------------------------------------
+
+
+def write_library(
+    library: Library, plan: BlobPlan, output: PathLike | None, *, reuse: bool, inputs: Mapping[str, Path]
+) -> int:  # fmt: skip
+    """Write the library with its new blob, read it back, and give it its name.
+
+    Args:
+        plan: of `rewritten`.
+        output: the new library; None: it takes the place of the old one.
+        reuse: as of `mblob.packager.edit.swap.swap`.
+        inputs: files that the output must not be.
+
+    Returns:
+        Bytes of the old blob that stay behind, where nobody reads them.
+    """
+    path, blob = library.path, blob_of(library)
+    target = Path(checked_path(output, "output")) if output is not None else path
+    check_output(target, inputs.items())
+    symbol = library.elf.find(blob.symbol)
+    assert symbol is not None
+    stub = Stub(memoryview(library.elf.data), library.elf, symbol, section_of(library.elf, symbol))
+    had_index = blob.index_offset is not None
+    edit = _unannounce if had_index and not plan.index else None
+    with replacing(target) as temporary, old_library(path, reuse) as old:
+        place = place_for(stub, path, plan, is_placed=_is_placed(blob, symbol.st_value))
+        measured = place.measured
+        same_digest = not had_index or plan.digest == ALGORITHM_NAMES[blob.algorithm]
+        same_form = plan.index == had_index and same_digest and measured.size == blob.size
+        mark = fingerprint(library.blob_bytes()[: blob.size], blob) if same_form else None
+        write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
+        reembed(stub, path, temporary, write, place, edit, mark)
+        _check_same(library)
+        _read_back(temporary, library, measured.entries, plan.index)
+    return symbol.st_size if place.how == "moved" else 0
+
+
+def _check_same(library: Library) -> None:
+    """Refuse what was copied from the file of a path if that is not the one that was mapped.
+
+    Raises:
+        ChangedError: naming it.
+    """
+    before, after = library.stat, library.path.stat()
+    fields = ("st_ino", "st_size", "st_mtime_ns")
+    if any(getattr(after, name) != getattr(before, name) for name in fields):
+        raise ChangedError(
+            f"{library.path}: somebody replaced it or wrote to it meanwhile; try again when nobody does"
+        )
+
+
+def _is_placed(blob: Blob, address: int) -> bool:
+    """Whether a blob is where its largest payload of a program's own key is aligned."""
+    i = largest_own((e.type_key, 0 if e.bulk else e.size) for e in blob.entries)
+    return i is not None and not (address + (blob.entries[i].offset or 0)) % TENSOR_ALIGN
+
+
+def _unannounce(patch: Patch) -> None:
+    """Take the index from the notes that announce it."""
+    record = note.descriptor(patch.byte_order)
+    for desc, at in note.ours(patch.notes()):
+        flags = record.field_at(desc, "flags")
+        patch.put(record, at, flags=flags & ~note.HAS_INDEX)
+
+
+def unbounded(library: Library) -> list[EntryView]:
+    """Modules of a classic library of which only an index says where the payload ends: nothing knows
+    the key, or its loader takes what is left, and there is a module behind it."""
+    if library.dialect != "classic":
+        return []
+    stored = [e for e in library.entries if e.offset is not None]
+    return [
+        e
+        for e in stored
+        if e.type_key not in GRAMMARS and not tells_end(e.type_key, is_last=e is stored[-1])
+    ]
+
+
+def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:
+    """Read the new library before it takes its place.
+
+    Raises:
+        BuildError: it does not say what was written.
+    """
+    if not index and unbounded(before):
+        return  # no reader of ours can
+    try:
+        with Library(path) as found:
+            check_loading(found.image)
+            read = (
+                [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
+            )
+            has_index = found.blob is not None and found.blob.index_offset is not None
+    except MblobError as error:
+        raise BuildError(f"{before.path}: the new library does not read back: {error}") from None
+    if read != [(e.type_key, e.size, e.imports) for e in written] or has_index != index:
+        raise BuildError(f"{before.path}: the new library reads back otherwise than written")

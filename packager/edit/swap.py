@@ -3,26 +3,15 @@ byte for byte."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Union
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mblob.arguments import mapping
 from mblob.bytes.payload_source import Payload
-from mblob.bytes.whole_file import replacing
-from mblob.errors import ArgumentTypeError, MblobError, NotFoundError, also, did_you_mean
-from mblob.format import note
-from mblob.format.blob_plan import TENSOR_ALIGN, largest_own
-from mblob.format.ffi_dialect import SYMBOL_OF_0_21
-from mblob.format.grammar import GRAMMARS
-from mblob.format.model import Blob, Entry
+from mblob.errors import ArgumentTypeError, NotFoundError, also, did_you_mean
 from mblob.format.type_keys import LIBRARY
-from mblob.inspect.elf_judge import check_loading
-from mblob.inspect.layouts import tells_end
 from mblob.inspect.library import EntryView, Library
-from mblob.inspect.library_search import shared_elf
 from mblob.packager.edit.new_payloads import (
     check_new,
     names_of_tensors,
@@ -30,19 +19,20 @@ from mblob.packager.edit.new_payloads import (
     source_files,
     with_tensors,
 )
-from mblob.packager.edit.rewrite import fingerprint, rewritten
+from mblob.packager.edit.rewrite import (
+    PathLike,
+    blob_of,
+    no_index,
+    rewritten,
+    unbounded,
+    write_library,
+)
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.join.reembed import place_for, reembed
 from mblob.packager.link.request import check_choices
-from mblob.packager.path_arguments import check_output, checked_path
-from mblob.packager.write.blob_stream import write_blob
-from mblob.packager.write.elf_patch import Patch, Stub, section_of
-from mblob.packager.write.file_sink import old_library
+from mblob.packager.path_arguments import checked_path
 
 if TYPE_CHECKING:
     from mblob.typed import Digest
-
-PathLike = Union[str, "os.PathLike[str]"]
 
 
 def swap(
@@ -89,7 +79,7 @@ def swap(
         check_choices("swap: ", digest=digest)
     # new digests would hide damage
     with Library(path, verify="header" if digest is None else "full") as opened:
-        blob = _blob_of(opened)
+        blob = blob_of(opened)
         new: dict[int, Payload] = {}
         for wanted, value in (changes or {}).items():
             entry = _entry(opened, wanted, value)
@@ -109,16 +99,9 @@ def swap(
             )
         for index, payload in new.items():
             check_new(opened.entries[index], payload, opened.grammars, blob.dialect)
-        index = blob.index_offset is not None
-        _write(
-            opened,
-            blob,
-            new,
-            output,
-            index=index,
-            digest=digest,
-            reuse=reuse,
-            inputs=source_files(changes or {}, weights),
+        plan = rewritten(opened, new, index=blob.index_offset is not None, digest=digest)
+        write_library(
+            opened, plan, output, reuse=reuse, inputs=source_files(changes or {}, weights)
         )
 
 
@@ -155,23 +138,24 @@ def strip_index(
     """
     # nothing tells damage afterwards
     with Library(Path(checked_path(library, "strip_index: library")), verify="full") as opened:
-        blob = _blob_of(opened)
+        blob = blob_of(opened)
         if blob.index_offset is None:
             raise BuildError(f"{opened.path}: has no index")
-        unbounded_entries = _unbounded(opened)
+        unbounded_entries = unbounded(opened)
         for e in opened.entries:
-            unbounded = e in unbounded_entries
-            if unbounded and blob.entries[e.index].bulk:
+            is_unbounded = e in unbounded_entries
+            if is_unbounded and blob.entries[e.index].bulk:
                 raise BuildError(
                     f"{e.place}: only the index says where its payload is; such weights need it"
                 )
-            if unbounded and not force:
+            if is_unbounded and not force:
                 raise BuildError(
                     f"{e.place}: only the index says where its payload ends, so mblob could not open the library; tell"
                     f" its layout (register_loader({e.type_key!r}, layout=...), --layout {e.type_key}=FORM), or force"
                     " strips it for a TVM that has a loader of this key"
                 )
-        _write(opened, blob, {}, output, index=False, reuse=reuse)
+        plan = rewritten(opened, {}, index=False)
+        write_library(opened, plan, output, reuse=reuse, inputs={})
 
 
 def add_index(
@@ -196,39 +180,13 @@ def add_index(
     """
     check_choices("add_index: ", digest=digest)
     with Library(Path(checked_path(library, "add_index: library")), verify="full") as opened:
-        blob = _blob_of(opened)
+        blob = blob_of(opened)
         if blob.index_offset is not None:
             raise BuildError(f"{opened.path}: has an index already")
-        if blob.symbol.endswith(SYMBOL_OF_0_21):
-            raise BuildError(
-                f"{opened.path}: of TVM 0.21, whose dialect is read without an index only"
-            )
-        libraries = [str(e.index) for e in opened.entries if e.offset is None]
-        if blob.has_tree and len(libraries) > 1:
-            raise BuildError(
-                f"{opened.path}: entries {' and '.join(libraries)} are both the library itself, as TVM 0.7 wrote them,"
-                " and an index has it once; keep the library without an index"
-            )
-        _write(opened, blob, {}, output, index=True, digest=digest, reuse=reuse)
-
-
-def _blob_of(library: Library) -> Blob:
-    """What the blob of a shared library says.
-
-    Raises:
-        FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file
-            that cannot get another.
-    """
-    if library.blob is not None and shared_elf(library) is None:
-        raise BuildError(
-            f"{library.path}: no ELF shared library, and only their blobs can be changed; pack it again"
-        )
-    if library.blob is None:
-        library.require_model()
-        raise BuildError(
-            f"{library.path}: a library of functions, without a blob that could be changed or indexed"
-        )
-    return library.blob
+        if why := no_index(opened):
+            raise BuildError(f"{opened.path}: {why}; keep the library without an index")
+        plan = rewritten(opened, {}, index=True, digest=digest)
+        write_library(opened, plan, output, reuse=reuse, inputs={})
 
 
 def _entry(library: Library, wanted: int | str, value: Any) -> EntryView:
@@ -262,78 +220,3 @@ def _entry(library: Library, wanted: int | str, value: Any) -> EntryView:
             f"entry {wanted!r} of {library.path} is the {LIBRARY} itself, which has no payload"
         )
     return entry
-
-
-def _write(
-    library: Library, blob: Blob, new: Mapping[int, Payload], output: PathLike | None, *, index: bool, reuse: bool,
-    digest: Digest | None = None, inputs: Mapping[str, Path] | None = None,
-) -> None:  # fmt: skip
-    """Write the library with its new blob, read it back, and give it its name."""
-    path = library.path
-    target = Path(checked_path(output, "output")) if output is not None else path
-    check_output(target, (inputs or {}).items())
-    symbol = library.elf.find(blob.symbol)
-    assert symbol is not None
-    start = library.blob_offset
-    data = memoryview(library.elf.data)
-    stub = Stub(data, library.elf, symbol, section_of(library.elf, symbol))
-    old_blob = data[start : start + blob.size]
-    edit = None if index or blob.index_offset is None else _unannounce
-    with replacing(target) as temporary, old_library(path, reuse) as old:
-        target_name = f"{library.elf.machine}-linux"
-        plan = rewritten(old_blob, blob, new, index=index, digest=digest, target=target_name)
-        place = place_for(stub, path, plan, is_placed=_is_placed(blob, symbol.st_value))
-        measured = place.measured
-        same_form = index == (blob.index_offset is not None) and digest is None
-        mark = fingerprint(old_blob, blob) if same_form and measured.size == blob.size else None
-        write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
-        reembed(stub, path, temporary, write, place, edit, mark)
-        _read_back(temporary, library, measured.entries, index)
-
-
-def _is_placed(blob: Blob, address: int) -> bool:
-    """Whether a blob is where its largest payload of a program's own key is aligned."""
-    i = largest_own((e.type_key, 0 if e.bulk else e.size) for e in blob.entries)
-    return i is not None and not (address + (blob.entries[i].offset or 0)) % TENSOR_ALIGN
-
-
-def _unannounce(patch: Patch) -> None:
-    """Take the index from the notes that announce it."""
-    record = note.descriptor(patch.byte_order)
-    for desc, at in note.ours(patch.notes()):
-        flags = record.field_at(desc, "flags")
-        patch.put(record, at, flags=flags & ~note.HAS_INDEX)
-
-
-def _unbounded(library: Library) -> list[EntryView]:
-    """Modules of a classic library of which only an index says where the payload ends: nothing knows
-    the key, or its loader takes what is left, and there is a module behind it."""
-    if library.dialect != "classic":
-        return []
-    stored = [e for e in library.entries if e.offset is not None]
-    return [
-        e
-        for e in stored
-        if e.type_key not in GRAMMARS and not tells_end(e.type_key, is_last=e is stored[-1])
-    ]
-
-
-def _read_back(path: Path, before: Library, written: Sequence[Entry], index: bool) -> None:
-    """Read the new library before it takes its place.
-
-    Raises:
-        BuildError: it does not say what was written.
-    """
-    if not index and _unbounded(before):
-        return  # no reader of ours can
-    try:
-        with Library(path) as found:
-            check_loading(found.image)
-            read = (
-                [(e.type_key, e.size, e.imports) for e in found.blob.entries] if found.blob else []
-            )
-            has_index = found.blob is not None and found.blob.index_offset is not None
-    except MblobError as error:
-        raise BuildError(f"{before.path}: the new library does not read back: {error}") from None
-    if read != [(e.type_key, e.size, e.imports) for e in written] or has_index != index:
-        raise BuildError(f"{before.path}: the new library reads back otherwise than written")

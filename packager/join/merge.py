@@ -94,6 +94,7 @@ class MergedLayout:
             all that follows.
         shift: addresses less offsets.
         headers: offset of the program headers, in front or at `offset`.
+        headers_size: their bytes.
         tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to
             make room have their old offsets for names.
         tables_size: bytes of all of them.
@@ -104,6 +105,7 @@ class MergedLayout:
     offset: int
     shift: int
     headers: int
+    headers_size: int
     tables: dict[Name, tuple[int, int]]
     tables_size: int
     dynamic: int
@@ -161,6 +163,24 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
     return MergeInput(
         host, part, entries, symbols.versions, kept + made, calls_of_host, _thread(host, part)
     )
+
+
+def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:
+    """Join data that has no relocations: `part` has one segment, and `symbol` in it.
+
+    Raises:
+        As of `merge`.
+    """
+    relocations.types_of(host)
+    of_host = [entry_of(host, s) for s in host.dynsym]
+    for e, version in zip(of_host, host.versym[1:]):
+        e.version = version
+    symbol.shndx = mapped(host, part).get(symbol.shndx, symbol.shndx)
+    early, late = (
+        [MergedRelocation(r, _numbered(of_host, r.symbol, host)) for r in table]
+        for table in relocations.read(host)
+    )
+    return MergeInput(host, part, [*of_host, symbol], {}, early, late, 0)
 
 
 def _check_part(part: ElfFile) -> None:

@@ -38,6 +38,7 @@ from mblob.binary.elf_records import (
     NT_GNU_PROPERTY_TYPE_0,
     PF_R,
     PF_W,
+    PF_X,
     PN_XNUM,
     PT_DYNAMIC,
     PT_GNU_EH_FRAME,
@@ -118,7 +119,8 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
-    front = in_the_way(host, _headers_size(merged))
+    size = _headers_size(merged)
+    front = in_the_way(host, size)
     # Tables are written anew.
     notes: dict[Name, bytes] = {
         p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
@@ -127,7 +129,7 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     order, first_global, first_found = dynamic_symbols.in_order(merged.entries)
     strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
-    places = MergedLayout(offset, vaddr - offset, headers, {}, 0, 0, 0, offset, first_global)
+    places = MergedLayout(offset, vaddr - offset, headers, size, {}, 0, 0, 0, offset, first_global)
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):
@@ -135,7 +137,7 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
         tables.update(_tables(merged, order, first_found, strings, places))
         tables = in_order_of_headers(host, tables)
         starts: dict[Name, tuple[int, int]] = {}
-        at = 0 if front is not None else _headers_size(merged)
+        at = 0 if front is not None else size
         for name, data in tables.items():
             at += -at % 8
             starts[name] = (at, len(data))
@@ -317,7 +319,8 @@ def _headers_size(merged: MergeInput) -> int:
 def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
     host, part = merged.host, merged.part
     start, shift = places.offset, places.shift
-    same = _properties(host) == _properties(part)
+    has_code = any(s.p_flags & PF_X for s in part.segments)
+    same = not has_code or _properties(host) == _properties(part)
     before: list[bytes] = []
     loads: list[bytes] = []
     rest: list[bytes] = []
@@ -325,7 +328,7 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
     for i, s in enumerate(host.segments):
         raw = bytes(host.data[host.e_phoff + i * host.e_phentsize :][: host.e_phentsize])
         if s.p_type == PT_PHDR:
-            size = _headers_size(merged)
+            size = places.headers_size
             vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift
             before.append(
                 segment_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, s.p_align)

@@ -65,7 +65,7 @@ def put_sections(patch: Patch, merged: MergeInput, places: MergedLayout, end: in
         rows.append(_part_row(names, part, number, places))
     _join_thread(host, part, rows, merged.thread)
     rows += _added_rows(names, merged, rows, places)
-    rows += _left_rows(names, host, rows)
+    rows += _left_rows(names, merged, rows, places)
     patch.section_headers(rows, bytes(names), end)
 
 
@@ -166,17 +166,23 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
 
 
 def _left_rows(
-    names: bytearray, host: ElfFile, rows: Sequence[SectionHeader]
+    names: bytearray, merged: MergeInput, rows: Sequence[SectionHeader], places: MergedLayout
 ) -> list[SectionHeader]:
     """Headers for segments all of whose sections are elsewhere now, as in a library that was
-    converted before: segments without sections are nothing to `strip` and `objcopy`, which would
-    give them wrong offsets."""
+    converted before, or the first segment of lld, which has tables alone: segments without sections
+    are nothing to `strip` and `objcopy`, which would give them wrong offsets. They write the program
+    headers in front of the first section."""
+    host = merged.host
     taken = [row.sh_addr for row in rows if row.sh_flags & SHF_ALLOC and row.sh_size]
     left = []
     for s in host.segments:
+        headers = places.headers + places.headers_size
+        covered = (
+            headers - s.p_offset if s.p_offset <= places.headers < s.p_offset + s.p_filesz else 0
+        )
         if (
             s.p_type != PT_LOAD
-            or not s.p_filesz
+            or s.p_filesz <= covered
             or any(0 <= vaddr - s.p_vaddr < s.p_memsz for vaddr in taken)
         ):
             continue
@@ -188,9 +194,10 @@ def _left_rows(
         name = _name(names, PREFIX + ".left")
         left.append(
             SectionHeader(
-                name, SHT_PROGBITS, flags, s.p_vaddr, s.p_offset, s.p_filesz, sh_addralign=1
+                name, SHT_PROGBITS, flags, s.p_vaddr + covered, s.p_offset + covered, s.p_filesz - covered,
+                sh_addralign=1,
             )
-        )
+        )  # fmt: skip
     return left
 
 

@@ -51,12 +51,13 @@ ADD = "void add(const float *a, const float *b, float *c) { for (int i = 0; i < 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what users bring: sources, weights, a graph, inputs. The examples make all else
+    """A folder with what users bring: sources, weights, a graph, labels, inputs. The examples make all else
     that they name."""
     np = pytest.importorskip("numpy")
     (tmp_path / "vadd.c").write_text(SOURCE)
     (tmp_path / "add.c").write_text(ADD)
     (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
+    (tmp_path / "labels.json").write_text('["cat", "dog"]')
     for name, count in (("a", 1024), ("b", 1024), ("x", 8)):
         np.save(tmp_path / f"{name}.npy", np.arange(count, dtype="float32"))
     header = json.dumps({"p0": {"dtype": "F32", "shape": [8], "data_offsets": [0, 32]}}).encode()

@@ -297,6 +297,9 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "extract": lambda t: mblob.extract(3, 4),  # type: ignore[arg-type]
     "extract, entries": lambda t: mblob.extract(t.file, "o.bin", entries=3),  # type: ignore[arg-type]
     "extract, tensors": lambda t: mblob.extract(t.file, "o.bin", tensors=3),  # type: ignore[arg-type]
+    "add": lambda t: mblob.add(3, blobs={}),  # type: ignore[arg-type]
+    "add, blobs": lambda t: mblob.add(t.file, blobs=3),  # type: ignore[arg-type]
+    "add, weights": lambda t: mblob.add(t.file, weights=3),
     "swap": lambda t: mblob.swap(3, {}),  # type: ignore[arg-type]
     "swap, changes": lambda t: mblob.swap(t.file, "o.so"),  # type: ignore[arg-type]
     "swap, weights": lambda t: mblob.swap(t.file, None, "o.so", weights=3),  # type: ignore[arg-type]

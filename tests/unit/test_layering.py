@@ -197,7 +197,13 @@ def test_the_two_halves_never_import_each_other() -> None:
 
 
 # A room whose other files are its own affair.
-ENTRIES = {"mblob.packager.join": {"mblob.packager.join.join", "mblob.packager.join.reembed"}}
+ENTRIES = {
+    "mblob.packager.join": {
+        "mblob.packager.join.first_blob",
+        "mblob.packager.join.join",
+        "mblob.packager.join.reembed",
+    }
+}
 
 
 def test_a_room_with_entries_is_entered_by_them() -> None:

@@ -1,0 +1,65 @@
+"""`mblob-pack add`: what the command line adds to `mblob.add`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import mblob
+
+
+def test_weights_and_files(pack, deploy: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", w=np.arange(3, dtype="float32"))
+    mblob.save_tensors(tmp_path / "more.safetensors", {"b": np.ones(2, "int32")})
+    (tmp_path / "labels.json").write_text("[1]")
+    words = ["--weights", "w.npz", "--weights", "more.safetensors", "--blob", "labels=labels.json"]
+    done = pack("add", deploy, *words, "-o", "b.so")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("wrote b.so: ") and len(done.stderr.splitlines()) == 1
+    with mblob.open(tmp_path / "b.so") as library:
+        assert [e.type_key for e in library.entries] == [
+            "library",
+            "about",
+            "safetensors",
+            "safetensors",
+            "labels",
+        ]
+    assert pack("verify", "b.so").returncode == 0
+    assert (
+        pack("add", "b.so", "--blob", "labels=w.npz", "--replace", "-o", "b.so", "-q").stderr == ""
+    )
+    assert (
+        bytes(mblob.load_module(tmp_path / "b.so").payloads["labels"])
+        == (tmp_path / "w.npz").read_bytes()
+    )
+
+
+def test_what_tvm_refuses_and_what_stays_behind(pack, golden: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.json").write_text("[1]")
+    done = pack("add", golden / "opencl_llvm.so", "--blob", "labels=labels.json", "-o", "b.so")
+    warning, written, left = done.stderr.splitlines()
+    assert done.returncode == 0 and written.startswith("wrote b.so: ")
+    assert (
+        warning.startswith("mblob-pack: warning: TVM cannot open the result: ")
+        and "(labels)" in warning
+    )
+    assert left == "mblob-pack: info: 605 B of the old packed modules stay behind in b.so, unused"
+
+
+def test_each_failure_has_its_code(pack, deploy: Path, tmp_path: Path, error_line) -> None:
+    (tmp_path / "x").write_text("x")
+    for words, code, text in (
+        (["--blob", "k=x"], 2, "-o"),
+        (["-o", "b.so"], 2, "nothing to add"),
+        (["--blob", "x", "-o", "b.so"], 2, "expected KEY=FILE"),
+        (["--blob", "k=x", "--blob", "k=x", "-o", "b.so"], 2, "named twice"),
+        (["--blob", "about=x", "-o", "b.so"], 2, "--replace replaces it"),
+        (["--blob", "k=gone", "-o", "b.so"], 5, "gone"),
+        (["--weights", "x", "-o", "b.so"], 1, "safetensors"),
+        (["--blob", "k=x", "-o", "no/b.so"], 5, "no/b.so"),
+    ):
+        done = pack("add", deploy, *words)
+        assert done.returncode == code, done.stderr
+        assert text in done.stderr
+        assert not (tmp_path / "b.so").exists()
