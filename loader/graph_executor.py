@@ -182,8 +182,10 @@ class GraphModule(TimedModel):
             value: the array, which the model keeps.
 
         Raises:
-            ValueError: as `set_input_zero_copy`; or the array is read-only; or the output shares
-                its memory with an input or another output.
+            ValueError: as `set_input_zero_copy`; or the array is read-only; or the output has the same
+                bytes as an input, or as an output that is bound to other memory. Outputs of the same
+                bytes that were bound before are bound again one after the other; `run` raises the
+                error if one of them was left out.
         """
         tensor = in_place(value, f"set_output_zero_copy: output {key!r}: ")
         self.module["set_output_zero_copy"](key, tensor)

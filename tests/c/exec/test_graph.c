@@ -106,6 +106,20 @@ static void memory_of_the_caller_is_used(void) {
   CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, other) ==
         MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "output 0"));
+  /* Both can move, one after the other; between them nothing runs. */
+  static _Alignas(128) float next[4];
+  CALL(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, out);
+  CALL(m, "set_output_zero_copy", "int64,float32[4]", (int64_t)0, next);
+  CHECK(mblob_call(m, "run", "") == MBLOB_E_ARGUMENT);
+  CHECK(strstr(mblob_last_error(), "output 'double' has the same bytes"));
+  CALL(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, next);
+  CALL(m, "run", "");
+  CHECK(next[0] == 2 && next[3] == 8);
+  memset(next, 0, sizeof(next));
+  CALL(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)1, out);
+  CALL(m, "set_output_zero_copy", "int64,float32[4]", (int64_t)0, out);
+  CALL(m, "run", "");
+  CHECK(out[3] == 8 && !next[3]);
   CHECK(mblob_call(m, "set_output_zero_copy", "int64,float32[2,2]", (int64_t)2, other) ==
         MBLOB_E_ARGUMENT);
   CHECK(strstr(mblob_last_error(), "set_input_zero_copy"));

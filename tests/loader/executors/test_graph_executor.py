@@ -204,6 +204,36 @@ def test_memory_of_the_caller_is_used(model: Any) -> None:
         model.set_output_zero_copy(0, readonly)
 
 
+def test_outputs_of_the_same_bytes_move_together() -> None:
+    """As a program with two buffers binds them for each run."""
+
+    def double(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        y.numpy()[:] = 2 * x.numpy()
+
+    graph = mblob.GraphBuilder()
+    y = graph.call("double", [graph.input("x", (4,))], (4,))
+    graph.output(y, graph.reshape(y, (2, 2)), y)
+    kernels = mblob.Module("tests.kernels", functions={"double": double})
+    model = mblob.graph_executor.create(graph.graph_json(), kernels, mblob.cpu(0))
+    buffers = [mblob.empty((4,)) for _ in range(2)]
+    for i in range(4):
+        new, old = buffers[i % 2], buffers[(i + 1) % 2]
+        old.numpy()[:] = -1
+        model.set_output_zero_copy(0, new)
+        if i:
+            with pytest.raises(ValueError, match="'reshape' has the same bytes as an output that"):
+                model.run(x=np.full(4, i, "f"))
+        model.set_output_zero_copy(1, new.numpy().reshape(2, 2))
+        if i:
+            with pytest.raises(ValueError, match="'double' has the same bytes as an output that"):
+                model.run()
+        model.set_output_zero_copy(2, new)
+        model.run(x=np.full(4, i, "f"))
+        assert new.numpy().tolist() == [2 * i] * 4
+        assert old.numpy().tolist() == [-1] * 4
+        assert [model.get_output(k).numpy().ravel()[0] for k in range(3)] == [2 * i] * 3
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

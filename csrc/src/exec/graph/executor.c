@@ -60,11 +60,13 @@ static int allocate(struct mb_graph_executor *x) {
   x->pools = list_of(g->storage_count, sizeof(*x->pools));
   x->pool_sizes = list_of(g->storage_count, sizeof(*x->pool_sizes));
   x->input_flags = list_of(g->input_count, sizeof(*x->input_flags));
+  x->bound = list_of(g->output_count, sizeof(*x->bound));
   x->steps = list_of(steps, sizeof(*x->steps));
   x->values = list_of(values, sizeof(*x->values));
   x->codes = list_of(widest, sizeof(*x->codes));
   if (!x->views || (flatten && !x->flat) || !x->flat_extents || !x->next || !x->memory ||
-      !x->pools || !x->pool_sizes || !x->input_flags || !x->steps || !x->values || !x->codes)
+      !x->pools || !x->pool_sizes || !x->input_flags || !x->bound || !x->steps || !x->values ||
+      !x->codes)
     return mb_fail_memory(values * sizeof(*x->values));
   for (size_t i = 0; i < widest; i++) x->codes[i] = kTVMDLTensorHandle;
   return MBLOB_OK;
@@ -206,6 +208,7 @@ void mb_graph_executor_free(void *executor) {
   free(x->pool_sizes);
   free(x->output_names);
   free(x->input_flags);
+  free(x->bound);
   free(x->steps);
   free(x->values);
   free(x->codes);

@@ -24,7 +24,6 @@ enum mb_memory_kind {
 struct mb_graph_memory {
   enum mb_memory_kind kind;
   DLTensor *array;    /* counted: keeps them; NULL in the own pool, or if the caller keeps them */
-  int64_t output;     /* MB_BOUND: the output it was bound as, -1 for an input */
   uint32_t alignment; /* bytes, what the functions that use it need */
   bool is_alone;      /* no other root has its storage */
 };
@@ -78,6 +77,8 @@ struct mb_graph_executor {
   size_t *pool_sizes;
   char **output_names;  /* of all outputs: `NODE:POSITION` */
   uint8_t *input_flags; /* of all inputs: MBLOB_TENSOR_* */
+  const void **bound;   /* of all outputs: the caller's memory, NULL if there is none */
+  bool rebound;         /* an output was bound again, and other outputs may have the same bytes */
   struct mb_graph_step *steps;
   uint32_t step_count;
   TVMValue *values;
@@ -133,6 +134,8 @@ int mb_graph_bind_input(struct mb_graph_executor *executor, uint32_t input, DLTe
                         bool is_counted);
 int mb_graph_bind_output(struct mb_graph_executor *executor, uint32_t output, DLTensor *value,
                          bool is_counted);
+/* Before a run: outputs of the same bytes are bound to the same memory, or not at all. */
+int mb_graph_check_bound(struct mb_graph_executor *executor);
 /* Copy an entry to the caller's tensor; `what` is its name in errors. */
 int mb_graph_copy_out(const struct mb_graph_executor *executor, const char *what, uint32_t entry,
                       DLTensor *to);

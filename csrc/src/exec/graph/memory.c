@@ -85,7 +85,6 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
   if (memory->array) mb_array_release(memory->array);
   memory->kind = kind;
   memory->array = array;
-  memory->output = -1;
   uint32_t i = root;
   do {
     x->views[i].data = data;
@@ -249,10 +248,8 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
   if (!roots) return mb_fail_memory(g->storage_count * sizeof(*roots));
   for (uint32_t i = 0; i < g->entry_count; i++)
     roots[g->entries[i].storage] += g->entries[i].root == i;
-  for (uint32_t i = 0; i < g->entry_count; i++) {
-    x->memory[i].output = -1;
+  for (uint32_t i = 0; i < g->entry_count; i++)
     x->memory[i].is_alone = roots[g->entries[i].storage] == 1;
-  }
   free(roots);
   int status = place_parameters(x, source);
   if (!status) status = place_linked_parameters(x, source);
@@ -325,21 +322,38 @@ int mb_graph_bind_input(struct mb_graph_executor *x, uint32_t input, DLTensor *v
 int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor *value,
                          bool is_counted) {
   uint32_t entry = x->graph.outputs[output], root = root_of(x, entry);
-  const struct mb_graph_memory *memory = &x->memory[root];
+  const void *data = start_of(value);
   char label[LABEL];
   (void)label_of(&x->graph, "output", entry, label);
   if (is_input(x, root))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s is input '%s': no function writes it; bind it with set_input_zero_copy",
                    label, x->graph.nodes[x->graph.entries[root].node].name);
-  if (memory->kind == MB_BOUND && memory->output != (int64_t)output &&
-      x->views[root].data != start_of(value))
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "%s has the same bytes as output %lld, which is bound to other memory", label,
-                   (long long)memory->output);
+  for (uint32_t i = 0; !x->bound[output] && i < x->graph.output_count; i++)
+    if (x->bound[i] && x->bound[i] != data && root_of(x, x->graph.outputs[i]) == root)
+      return mb_fail(MBLOB_E_ARGUMENT,
+                     "%s has the same bytes as output %u, which is bound to other memory", label,
+                     i);
   int status = bind(x, "output", entry, value, is_counted);
-  if (!status) x->memory[root].output = (int64_t)output;
-  return status;
+  if (status) return status;
+  x->rebound |= x->bound[output] != NULL; /* the others may follow */
+  x->bound[output] = data;
+  return MBLOB_OK;
+}
+
+int mb_graph_check_bound(struct mb_graph_executor *x) {
+  for (uint32_t i = 0; x->rebound && i < x->graph.output_count; i++) {
+    uint32_t entry = x->graph.outputs[i];
+    char label[LABEL];
+    if (x->bound[i] && x->bound[i] != x->views[entry].data)
+      return mb_fail(
+          MBLOB_E_ARGUMENT,
+          "%s has the same bytes as an output that was bound to other memory since; bind "
+          "both to the same",
+          label_of(&x->graph, "output", entry, label));
+  }
+  x->rebound = false;
+  return MBLOB_OK;
 }
 
 static void keep_nothing(void *nothing) { (void)nothing; }

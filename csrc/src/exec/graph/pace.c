@@ -140,10 +140,12 @@ static int run_as_measured(struct mb_graph_executor *x) {
 
 int mb_graph_run(struct mb_graph_executor *x, int threads) {
   struct mb_graph_facts facts;
+  int status = mb_graph_check_bound(x);
+  if (status) return status;
   if (threads == MB_THREADS_AS_MEASURED) return run_as_measured(x);
   if (!threads) threads = mb_parallel_width();
   if (threads < 2 || x->step_count < 2) return mb_graph_run_serial(x);
-  int status = need_schedule(x);
+  status = need_schedule(x);
   if (status) return status;
   threads = most_threads(x, threads);
   return threads < 2 ? mb_graph_run_serial(x) : mb_graph_run_together(x, threads, false, &facts);

@@ -70,7 +70,7 @@ int mb_graph_run_serial(struct mb_graph_executor *x) {
 }
 
 int mb_graph_run_to(struct mb_graph_executor *x, uint32_t node) {
-  int status = MBLOB_OK;
+  int status = mb_graph_check_bound(x);
   if (x->executed && x->steps[x->executed - 1].node > node)
     x->executed = 0; /* from the beginning */
   while (!status && x->executed < x->step_count && x->steps[x->executed].node <= node) {
