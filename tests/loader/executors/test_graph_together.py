@@ -17,6 +17,8 @@ import pytest
 
 import mblob
 from mblob import graph_executor
+from tests.loader.executors import relax_programs
+from tests.loader.executors.relax_programs import call, ret
 
 pytestmark = pytest.mark.own_process
 
@@ -342,3 +344,28 @@ def test_arrays_that_overlap_order_the_operators_that_use_them() -> None:
             shared[:] = 0
             model.run(parallel=parallel)
             assert model.get_output(1).numpy()[0] == expected
+
+
+def test_functions_of_one_relax_program_run_at_once_in_machines_of_their_own() -> None:
+    barrier = threading.Barrier(2, timeout=20)
+    mblob.register_func("test.together.meet", lambda: barrier.wait())
+    functions = (
+        relax_programs.Function("test.together.meet"),
+        relax_programs.Function("left", [call(0, [], 1), ret(1)], ["x"]),
+        relax_programs.Function("right", [call(0, [], 1), ret(1)], ["x"]),
+    )
+    program = mblob.get_global_func("mblob.RelaxExecutable")(
+        relax_programs.Program(functions).payload()
+    )
+    found: list[int] = []
+
+    def work(name: str) -> None:
+        machine: Any = mblob.relax.VirtualMachine(program, mblob.cpu(0))
+        found.append(machine[name](1))
+
+    threads = [threading.Thread(target=work, args=[name]) for name in ("left", "right")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 1]
