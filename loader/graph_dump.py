@@ -12,12 +12,15 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.whole_file import write_whole
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.format.ndarray import save_param_dict
+
+if TYPE_CHECKING:
+    from mblob.loader.graph_executor import NodeTime
 
 GRAPH_FILE = "_tvmdbg_graph_dump.json"
 TENSORS_FILE = "output_tensors.params"
@@ -91,27 +94,39 @@ class GraphDump:
             for i in range(self.get_graph_node_output_num(node))
         }
 
-    def write(self, output: Callable[[int, int], Any], times: Sequence[Sequence[float]]) -> None:
+    def write(
+        self,
+        output: Callable[[int, int], Any],
+        times: Sequence[Sequence[float]],
+        ran: Sequence[NodeTime] = (),
+    ) -> None:
         """Write the outputs of all nodes, as a parameter dictionary, and their times, as a trace that
         Chrome shows (chrome://tracing).
 
         Args:
             output: gives an output of a node: `output(node, i)`.
             times: seconds of each node, one of each measurement.
+            ran: when and where the nodes ran in a run of the whole model.
         """
         self._times = times
         if self.path is not None:
             data = save_param_dict(self.get_output_tensors(output))
             write_whole(self.path / TENSORS_FILE, data)
-            write_whole(self.path / TRACE_FILE, json.dumps(self._trace()).encode())
+            write_whole(self.path / TRACE_FILE, json.dumps(self._trace(ran)).encode())
 
-    def _trace(self) -> dict[str, Any]:
-        """Begin and end of each node, one after the other, in microseconds."""
-        events, now = [], 0.0
+    def _trace(self, ran: Sequence[NodeTime]) -> dict[str, Any]:
+        """Begin and end of each node in microseconds. In process 1, nodes are alone, one after the
+        other, as in TVM. If the whole model ran on several threads, process 2 shows that run."""
+        events: list[dict[str, Any]] = []
+        now = 0.0
         for node, seconds in zip(self._nodes, self._times):
             for phase in "BE":
                 events.append({"ts": now, "ph": phase, "tid": 1, "pid": 1, "name": node["name"]})
                 now += 1e6 * _mean(seconds) if phase == "B" else 0
+        for node_time in ran if any(row.thread for row in ran) else ():
+            for phase, when in (("B", node_time.start), ("E", node_time.end)):
+                event = {"ts": 1e6 * when, "ph": phase, "tid": node_time.thread + 1, "pid": 2}
+                events.append({**event, "name": node_time.name})
         return {"displayTimeUnit": "ns", "traceEvents": events}
 
     def get_debug_result(self, sort_by_time: bool = True) -> str:

@@ -365,8 +365,8 @@ class GraphModuleDebug(GraphModule):
             number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
             repeats_to_cooldown,
         )  # fmt: skip
-        super().run(parallel=parallel)
-        self.debug_datum.write(self._copied_output, times)
+        ran = self.profile(parallel=parallel)
+        self.debug_datum.write(self._copied_output, times, ran)
         self.debug_datum.display_debug_result(sort_by_time)
 
     def _copied_output(self, node: int, index: int) -> Tensor:

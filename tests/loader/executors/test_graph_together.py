@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import threading
@@ -344,6 +345,30 @@ def test_arrays_that_overlap_order_the_operators_that_use_them() -> None:
             shared[:] = 0
             model.run(parallel=parallel)
             assert model.get_output(1).numpy()[0] == expected
+
+
+def test_the_trace_of_a_model_for_debugging_has_the_threads_of_the_whole_run(
+    tmp_path: Path,
+) -> None:
+    graph = mblob.GraphBuilder()
+    x = graph.input("x", (1,))
+    for name in ("left", "right"):
+        graph.output(graph.call(name, [x], (1,), name=name))
+    kernels = mblob.Module("tests.kernels", functions={"left": add(0.05), "right": add(0.05)})
+    for parallel, threads in ((2, {1, 2}), (1, set())):
+        model = graph_executor.create_debug(graph.graph_json(), kernels, dump_root=tmp_path)
+        model.run(x=ONE, parallel=parallel)
+        (trace,) = tmp_path.glob("*/_tvmdbg_execution_trace.json")
+        events = json.loads(trace.read_text())["traceEvents"]
+        alone = [e for e in events if e["pid"] == 1]
+        assert [e["ts"] for e in alone] == sorted(e["ts"] for e in alone)
+        together = {(e["name"], e["ph"]): e for e in events if e["pid"] == 2}
+        assert {e["tid"] for e in together.values()} == threads
+        if threads:
+            begins = [together[name, "B"]["ts"] for name in ("left", "right")]
+            assert max(begins) < min(together[name, "E"]["ts"] for name in ("left", "right"))
+        assert model.get_output(1).numpy()[0] == 2
+        model.exit()
 
 
 def test_functions_of_one_relax_program_run_at_once_in_machines_of_their_own() -> None:
