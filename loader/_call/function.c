@@ -366,6 +366,12 @@ static PyObject *get_address(PyObject *object, void *closure) {
   return PyLong_FromVoidPtr(call_function_handle(object));
 }
 
+static PyObject *get_takes_objects(PyObject *object, void *closure) {
+  const function_object *self = (const function_object *)object;
+  (void)closure;
+  return PyBool_FromLong(self->of_python || self->keeps);
+}
+
 static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
   (void)unused;
   return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
@@ -455,6 +461,8 @@ static PyGetSetDef function_getset[] = {
     {"signature", get_signature, NULL,
      PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
     {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},
+    {"_takes_objects", get_takes_objects, NULL,
+     PyDoc_STR("whether Python objects of any class pass, as to functions of Python"), NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -14,7 +14,7 @@ from mblob.errors import MblobError
 from mblob.format.graph_json import COPY, NOP
 from mblob.module import Module, Node
 from mblob.packager.byoc.annotate import Targets, annotate, as_records
-from mblob.packager.byoc.codegens import Codegen, codegen_of
+from mblob.packager.byoc.codegens import Codegen, codegen_of, generated
 from mblob.packager.byoc.graph import read_graph
 from mblob.packager.byoc.merge import merge, operations
 from mblob.packager.byoc.operators import Operator, Region
@@ -156,7 +156,7 @@ def _check_no_host(parts: Partition) -> None:
 def _generate(region: Region, codegens: Mapping[str, Codegen]) -> Module:
     codegen = codegens.get(region.key) or codegen_of(region.key)
     try:
-        made = codegen(region)
+        made = generated(codegen, region)
     except MblobError as error:
         error.prefix(f"the code generator of {region.key!r}, for {region.symbol}")
         raise

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import mblob
+from mblob.argument_types import TABLE
 from mblob.errors import did_you_mean
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import CODEGEN_PREFIXES, Module
+from mblob.packager.byoc.json_graph import region_json
 from mblob.packager.byoc.operators import Region
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.path_arguments import check_key
 
 Codegen = Callable[[Region], Module]
@@ -29,7 +32,8 @@ def register_codegen(key: str, *, override: bool = False) -> Callable[[C], C]:
     An exception of the function ends the partition; the message has the key and the symbol.
 
     The function is a global function, `relay.ext.mykey` as in TVM and `mblob.codegen.mykey`. To
-    register it under one of these names (`register_func`) is enough.
+    register it under one of these names (`register_func`) is enough. A function of C or C++ that is
+    registered so is called with the region as JSON, and its constants (docs/byoc.md).
 
     Args:
         override: replace one that is registered.
@@ -78,7 +82,7 @@ def _found(key: str) -> Any:
 
 
 def codegen_of(key: str) -> Codegen:
-    """The generator of a key.
+    """The generator of a key, as it was registered.
 
     Raises:
         BuildError: there is none.
@@ -92,3 +96,37 @@ def codegen_of(key: str) -> Codegen:
             f" @mblob.register_codegen({key!r}){did_you_mean(key, known)}"
         )
     return found
+
+
+def generated(codegen: Codegen, region: Region) -> Any:
+    """What a code generator makes of a region.
+
+    One that is not written in Python is called with the text of `region_json`, and then each constant
+    as a tensor. It gives a module, or the text of a C source, which defines a plain function.
+
+    Raises:
+        BuildError: a source for a type that C does not have. What the generator raises.
+    """
+    if getattr(codegen, "_takes_objects", True):
+        return codegen(region)
+    constants = {name: tensor.constant for name, tensor in region.named_constants.items()}
+    values = mblob.load_param_dict(mblob.save_param_dict(constants))
+    made: Any = cast(Any, codegen)(region_json(region), *(values[name] for name in constants))
+    return csource_module(made, "c", [_prototype(region)]) if isinstance(made, str) else made
+
+
+def _prototype(region: Region) -> str:
+    """The plain C function of a region."""
+    words = []
+    for letter, const, tensors in (("i", "const ", region.inputs), ("o", "", region.outputs)):
+        for i, tensor in enumerate(tensors):
+            if tensor.dtype not in _C:
+                raise BuildError(
+                    f"{tensor.name}: {tensor.dtype} has no type in C; return a module, and no source"
+                )
+            extents = "".join(f"[{n}]" for n in tensor.shape) if all(tensor.shape) else ""
+            words.append(f"{const}{_C[tensor.dtype]} {letter}{i}{extents or '[]'}")
+    return f"void {region.symbol}({', '.join(words)})"
+
+
+_C = {row.word: row.c for row in TABLE}

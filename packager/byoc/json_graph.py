@@ -8,12 +8,13 @@ return graph.module("my_json")
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mblob.arguments import wrong_type
 from mblob.module import Module
-from mblob.packager.byoc.operators import Region, Tensor
+from mblob.packager.byoc.operators import Composite, Region, Tensor
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import json_module
 
@@ -112,6 +113,26 @@ class JsonGraph:
         return json_module(
             type_key, self._region.symbol, self.to_json(), self._region.constant_names
         )
+
+
+def region_json(region: Region) -> str:
+    """A region as text, for code generators that are not written in Python: all operators, one by
+    one. An operator of a composite has the attribute `composite`: name and number of the composite.
+    An attribute with the name of a field of the format gets a `_` behind its name."""
+    graph = JsonGraph(region)
+    composites = [call for call in region.calls if isinstance(call, Composite)]
+    inside = {id(o): [c.op, i] for i, c in enumerate(composites) for o in c.operators}
+    for operator in region.operators:
+        attrs: dict[str, Any] = {
+            name + "_" * (name in _FIELDS): value for name, value in operator.attrs.items()
+        }
+        if id(operator) in inside:
+            attrs["composite"] = inside[id(operator)]
+        graph.kernel(operator.op, operator.inputs, operator.outputs, attrs)
+    return json.dumps(graph.to_json())
+
+
+_FIELDS = ("num_inputs", "num_outputs", "dtype", "shape", "composite")
 
 
 def _types(tensors: Sequence[Tensor]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -50,6 +51,24 @@ def test_the_walk_through_tvms_example(
         behind = page[i + 1]
         shown = behind.text if behind.language == "text" else ""
         assert re.fullmatch(pattern_of(shown), printed, re.DOTALL), printed
+
+
+def test_the_generator_in_c(
+    root: Path, blocks: Callable[[Path], list[Any]], tmp_path: Path
+) -> None:
+    page = blocks(root / "docs" / "byoc.md")
+    (source,) = [block for block in page if block.language == "c" and block.file]
+    (tmp_path / source.file).write_text(source.text)
+    at = [i for i, block in enumerate(page) if block.info == "c_codegen"]
+    build, program, printed = (page[i].text for i in (*at, at[-1] + 1))
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    run = functools.partial(
+        subprocess.run, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
+    )
+    done = run(["sh", "-ec", build])
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run([sys.executable, "-c", program])
+    assert (done.stdout, done.stderr) == (printed, "")
 
 
 def test_its_links_lead_somewhere(root: Path) -> None:
