@@ -191,8 +191,19 @@ class OpenedNode(Node):
         status = bridge.call_back(write, form, lib.mblob_module_save, self.handle)
         if status == lib.MBLOB_E_NOT_FOUND:
             return None
-        check(status)
+        if status:
+            raise _not_saved(last_error())
         return memoryview(b"".join(pieces))
+
+    def unsaved(self) -> str | None:
+        # Modules of a file, of memory and of a system library have a payload, an empty one, too.
+        is_made = not (self.origin.library or lib.mblob_module_index(self.handle))
+        if not is_made or self.payload() or text(lib.mblob_module_path(self.handle)):
+            return None
+        return (
+            "it has no bytes; C code gives them by `save` of its mblob_loader, C++ code by SaveToBinary in a file that"
+            " includes <dmlc/io.h>"
+        )
 
     def source(self, fmt: str) -> str | None:
         from mblob.loader import payloads
@@ -362,6 +373,13 @@ class OpenedNode(Node):
             check(lib.mblob_module_import(self.handle, made))
         finally:
             lib.mblob_module_release(made)
+
+
+def _not_saved(error: Exception) -> Exception:
+    """The error about a save function in C or C++, of the class that one in Python has."""
+    if isinstance(error, (OSError, MemoryError)):
+        return error
+    return errors.StateError(str(error))
 
 
 def _no_symbol(module: Module, name: str) -> errors.NotFoundError:

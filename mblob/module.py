@@ -48,7 +48,8 @@ class Module:
         functions: functions of the new module, by name.
         payload: bytes of the new module, which are not copied.
         save: called without arguments when the module is exported. Returns the bytes that are then
-            stored as its payload. None: `payload` is stored.
+            stored as its payload. None: `payload` is stored. Without both, the module cannot be
+            exported.
         node: used by mblob itself.
     """
 
@@ -62,7 +63,7 @@ class Module:
         type_key: str | None = None,
         *,
         functions: Mapping[str, Callable[..., Any]] | None = None,
-        payload: Any = b"",
+        payload: Any = None,
         save: Callable[[], Any] | None = None,
         node: Node | None = None,
     ) -> None:

@@ -63,6 +63,10 @@ class Node:
         """
         return None
 
+    def unsaved(self) -> str | None:
+        """Why an export has no bytes of the module to store, and what to do; None if it has."""
+        return None
+
     def source(self, fmt: str) -> str | None:
         """Text of the module, or None if it has none in that format."""
         return None
@@ -142,9 +146,11 @@ def to_write(module: Module) -> memoryview:
     """The payload that an export stores of a module.
 
     Raises:
-        StateError, TypeError: as of `Node.saved`.
+        BuildError: it has none. StateError, TypeError: as of `Node.saved`.
     """
     saved = module._node.saved()
+    if saved is None and (why := module._node.unsaved()):
+        raise errors.BuildError(f"a module {module.type_key!r} cannot be exported: {why}")
     return module.payload if saved is None else saved
 
 
@@ -160,12 +166,18 @@ class FunctionsNode(Node):
     ) -> None:
         self.type_key = type_key
         self._functions = dict(functions)
-        self._payload = memoryview(payload).toreadonly().cast("B")
+        self._has_bytes = payload is not None or save is not None
+        self._payload = memoryview(b"" if payload is None else payload).toreadonly().cast("B")
         self._save = save
 
     @property
     def properties(self) -> int:
-        return super().properties | (SERIALIZABLE if self._save else 0)
+        return RUNNABLE | (SERIALIZABLE if self._has_bytes else 0)
+
+    def unsaved(self) -> str | None:
+        if self._has_bytes:
+            return None
+        return "it has no bytes; give it payload=, or save=, a function that returns them"
 
     def saved(self) -> memoryview | None:
         if self._save is None:

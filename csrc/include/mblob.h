@@ -611,7 +611,8 @@ typedef struct mblob_loader {
  * one, modules of the key have no loader.
  * Ownership: `*loader`, its type key and layout are copied. `context` is kept: it must outlive every module
  * of that key.
- * Errors: MBLOB_E_ARGUMENT: no type key, `open` without `function`, or a wrong `layout`.
+ * Errors: MBLOB_E_ARGUMENT: no type key, `open` without `function`, a wrong `layout`, or both `layout` and
+ * `measure`.
  * Threads: any. */
 MBLOB_API int mblob_register_loader(const mblob_loader *loader);
 /* Like mblob_register_loader, for a loader that is used only if no other loader and no plug-in
@@ -672,7 +673,8 @@ MBLOB_API int mblob_module_create(const mblob_loader *loader, void *self, mblob_
  * does the same.
  * Ownership: `to` stays the caller's. `bytes` are borrowed for the call of `write`.
  * Errors: MBLOB_E_NOT_FOUND: the loader has no `save`, or no function of the module was used yet, so
- * its payload is what it was. Or what `save` returned.
+ * its payload is what it was. If `save` fails: the status of its mblob_set_error, or else the status that it
+ * returned; MBLOB_E_KERNEL if it threw, or if that is MBLOB_E_NOT_FOUND or no mblob_status.
  * Threads: any, if `save` allows it. */
 MBLOB_API int mblob_module_save(mblob_module *module,
                                 int (*write)(void *to, const void *bytes, size_t size), void *to);

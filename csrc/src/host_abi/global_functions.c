@@ -57,14 +57,25 @@ static int find_through(void *self, const char *name, mblob_function **out) {
                           "a function or nothing", ret_code);
 }
 
+/* The function of this name is a C++ node's: save(write, to). */
+static int save_through(void *self, int (*write)(void *, const void *, size_t), void *to) {
+  mblob_function *save = NULL;
+  TVMValue args[] = {{.v_handle = (void *)(uintptr_t)write}, {.v_handle = to}}, ret = {0};
+  const int codes[] = {kTVMOpaqueHandle, kTVMOpaqueHandle};
+  int code = kTVMNullptr, status = find_through(self, "mblob.cxx_save", &save);
+  if (!status) status = mblob_function_call(save, args, codes, 2, &ret, &code);
+  mblob_function_release(save);
+  return status ? status : (int)ret.v_int64;
+}
+
 static void release_function(void *self) { mblob_function_release(self); }
 
-/* (type key, function) -> a module; function(name) gives its functions. */
+/* (type key, function[, it can save]) -> a module; function(name) gives its functions. */
 static int create(void *object, struct mb_call *call) {
   (void)object;
   const char *key = NULL;
   mblob_module *module = NULL;
-  int status = mb_call_expect(call, 2, 2);
+  int status = mb_call_expect(call, 2, 3);
   if (!status) status = mb_call_text(call, 0, &key);
   if (status) return status;
   void *find = call->codes[1] == kTVMPackedFuncHandle ? call->args[1].v_handle : NULL;
@@ -72,7 +83,8 @@ static int create(void *object, struct mb_call *call) {
   const mblob_loader loader = {.struct_size = sizeof(loader),
                                .type_key = key,
                                .function = find_through,
-                               .close = release_function};
+                               .close = release_function,
+                               .save = call->count == 3 ? save_through : NULL};
   status = mblob_module_create(&loader, mblob_function_retain(find), &module);
   if (status)
     mblob_function_release(find);

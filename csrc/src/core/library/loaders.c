@@ -218,6 +218,19 @@ static int ensure_open(mblob_module *module) {
   return status;
 }
 
+/* The status of a `save` that failed. MBLOB_E_NOT_FOUND would say that there is none. */
+static int save_failed(const mblob_module *module, int status, uint64_t before) {
+  char what[112];
+  int size = snprintf(what, sizeof(what), "the save function of '%.64s'", module->type_key);
+  const bool said = mb_error_serial() != before;
+  status = mb_fail_opening(status, before, MBLOB_E_KERNEL, what);
+  if (said) {
+    (void)snprintf(what + size, sizeof(what) - (size_t)size, " failed");
+    mb_error_prefix(what);
+  }
+  return status;
+}
+
 int mblob_module_save(mblob_module *module, int (*write)(void *to, const void *bytes, size_t size),
                       void *to) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(write)) return MBLOB_E_ARGUMENT;
@@ -229,7 +242,7 @@ int mblob_module_save(mblob_module *module, int (*write)(void *to, const void *b
   uint64_t before = mb_error_serial();
   MB_CATCHES;
   int status = module->use->loader.save(module->use->self, write, to);
-  return status ? loader_failed(module, status, before) : MBLOB_OK;
+  return status ? save_failed(module, status, before) : MBLOB_OK;
 }
 
 /* Bind what the loader gave (a reference of ours) to the library, and keep it for the next

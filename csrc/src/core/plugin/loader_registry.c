@@ -66,7 +66,11 @@ bool mb_no_loader(const char *function, const mblob_loader *loader) {
   if (!*loader->type_key)
     (void)mb_fail(MBLOB_E_ARGUMENT, "%s: loader->type_key is empty", function);
   const char *layout = MB_LOADER_HAS(loader, layout) ? loader->layout : NULL;
-  return !*loader->type_key || (layout && mb_layout_check(layout));
+  const bool measures = MB_LOADER_HAS(loader, measure) && loader->measure;
+  if (layout && measures)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: the loader of '%s' has a layout and measure, expected one",
+                  function, loader->type_key);
+  return !*loader->type_key || (layout && (measures || mb_layout_check(layout)));
 }
 
 static void drop(struct registry *r, const char *key) {

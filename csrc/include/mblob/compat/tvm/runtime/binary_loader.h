@@ -16,6 +16,7 @@
 #include <tvm/runtime/registry.h>
 
 #include <exception>
+#include <new>
 #include <string>
 
 MBLOB_FACE_BEGIN
@@ -42,31 +43,32 @@ inline Module LoadBinary(const PackedFunc &load, const void *bytes, std::size_t 
   return module;
 }
 
-/* The status of `body`, or that of an error with the text of what it threw. */
+/* The status of `body`, or that of an error with the text of what it threw, behind `where`. */
 template <typename F>
-int Caught(F body) {
+int Caught(const std::string &where, F body) {
   try {
     return body();
+  } catch (const std::bad_alloc &) {
+    return mblob_set_error(MBLOB_E_MEMORY, (where + "out of memory").c_str());
   } catch (const std::exception &error) {
-    return mblob_set_error(MBLOB_E_LOADER, error.what());
+    return mblob_set_error(MBLOB_E_KERNEL, (where + error.what()).c_str());
   }
 }
 
 inline int MeasureBinary(void *load, const void *bytes, std::size_t size, std::size_t *out) {
-  return Caught([&]() -> int {
+  return Caught("", [&]() -> int {
     (void)LoadBinary(*static_cast<PackedFunc *>(load), bytes, size, out);
     return MBLOB_OK;
   });
 }
 
 inline int OpenBinary(void *load, const mblob_module_info *info, void **self) {
-  return Caught([&]() -> int {
+  return Caught(std::string("LoadFromBinary of '") + info->type_key + "': ", [&]() -> int {
     std::size_t end = 0;
     const std::size_t size = static_cast<std::size_t>(info->payload_size);
     Module module = LoadBinary(*static_cast<PackedFunc *>(load), info->payload, size, &end);
     if (end != size)
-      throw InternalError("LoadFromBinary read " + std::to_string(end) + " of " +
-                          std::to_string(size) + " bytes");
+      throw InternalError("read " + std::to_string(end) + " of " + std::to_string(size) + " bytes");
     *self = new Module(std::move(module));
     return MBLOB_OK;
   });
@@ -80,12 +82,20 @@ inline int FunctionOfBinary(void *self, const char *name, mblob_function **out) 
 
 inline void CloseBinary(void *self) { delete static_cast<Module *>(self); }
 
-inline int SaveBinary(void *self, int (*write)(void *, const void *, std::size_t), void *to) {
-  return Caught([&]() -> int {
-    std::string bytes;
-    dmlc::MemoryStringStream stream(&bytes);
-    (*static_cast<Module *>(self))->SaveToBinary(&stream);
-    return write(to, bytes.data(), bytes.size());
+using Write = int (*)(void *, const void *, std::size_t);
+
+inline int SaveNode(ModuleNode *node, void *write, void *to) {
+  std::string bytes;
+  dmlc::MemoryStringStream stream(&bytes);
+  node->SaveToBinary(&stream);
+  return reinterpret_cast<Write>(write)(to, bytes.data(), bytes.size());
+}
+
+inline int SaveBinary(void *self, Write write, void *to) {
+  return Caught("", [&]() -> int {
+    return WithNode(*static_cast<Module *>(self), [&](ModuleNode &node) {
+      return SaveNode(&node, reinterpret_cast<void *>(write), to);
+    });
   });
 }
 
@@ -104,7 +114,7 @@ inline void RegisterBinaryLoader(const std::string &key, const PackedFunc &load)
 }
 
 static const bool kLoadsBinaries TVM_ATTRIBUTE_UNUSED =
-    (BinaryLoaderHook() = RegisterBinaryLoader, true);
+    (BinaryLoaderHook() = RegisterBinaryLoader, BinarySaverHook() = SaveNode, true);
 
 }  // namespace detail
 MBLOB_FACE_END

@@ -365,18 +365,34 @@ inline int ModuleView::GetPropertyMask() const {
   return detail::WithNode(module_, [](ModuleNode &node) { return node.GetPropertyMask(); });
 }
 
+namespace detail {
+/* Has a node save itself to `write`, as mblob_loader.save; <dmlc/io.h> stores it. */
+using SaverHook = int (*)(ModuleNode *node, void *write, void *to);
+inline SaverHook &BinarySaverHook() {
+  static SaverHook hook = nullptr;
+  return hook;
+}
+inline constexpr const char *kSaveName = "mblob.cxx_save";
+}  // namespace detail
+
 inline Module::Module(ObjectPtr<ModuleNode> node) {
   if (!node) return;
-  const PackedFunc find([node](TVMArgs args, TVMRetValue *rv) {
+  const detail::SaverHook save = detail::BinarySaverHook();
+  const PackedFunc find([node, save](TVMArgs args, TVMRetValue *rv) {
     const String name = args[0];
     if (name == detail::kNodeName)
       *rv = PackedFunc(
           [raw = node.get()](TVMArgs, TVMRetValue *out) { *out = static_cast<void *>(raw); });
+    else if (save && name == detail::kSaveName)
+      *rv = PackedFunc([raw = node.get(), save](TVMArgs to, TVMRetValue *out) {
+        *out = save(raw, to[0].operator void *(), to[1].operator void *());
+      });
     else
       *rv = node->GetFunction(name, node);
   });
   const std::string key = node->type_key();
-  *this = detail::RuntimeFunction("mblob.ModuleCreate")(key, find);
+  const PackedFunc create = detail::RuntimeFunction("mblob.ModuleCreate");
+  *this = save ? create(key, find, true) : create(key, find);
 }
 
 inline bool RuntimeEnabled(const std::string &target) {
