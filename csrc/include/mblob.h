@@ -500,12 +500,14 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
  * `type` says what `data` points to, as in mblob_call: "float32[1,1,8,8]" for compact data on the
  * host, "tensor" for a DLTensor. Element type and shape must be those of the model. */
 
-/* Make an executor. `name` is the name of the model in the library, NULL for "default". It is
- * ignored for a VMExecutable of Relay or Relax, whose model is the function main. `device_type` is
- * DLPack's number: (1, 0) is the CPU.
+/* Make an executor. `name` is the name of the model in the library, NULL for "default". For a Relax
+ * program, it is the name of one of its functions, NULL or "default" for "main"; all functions below
+ * are about that function. It is ignored for a VMExecutable of Relay, whose model is the function
+ * main. `device_type` is DLPack's number: (1, 0) is the CPU.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). It keeps `factory`.
  * Errors: MBLOB_E_NOT_FOUND: the factory has no such function. MBLOB_E_ARGUMENT: it makes no
- * executor. MBLOB_E_FORMAT: the model is damaged.
+ * executor, or the Relax program has no function `name` (code "argument_name"); the text lists the
+ * functions. MBLOB_E_FORMAT: the model is damaged.
  * Threads: any. */
 MBLOB_API int mblob_executor_create(mblob_module *factory, const char *name, int device_type,
                                     int device_id, mblob_module **out);

@@ -211,10 +211,9 @@ static size_t read_file(const char *path) {
 }
 
 /* A program that the global function `load` makes of its bytes and, if there are any, kernels. */
-static mblob_module *machine(const char *load, const uint8_t *code, size_t size,
+static mblob_module *program(const char *load, const uint8_t *code, size_t size,
                              mblob_module *kernels) {
   mblob_function *function = NULL;
-  mblob_module *vm = NULL;
   TVMByteArray array = {(const char *)code, size};
   const TVMValue args[] = {{.v_handle = &array}, {.v_handle = kernels}};
   const int codes[] = {kTVMBytes, kTVMModuleHandle};
@@ -223,8 +222,14 @@ static mblob_module *machine(const char *load, const uint8_t *code, size_t size,
   CHECK(mblob_get_global(load, &function) == MBLOB_OK);
   CHECK(mblob_function_call(function, args, codes, kernels ? 2 : 1, &ret, &ret_code) == MBLOB_OK);
   mblob_function_release(function);
-  CHECK(mblob_executor_create(ret.v_handle, NULL, kDLCPU, 0, &vm) == MBLOB_OK);
-  mblob_module_release(ret.v_handle);
+  return ret.v_handle;
+}
+
+static mblob_module *machine(const char *load, const uint8_t *code, size_t size,
+                             mblob_module *kernels) {
+  mblob_module *executable = program(load, code, size, kernels), *vm = NULL;
+  CHECK(mblob_executor_create(executable, NULL, kDLCPU, 0, &vm) == MBLOB_OK);
+  mblob_module_release(executable);
   return vm;
 }
 
@@ -268,6 +273,31 @@ static bool expect_machine(mblob_module *vm) {
   }
   there_are_no_more(vm, MBLOB_OUTPUTS, outputs, "no output");
   return known;
+}
+
+static void a_host_names_the_function_of_a_program(const char *dir) {
+  static const char *const names[] = {"y", "x", "scope"};
+  const float x[2] = {7, 8};
+  float found[2] = {0};
+  mblob_module *vm = NULL, *executable = program("mblob.RelaxExecutable", file_bytes,
+                                                 read_file(in(dir, "relax_programs.bin")), NULL);
+  CHECK(mblob_executor_create(executable, "inner", kDLCPU, 0, &vm) == MBLOB_OK);
+  CHECK(count_of(vm, MBLOB_INPUTS) == 3);
+  CHECK(strcmp(info_of(vm, MBLOB_INPUTS, 2).name, "scope") == 0);
+  for (int i = 0; i < 3; i++)
+    CHECK(mblob_executor_set_input(vm, names[i], "float32[2]", x) == MBLOB_OK);
+  CHECK(mblob_executor_run(vm) == MBLOB_OK && count_of(vm, MBLOB_OUTPUTS) == 2);
+  CHECK(mblob_executor_get_output(vm, 0, "float32[2]", found) == MBLOB_OK && found[1] == 8);
+  mblob_module_release(vm);
+
+  CHECK(mblob_executor_create(executable, "iner", kDLCPU, 0, &vm) == MBLOB_E_ARGUMENT && !vm);
+  CHECK(strstr(mblob_last_error(), "no function 'iner'; there are 7: main, down, pair, ") &&
+        strstr(mblob_last_error(), "did you mean 'inner'?"));
+  CHECK(strcmp(mblob_last_error_info()->code, "argument_name") == 0);
+  CHECK(mblob_executor_create(executable, "default", kDLCPU, 0, &vm) == MBLOB_OK);
+  CHECK(count_of(vm, MBLOB_INPUTS) == 1); /* main */
+  mblob_module_release(vm);
+  mblob_module_release(executable);
 }
 
 static void a_machine_tells_what_it_knows(const char *dir) {
@@ -327,6 +357,7 @@ int main(int argc, char **argv) {
   RUN(parameters_are_marked, kernels);
   RUN(a_model_compiled_ahead_of_time_tells_them, library);
   RUN(memory_of_the_caller_is_used_in_place, kernels, library);
+  RUN(a_host_names_the_function_of_a_program, argv[1]);
   RUN(a_machine_tells_what_it_knows, argv[1]);
   RUN(what_is_no_executor_says_so, library);
   RUN(another_end_than_inputs_and_outputs_is_refused, kernels);

@@ -35,8 +35,10 @@ static int join_types(const char *who, const char *first, const char *type, char
 
 /* ---- kinds of executors ---------------------------------------------------------------------- */
 
-/* Virtual machines, Relay's and Relax's, have several functions, each with its inputs; a model is
- * "main". */
+/* Virtual machines, Relay's and Relax's, have several functions, each with its inputs. The model is Relay's
+ * "main"; machines of Relax know which it is, and are given no name. */
+#define RELAY_MODEL "main"
+
 static bool is_relax(const mblob_module *module) {
   return strcmp(mblob_module_type_key(module), "relax.VirtualMachine") == 0;
 }
@@ -45,15 +47,18 @@ static bool is_machine(const mblob_module *module) {
   return is_relax(module) || strcmp(mblob_module_type_key(module), "VirtualMachine") == 0;
 }
 
+static const char *model_of(const mblob_module *machine) {
+  return is_relax(machine) ? NULL : RELAY_MODEL;
+}
+
 static bool makes_machines(const char *key) {
   return strcmp(key, MB_KEY_RELAY_EXECUTABLE) == 0 || strcmp(key, MB_KEY_RELAX_EXECUTABLE) == 0 ||
          strcmp(key, MB_KEY_RELAX_EXECUTABLE_OF_0_16) == 0;
 }
 
 /* Call a function that gives a module. */
-static int make_module(mblob_module *from, const char *name, TVMValue *args, int count,
-                       mblob_module **out) {
-  const int codes[2] = {kTVMArgInt, kTVMArgInt};
+static int make_module(mblob_module *from, const char *name, TVMValue *args, const int *codes,
+                       int count, mblob_module **out) {
   mblob_function *make = NULL;
   TVMValue made = {.v_handle = NULL};
   int code = kTVMNullptr;
@@ -71,10 +76,14 @@ static int make_module(mblob_module *from, const char *name, TVMValue *args, int
                  name, mblob_module_type_key(from), code);
 }
 
-static int make_machine(mblob_module *executable, int device_type, int device_id,
+static int make_machine(mblob_module *executable, const char *name, int device_type, int device_id,
                         mblob_module **out) {
   enum { POOLED = 2 }; /* memory is used again */
-  int status = make_module(executable, "vm_load_executable", NULL, 0, out);
+  const bool named =
+      name && strcmp(mblob_module_type_key(executable), MB_KEY_RELAY_EXECUTABLE) != 0;
+  const int code = kTVMStr;
+  TVMValue arg = {.v_str = name};
+  int status = make_module(executable, "vm_load_executable", &arg, &code, named, out);
   if (!status)
     status = mblob_call(*out, is_relax(*out) ? "vm_initialization" : "init", "int,int,int",
                         device_type, device_id, (int)POOLED);
@@ -98,9 +107,10 @@ int mblob_executor_create(mblob_module *factory, const char *name, int device_ty
   if (out) *out = NULL;
   if (MB_IS_NULL(factory) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   if (makes_machines(mblob_module_type_key(factory)))
-    return make_machine(factory, device_type, device_id, out);
+    return make_machine(factory, name, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
-  return make_module(factory, name ? name : "default", args, 2, out);
+  const int codes[2] = {kTVMArgInt, kTVMArgInt};
+  return make_module(factory, name ? name : "default", args, codes, 2, out);
 }
 
 int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
@@ -109,10 +119,14 @@ int mblob_executor_set_input(mblob_module *executor, const char *name, const cha
   if (MB_IS_NULL(executor) || MB_IS_NULL(name) || MB_IS_NULL(type) || MB_IS_NULL(data))
     return MBLOB_E_ARGUMENT;
   const bool machine = is_machine(executor);
-  const char *method = machine ? "set_one_input" : "set_input";
-  int status = join_types(__func__, machine ? "str,str" : "str", type, &types);
+  const char *method = machine ? "set_one_input" : "set_input", *function = model_of(executor);
+  int status = join_types(__func__,
+                          !machine   ? "str"
+                          : function ? "str,str"
+                                     : "handle,str",
+                          type, &types);
   if (!status)
-    status = machine ? mblob_call(executor, method, types, "main", name, data)
+    status = machine ? mblob_call(executor, method, types, function, name, data)
                      : mblob_call(executor, method, types, name, data);
   free(types);
   return of_method(status, method, __func__);
@@ -122,7 +136,12 @@ int mblob_executor_run(mblob_module *executor) {
   if (MB_IS_NULL(executor)) return MBLOB_E_ARGUMENT;
   const bool machine = is_machine(executor);
   const char *method = machine ? "invoke_stateful" : "run";
-  const int status = mblob_call(executor, method, machine ? "str" : "", "main");
+  const char *function = model_of(executor);
+  const int status = mblob_call(executor, method,
+                                !machine   ? ""
+                                : function ? "str"
+                                           : "handle",
+                                function);
   return of_method(status, method, __func__);
 }
 
@@ -131,9 +150,9 @@ int mblob_executor_get_output(mblob_module *executor, int64_t index, const char 
   if (MB_IS_NULL(executor) || MB_IS_NULL(type) || MB_IS_NULL(data)) return MBLOB_E_ARGUMENT;
   const bool relax = is_relax(executor);
   const char *method = relax ? "copy_output" : "get_output";
-  int status = join_types(__func__, relax ? "str,int64" : "int64", type, &types);
+  int status = join_types(__func__, relax ? "handle,int64" : "int64", type, &types);
   if (!status)
-    status = relax ? mblob_call(executor, method, types, "main", index, data)
+    status = relax ? mblob_call(executor, method, types, NULL, index, data)
                    : mblob_call(executor, method, types, index, data);
   free(types);
   return of_method(status, method, __func__);

@@ -189,10 +189,39 @@ static int stats(void *object, struct mb_call *call) {
   return return_list(call, relax_list_stats(object));
 }
 
+/* Names of the functions that the program defines; `names` is to be freed. */
+static int list_functions(const struct relax_executable *exec, struct mb_names *out) {
+  const char **names = calloc(exec->function_count + 1, sizeof(*names));
+  *out = (struct mb_names){"function", names, 0};
+  if (!names) return mb_fail_memory(exec->function_count * sizeof(*names));
+  for (size_t i = 0; i < exec->function_count; i++)
+    if (exec->functions[i].kind != RELAX_PACKED) names[out->count++] = exec->functions[i].name;
+  return MBLOB_OK;
+}
+
+/* The function that argument 0 names. Hosts of all kinds of models call one without a name "default". */
+static int find_model(const struct relax_executable *exec, const struct mb_call *call,
+                      const struct relax_function **out) {
+  struct mb_names names;
+  size_t i = 0;
+  const char *name = "default";
+  *out = mb_map_get(&exec->by_name, RELAX_MODEL);
+  int status = call->count ? mb_call_text(call, 0, &name) : MBLOB_OK;
+  if (status || (strcmp(name, "default") == 0 && !mb_map_get(&exec->by_name, name))) return status;
+  status = list_functions(exec, &names);
+  if (!status) status = mb_names_argument(&names, call, 0, &i);
+  if (!status) *out = mb_map_get(&exec->by_name, names.names[i]);
+  free((void *)(uintptr_t)names.names);
+  return status;
+}
+
+/* ([function]) */
 static int vm_load_executable(void *object, struct mb_call *call) {
   mblob_module *machine = NULL;
-  int status = mb_call_expect(call, 0, 0);
-  if (!status) status = relax_machine_create(object, &machine);
+  const struct relax_function *model = NULL;
+  int status = mb_call_expect(call, 0, 1);
+  if (!status) status = find_model(object, call, &model);
+  if (!status) status = relax_machine_create(object, model, &machine);
   if (!status) mb_call_return_module(call, machine);
   return status;
 }
@@ -214,15 +243,15 @@ static int get_missing_functions(void *object, struct mb_call *call) {
 }
 
 static int get_function_names(void *object, struct mb_call *call) {
-  const struct relax_executable *exec = object;
+  struct mb_names names;
   char *text = NULL;
   size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  if (!out) return mb_fail_memory(0);
-  for (size_t i = 0; i < exec->function_count; i++)
-    if (exec->functions[i].kind != RELAX_PACKED)
-      (void)fprintf(out, "%s\n", exec->functions[i].name);
-  return mb_call_return_stream(call, out, &text, &size);
+  int status = list_functions(object, &names);
+  FILE *out = status ? NULL : open_memstream(&text, &size);
+  if (!status && !out) status = mb_fail_memory(0);
+  for (size_t i = 0; !status && i < names.count; i++) (void)fprintf(out, "%s\n", names.names[i]);
+  free((void *)(uintptr_t)names.names);
+  return status ? status : mb_call_return_stream(call, out, &text, &size);
 }
 
 static const struct mb_method methods[] = {{"vm_load_executable", vm_load_executable},

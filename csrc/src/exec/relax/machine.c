@@ -158,10 +158,12 @@ int relax_machine_prepare(struct relax_machine *m, bool pooled) {
 /* ---- functions by name ----------------------------------------------------------------------- */
 
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name) {
-  const struct relax_function *found = mb_map_get(&m->exec->by_name, name);
-  if (!found)
-    (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s", name);
-  return found;
+  const struct relax_function *found = name ? mb_map_get(&m->exec->by_name, name) : m->model;
+  if (found) return found;
+  (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s",
+                      name ? name : RELAX_MODEL);
+  if (!name) mb_error_hint("give mblob_executor_create the name of a function");
+  return NULL;
 }
 
 /* The function that machines have under that name, made if there is none; NULL in *out and
@@ -433,11 +435,13 @@ static const struct mb_class machine_class = {.type_key = "relax.VirtualMachine"
                                               .close = close_machine,
                                               .keeps = true};
 
-int relax_machine_create(const struct relax_executable *exec, mblob_module **out) {
+int relax_machine_create(const struct relax_executable *exec, const struct relax_function *model,
+                         mblob_module **out) {
   struct relax_machine *m = calloc(1, sizeof(*m));
   *out = NULL;
   if (!m) return mb_fail_memory(sizeof(*m));
   m->exec = exec;
+  m->model = model;
   m->module = mblob_module_retain(exec->module);
   m->call_limit = RELAX_CALL_LIMIT;
   int status = fill(m);

@@ -10,6 +10,7 @@
 #include "exec/relax/relax.h"
 #include "exec/relax/values.h"
 
+#define RELAX_MODEL "main"     /* the function that is the model, unless a host names another */
 #define RELAX_CALL_LIMIT 10000 /* calls inside each other, unless set_limits says otherwise */
 #define RELAX_REGISTER_TOTAL (1u << 24) /* registers of all of them */
 #define RELAX_STACK_LEFT (256u * 1024u) /* bytes that a call which uses the C stack must find */
@@ -49,8 +50,9 @@ struct relax_machine {
   mblob_module *module; /* of the executable, counted */
   mblob_module *self;   /* its own, not counted */
   const struct relax_executable *exec;
-  bool ready;        /* vm_initialization was called */
-  DLDevice *devices; /* all are the host's memory, which programs tell apart */
+  const struct relax_function *model; /* may be NULL */
+  bool ready;                         /* vm_initialization was called */
+  DLDevice *devices;                  /* all are the host's memory, which programs tell apart */
   size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
@@ -110,18 +112,20 @@ void relax_rows_free(struct relax_machine *m);
 
 /* ---- machine.c ------------------------------------------------------------------------------- */
 
-int relax_machine_create(const struct relax_executable *exec, mblob_module **out);
+/* `model`: the function that hosts call without a name (mblob_executor_run); NULL if there is none. */
+int relax_machine_create(const struct relax_executable *exec, const struct relax_function *model,
+                         mblob_module **out);
 /* Of a call from outside that failed: whether arguments are at fault; if a function was not found, which
  * others will not be. */
 void relax_tell_failure(const struct relax_machine *m);
 /* Make a machine ready: constants, functions. */
 int relax_machine_prepare(struct relax_machine *m, bool pooled);
-/* NULL after "ValueError: Unknown function: NAME". */
+/* NULL after "ValueError: Unknown function: NAME". No name: the model. */
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name);
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method relax_machine_methods[];
-/* Of the class of machines: inputs and outputs of the function main. */
+/* Of the class of machines: inputs and outputs of the model. */
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
                            struct mb_end *out);
 

@@ -71,10 +71,13 @@ static int need_ready(const struct relax_machine *m) {
                  "RuntimeError: the machine is not ready; call vm_initialization first");
 }
 
+/* No name (a handle of NULL): the machine's model. */
 static int function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
                              const struct relax_function **out) {
   const char *name = NULL;
-  int status = relax_name(call, i, &name);
+  const bool is_model =
+      i < call->count && call->codes[i] == kTVMOpaqueHandle && !call->args[i].v_handle;
+  int status = is_model ? MBLOB_OK : relax_name(call, i, &name);
   if (status) return status;
   *out = relax_function_find(m, name);
   return *out ? MBLOB_OK : mblob_last_error_info()->status;
@@ -398,7 +401,7 @@ static int save_function(void *object, struct mb_call *call) {
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
                            struct mb_end *out) {
   const struct relax_machine *m = machine;
-  const struct relax_function *f = relax_function_find(m, "main");
+  const struct relax_function *f = relax_function_find(m, NULL);
   struct relax_value value = {.code = kTVMNullptr};
   if (!f) return mblob_last_error_info()->status;
   int status = MBLOB_OK;
