@@ -56,8 +56,6 @@ def launches(folder: Path, rounds: int, count: int) -> Iterator[tuple[float, flo
 # The host and the device have work for about as long, which does not depend on each other. The
 # kernel is one group, for which PoCL takes one processor.
 HOST = """\
-#include <math.h>
-#include <time.h>
 #include <tvm/runtime/c_runtime_api.h>
 #include <tvm/runtime/c_backend_api.h>
 void *__tvm_module_ctx = NULL;
@@ -83,10 +81,6 @@ int here(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
     y[i] = v;
   }
   return 0;
-}
-int waits(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
-  (void)args, (void)codes, (void)count, (void)ret, (void)code;
-  return nanosleep(&(struct timespec){.tv_nsec = 80000000}, 0);
 }
 int join(TVMValue *args, int *codes, int count, TVMValue *ret, int *code) {
   (void)codes, (void)count, (void)ret, (void)code;
@@ -151,41 +145,50 @@ def both_at_once(folder: Path, rounds: int, work: int) -> Iterator[tuple[float, 
         yield wall_seconds(models[0].run), wall_seconds(models[1].run)
 
 
-def sides() -> dict[str, str]:
-    """Graphs of a branch of the host, a branch of the device that comes back to the host halfway, and
-    of both. The host's operators take time and no processor: PoCL takes these."""
-    texts = {}
-    for name in ("host", "device", "both"):
-        graph = mblob.GraphBuilder()
-        x = graph.input("x", (SIZE,))
-        ends = []
-        if name != "host":
-            value = x
-            for _ in range(2):
-                value = graph.call("there", [graph.copy(value, mblob.opencl(0))], (SIZE,))
-                value = graph.copy(value, mblob.cpu(0))
-            ends.append(value)
-        if name != "device":
-            value = graph.call("waits", [x], (SIZE,))
-            graph.output(value)
-            ends.append(graph.call("waits", [value], (SIZE,)))
-        graph.output(graph.call("join", [ends[0], ends[-1]], (SIZE,)))
-        texts[name] = graph.graph_json()
-    return texts
+SIDE = 0.15  # seconds of each branch, about
+
+
+def side_graph(here: int, there: int) -> str:
+    """A graph of a branch of so many operators of the host, and of one of the device that comes back
+    to the host halfway; a branch of none is not there."""
+    graph = mblob.GraphBuilder()
+    x = graph.input("x", (SIZE,))
+    ends = []
+    for part in (there - there // 2, there // 2) if there else ():
+        value = graph.copy(ends.pop() if ends else x, mblob.opencl(0))
+        for _ in range(part):
+            value = graph.call("there", [value], (SIZE,))
+        ends.append(graph.copy(value, mblob.cpu(0)))
+    if here:
+        value = x
+        for _ in range(here):
+            value = graph.call("here", [value], (SIZE,))
+        ends.append(value)
+    graph.output(graph.call("join", [ends[0], ends[-1]], (SIZE,)))
+    return graph.graph_json()
 
 
 def longer_side(folder: Path, rounds: int) -> Iterator[tuple[float, float, float]]:
     """Seconds of a run of a graph over the host and the device, as the model measures it; of the
-    longer of its sides alone; and of the graph on one thread. `both_at_once` has made the library."""
+    longer of its sides alone; and of the graph on one thread. Both sides compute, each on one
+    processor and for about as long. `both_at_once` has made the library."""
     lib = mblob.load_module(folder / "both.so")
-    models = {}
-    for name, text in sides().items():
-        models[name] = mblob.graph_executor.create(text, lib, [mblob.cpu(0), mblob.opencl(0)])
+
+    def model(here: int, there: int) -> mblob.graph_executor.GraphModule:
+        text = side_graph(here, there)
+        made = mblob.graph_executor.create(text, lib, [mblob.cpu(0), mblob.opencl(0)])
         for _ in range(3):
-            models[name].run(x=np.ones(SIZE, "float32"))
+            made.run(x=np.ones(SIZE, "float32"))
+        return made
 
-    def taken(name: str, parallel: int | None = None) -> float:
-        return wall_seconds(lambda: models[name].run(parallel=parallel))
+    def taken(one: mblob.graph_executor.GraphModule, parallel: int | None = None) -> float:
+        return wall_seconds(lambda: one.run(parallel=parallel))
 
+    def of_length(*sample: int) -> int:
+        """How many operators take as long as a side is meant to."""
+        return max(2, round(SIDE * sum(sample) / min(taken(model(*sample)) for _ in range(5))))
+
+    here, there = of_length(8, 0), of_length(0, 8)
+    host, device, both = model(here, 0), model(0, there), model(here, there)
     for _ in range(rounds):
-        yield taken("both"), max(taken("host"), taken("device")), taken("both", 1)
+        yield taken(both), max(taken(host), taken(device)), taken(both, 1)
