@@ -111,7 +111,7 @@ static void use(mblob_module *module) {
   mblob_module *vm = NULL;
   for (size_t i = 0; i < 4; i++) CHECK(!mblob_call(module, lists[i], ""));
   struct relax_executable *exec = mb_builtin_object(module, &mb_relax_executable_class);
-  CHECK(exec && !relax_machine_create(exec, &vm));
+  CHECK(exec && !relax_machine_create(exec, mb_map_get(&exec->by_name, RELAX_MODEL), &vm));
   if (!mblob_call(vm, "vm_initialization", "int,int,int", 1, 0, 2) &&
       !mblob_call(vm, "set_limits", "int,int,int", 500, 1 << 20, 50))
     run(vm, exec);
