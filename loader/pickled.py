@@ -70,7 +70,9 @@ def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
     """What `__reduce_ex__` gives of the module of `node`.
 
     Raises:
-        TypeError: it is not of a file, or not only; or it got parameters that the file lacks.
+        TypeError: it is not of a file, or not only; a module changed since then; or it got parameters that
+            the file lacks.
+        StateError: the save function of a module failed.
         ChangedError: the file is not what it was when it was opened.
     """
     origin = node.origin
@@ -116,6 +118,12 @@ def _check_is_of_file(node: OpenedNode) -> None:
             f"{said} whose library got an import by import_module cannot be pickled; pack the import into the"
             " library, or pickle both and import where they are unpickled"
         )
+    changed = [m.type_key for m in node.module.walk() if _has_changed(m)]
+    if changed:
+        raise ArgumentTypeError(
+            f"{said} cannot be pickled or copied: {changed[0]!r} changed since it was loaded, and a pickle has the"
+            " payload of the file; export the library (export_library), and pickle what load_module gives"
+        )
     if node.type_key in _MACHINES:
         raise ArgumentTypeError(
             f"{said} and its functions cannot be pickled; pickle the Python object VirtualMachine, and get its"
@@ -125,6 +133,12 @@ def _check_is_of_file(node: OpenedNode) -> None:
         raise ArgumentTypeError(
             f"{said} that is not of a file cannot be pickled; write the library to a file, and load that"
         )
+
+
+def _has_changed(module: Module) -> bool:
+    """Whether a module would save other bytes than it was loaded from."""
+    saved = module._node.saved()
+    return saved is not None and saved != module.payload
 
 
 def _check_nothing_loaded(node: OpenedNode) -> None:

@@ -519,7 +519,7 @@ class Module:
         that are made of it.
 
         Raises:
-            TypeError: the module is not of a file that `load_module` opened.
+            TypeError: the module is not of a file that `load_module` opened, or has changed since then.
             ChangedError: the file was changed or replaced since then.
         """
         return self._node.with_bytes()

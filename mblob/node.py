@@ -170,6 +170,13 @@ class FunctionsNode(Node):
         self._payload = memoryview(b"" if payload is None else payload).toreadonly().cast("B")
         self._save = save
 
+    def __getstate__(self) -> Any:
+        raise errors.ArgumentTypeError(
+            f"a Module {self.type_key!r} of Python functions cannot be pickled or copied deeply: a pickle has no code;"
+            " register a loader of the key in each process, export a library with the module, and pickle what"
+            " load_module gives"
+        )
+
     @property
     def properties(self) -> int:
         return RUNNABLE | (SERIALIZABLE if self._has_bytes else 0)

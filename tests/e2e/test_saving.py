@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -216,3 +218,53 @@ def test_a_loaded_module_without_save_keeps_its_bytes(load: Load, tmp_path: Path
     assert loaded["f"]("abc") == 3
     loaded.export_library(tmp_path / "x.so")
     assert bytes(mblob.load_module(tmp_path / "x.so").imported_modules[0].payload) == u64(5)
+
+
+# -- pickles ---------------------------------------------------------------------------------------
+
+
+LARGE = 1 << 20  # which the kind in C saves, too
+
+
+def counting(payload: memoryview, ctx: Any) -> mblob.Module:
+    state = [int.from_bytes(payload, "little")]
+
+    def add(step: int) -> int:
+        state[0] += step
+        return state[0]
+
+    return mblob.Module("acme", functions={"add": add}, save=lambda: u64(state[0]))
+
+
+@pytest.mark.parametrize(
+    ("key", "function"), [("acme", "add"), ("ckind", "add"), ("kind0", "count")]
+)
+def test_a_module_that_changed_is_not_pickled_as_what_it_was(
+    load: Load, tmp_path: Path, key: str, function: str
+) -> None:
+    if key == "acme":
+        mblob.register_loader(key, counting, layout="u64")
+    loaded = load(key, 0)
+    for change in (0, LARGE):
+        assert loaded[function](change) == change
+        packed = [] if key == "acme" else [loaded[function]]  # else it is Python's own function
+        for value in (loaded, loaded.imported_modules[0], *packed):
+            for copied in (pickle.dumps, copy.deepcopy, copy.copy):
+                if not change or (value in packed and copied is not pickle.dumps):
+                    copied(value)
+                    continue
+                with pytest.raises(TypeError, match=f"{key!r} changed since it was loaded.*export"):
+                    copied(value)
+    with pytest.raises(TypeError, match=f"{key!r} changed since it was loaded"):
+        loaded.with_bytes()
+    loaded.export_library(tmp_path / "x.so")
+    again = pickle.loads(pickle.dumps(mblob.load_module(tmp_path / "x.so")))
+    assert again[function](0) == LARGE
+
+
+def test_a_module_of_python_functions_is_not_pickled() -> None:
+    module = mblob.Module("acme", functions={"f": len}, payload=b"x")
+    for copied in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="'acme' of Python functions cannot be pickled"):
+            copied(module)
+    assert copy.copy(module)["f"]("abc") == 3
