@@ -46,11 +46,9 @@ def linked(module: Module) -> Module:
 
 
 def is_linked(module: Module) -> bool:
-    """Whether a tree has the linked code of a loaded library, and no code that is not linked yet."""
+    """Whether a tree is that of a loaded library, with its linked code."""
     nodes = [m._node for m in module.walk()]
-    return any(n.type_key == LIBRARY and n.is_opened for n in nodes) and not any(
-        n.properties & EXPORTABLE for n in nodes
-    )
+    return nodes[0].is_opened and any(n.type_key == LIBRARY and n.is_opened for n in nodes)
 
 
 def export_linked(
@@ -91,6 +89,7 @@ def export_linked(
             raise
 
 
+_OF_CODE = ("cc", "target", "options")  # what compiling new code takes
 Step = Callable[[Any, Path], Any]  # writes a file that is made of another one
 
 
@@ -104,15 +103,23 @@ def _steps(
         has_index = blob is not None and blob.index_offset is not None
         had = next((e.digest_algorithm for e in library.entries if e.digest), None)
         other = None if dialect == library.dialect else dialect
-        changed, same = _payloads(module, library, shown)
-    if asked and other is None:
+        changed, same, hung = _payloads(module, library, shown)
+    code = any(
+        m._node.properties & EXPORTABLE for row in hung.values() for new in row for m in new.walk()
+    )
+    how: Any = {name: asked.get(name) for name in _OF_CODE} if code else {}
+    left = [name for name in asked if name not in how]
+    if left and other is None:
         raise mblob.BuildError(
-            f"{shown}: {min(asked)}= has no meaning for a loaded library, whose code is linked already; leave it out,"
+            f"{shown}: {min(left)}= has no meaning for a loaded library, whose code is linked already; leave it out,"
             " or pack its objects (static_library) or sources (csource_module)"
         )
     steps: list[Step] = []
     if changed or (digest and has_index and other is None and index is not False):
         steps.append(partial(_swap, changed or same, digest=digest, reuse=reuse))
+    if hung:
+        steps.append(partial(_add, hung, reuse=reuse, **how))
+        has_index = True
     if other is not None:
         kept: Any = {
             "index": has_index if index is None else index,
@@ -133,6 +140,10 @@ def _swap(changes: Mapping[int | str, Any], path: Any, output: Path, **how: Any)
     mblob.swap(path, changes, output, **how)
 
 
+def _add(hung: Mapping[int, list[Module]], path: Any, output: Path, **how: Any) -> None:
+    mblob.add(path, modules=hung, output=output, **how)
+
+
 def _copy(path: Any, output: Path) -> None:
     with folder_beside(output) as folder:
         Path(copy(path, folder)).replace(output)
@@ -141,24 +152,58 @@ def _copy(path: Any, output: Path) -> None:
 Payloads = dict[Union[int, str], memoryview]
 
 
-def _payloads(module: Module, library: Any, shown: str) -> tuple[Payloads, Payloads]:
-    """The payloads that changed, by index of their entries; and one of any.
+def _payloads(
+    module: Module, library: Any, shown: str
+) -> tuple[Payloads, Payloads, dict[int, list[Module]]]:
+    """The payloads that changed, by index of their entries; one of any; and the modules that entries
+    import now, and did not.
 
     Raises:
         BuildError: it is not the tree of that library.
     """
-    modules = list(module.walk())
-    entries = [library.entries[i] for i in _walk(library)]
+    own = next(_file_of(m) for m in module.walk() if m.type_key == LIBRARY)
+    of_file = {id(m) for m in module.walk() if m is module or _file_of(m) == own}
+    modules = _own(module, of_file)
+    order = _walk(library)
+    entries = [library.entries[i] for i in order]
+    index = {id(m): i for i, m in zip(order, modules)}
     keys, found = [e.type_key for e in entries], [m.type_key for m in modules]
-    if keys != found:
+    hung: dict[int, list[Module]] = {}
+    for m, e in zip(modules, entries):
+        below = {index[id(c)] for c in m.imported_modules if id(c) in index}
+        if keys != found or below != {*e.imports}:
+            raise mblob.BuildError(
+                f"{shown}: a loaded library is exported with all modules that it has, and what they import besides;"
+                f" expected {errors.listed(keys, 6)}, found {errors.listed(found, 6)}; to pack other modules with its"
+                " code, pack its objects (static_library) or sources (csource_module) with them"
+            )
+        if new := [c for c in m.imported_modules if id(c) not in of_file]:
+            hung[e.index] = new
+    if any(id(m) in of_file for row in hung.values() for new in row for m in new.walk()):
         raise mblob.BuildError(
-            f"{shown}: a loaded library is exported with the modules that it has, changed or not; expected"
-            f" {errors.listed(keys, 6)}, found {errors.listed(found, 6)}; to pack other modules with its code, pack its"
-            " objects (static_library) or sources (csource_module) with them"
+            f"{shown}: a module that was imported imports one of the loaded library, which has its own place already"
         )
     held = [(e.index, to_write(m)) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
     changed = [(i, p) for i, p in held if p != library.entries[i].view()]
-    return dict(changed), dict(held[:1])
+    return dict(changed), dict(held[:1]), hung
+
+
+def _file_of(module: Module) -> Any:
+    """What tells modules of one opened library apart from others; None for one of none."""
+    node = module._node
+    return (node.path or id(getattr(node, "origin", None))) if node.is_opened else None
+
+
+def _own(module: Module, of_file: set[int]) -> list[Module]:
+    """The modules of the file, in the order of `Module.walk` without the others."""
+    found: dict[int, Module] = {}
+    stack = [module]
+    while stack:
+        m = stack.pop()
+        if id(m) in of_file and id(m) not in found:
+            found[id(m)] = m
+            stack.extend(reversed(m.imported_modules))
+    return list(found.values())
 
 
 def _walk(library: Any) -> list[int]:

@@ -86,15 +86,20 @@ class How(TypedDict, total=False):
     assume: Assume | None
 
 
-class BuildOptions(TypedDict, total=False):
+class CompileOptions(TypedDict, total=False):
+    """Options of `export_library` that `add` has, too."""
+
+    cc: str | Sequence[str] | None
+    target: str | None
+    options: str | Sequence[str] | None
+
+
+class BuildOptions(CompileOptions, total=False):
     """Options of `export_library` that `convert` has, too."""
 
     embed: Embed
     index: bool
     digest: Digest
-    cc: str | Sequence[str] | None
-    target: str | None
-    options: str | Sequence[str] | None
     system_lib: bool
     prefix: str
     carry: Sequence[PathLike | Module] | None

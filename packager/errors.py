@@ -12,6 +12,10 @@ class CannotJoin(BuildError):
     instead."""
 
 
+class NameTaken(CannotJoin):
+    """The finished library has a name of the new code."""
+
+
 def refused(error: Exception, what: str = "") -> BuildError:
     """What packing says of an argument that was refused below it; `what` begins the text."""
     made = BuildTypeError if isinstance(error, TypeError) else BuildError

@@ -1,4 +1,5 @@
-"""`mblob-pack add`: weights and files for a finished library. Its code stays byte for byte."""
+"""`mblob-pack add`: weights, files and code for a finished library, whose own code stays
+byte for byte."""
 
 from __future__ import annotations
 
@@ -24,31 +25,46 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. Machine code, tree and payloads stay unchanged. The root of the library imports what "
-        "is added.",
-        epilog="example: mblob-pack add deploy.so --blob labels=labels.json -o all.so",
+        description=f"{summary}. Its machine code, tree and payloads stay unchanged. The root of the library imports "
+        "what is added; new code joins the code of the library.",
+        epilog="example: mblob-pack add deploy.so --blob labels=labels.json -o labeled.so; "
+        "mblob-pack add labeled.so --kernel add.c "
+        "--function 'void add(const float a[8], const float b[8], float c[8])' -o all.so -- -O3",
     )
     parser.add_argument(
         "file", metavar="FILE", help="shared library, packed by mblob, by TVM or by anybody else"
     )
-    parser.add_argument(
+    new = parser.add_argument_group("what to add; each option may be repeated")
+    new.add_argument(
         "--weights",
         metavar="FILE",
         action="append",
         default=[],
-        help="weights: .safetensors, .npz or .npy; may be repeated",
+        help="weights: .safetensors, .npz or .npy",
     )
-    parser.add_argument(
+    new.add_argument(
         "--blob",
         metavar="KEY=FILE",
         action="append",
         default=[],
-        help="file to add as it is; programs find it by KEY; may be repeated",
+        help="file to add as it is; programs find it by KEY",
+    )
+    new.add_argument(
+        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
+    )
+    new.add_argument(
+        "--object", metavar="FILE", action="append", default=[], help="object or archive"
+    )
+    new.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
+                     help="prototype of a C function in these; calls are checked against it")  # fmt: skip
+    parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
+    parser.add_argument(
+        "--target", metavar="TRIPLE", help="machine that FILE is for, such as aarch64-linux-gnu"
     )
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="replace payloads of the same key, and weights that have the same tensors",
+        help="replace payloads of the same key, weights that have the same tensors, and functions of the same name",
     )
     add_output(parser)
     add_layout(parser)
@@ -68,12 +84,15 @@ def run(args: argparse.Namespace) -> int:
         if key in blobs:
             raise UsageError(f"--blob: {key!r} is named twice")
         blobs[key] = file
-    if not (args.weights or blobs):
-        raise UsageError("nothing to add", hint="--weights FILE, or --blob KEY=FILE")
+    if not (args.weights or blobs or args.kernel or args.object):
+        raise UsageError(
+            "nothing to add", hint="--weights FILE, --blob KEY=FILE, --kernel FILE or --object FILE"
+        )
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
-            args.file, weights=args.weights, blobs=blobs, output=args.output, replace=args.replace,
-            reuse=not args.no_reuse,
+            args.file, weights=args.weights, blobs=blobs, kernels=args.kernel, objects=args.object,
+            functions=args.function, output=args.output, replace=args.replace, reuse=not args.no_reuse,
+            cc=args.cc, target=args.target, options=args.cflags,
         )  # fmt: skip
     tell_written(args.output, quiet=args.quiet)
     if left and not args.quiet:

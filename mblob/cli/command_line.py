@@ -200,12 +200,12 @@ def make_parser(verbs: Collection[str] = tuple(VERBS)) -> Parser:
 
 
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what after it: for `build`, flags of the compiler.
+    """What stands before the first `--`, and what after it: for `build` and `add`, flags of the compiler.
 
     For the other verbs `--` ends the options, as everywhere, and all stays together.
     """
     words = list(argv)
-    if words[:1] != ["build"] or "--" not in words:
+    if words[:1] not in (["build"], ["add"]) or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]

@@ -9,7 +9,7 @@ VERBS = {
     "inspect": "show what is in a library, without running it",
     "verify": "check a library for damage and for undefined symbols, without running it",
     "extract": "write payloads or tensors of a library to files, without running it",
-    "add": "add weights and files to a library, without linking",
+    "add": "add weights, files and code to a finished library",
     "swap": "replace payloads or weights, without linking",
     "diff": "show the differences between two libraries, without running them",
     "convert": "convert a library of one dialect to the other",

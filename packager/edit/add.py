@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mblob.arguments import mapping
+from mblob.arguments import items, mapping
 from mblob.bytes.payload_source import Payload
-from mblob.errors import PortabilityWarning, listed
+from mblob.errors import MblobError, PortabilityWarning, ToolchainError, listed
 from mblob.format import note
-from mblob.format.blob_plan import OutEntry, check_ffi
+from mblob.format.blob_plan import BlobPlan, OutEntry, check_ffi
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
-from mblob.format.type_keys import ROWS, SAFETENSORS
-from mblob.inspect.library import Library
+from mblob.format.import_tree import topological_order
+from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS
+from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.module import Module
+from mblob.module import Module, checked_module
 from mblob.packager.edit.new_payloads import check_new, tensors_by_name
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
-from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, warn
+from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, NameTaken, warn
 from mblob.packager.functions.adapters import OF_0_21
 from mblob.packager.join.first_blob import with_first_blob
-from mblob.packager.modules.nodes import PayloadNode, files_in, node_of, out_entry, suggesting
+from mblob.packager.join.join import check_machine, finished_code, join
+from mblob.packager.join.reembed import check_can_move
+from mblob.packager.link.build import host_modules
+from mblob.packager.modules.nodes import (
+    Declared,
+    HostNode,
+    PayloadNode,
+    files_in,
+    is_host,
+    node_of,
+    out_entry,
+    suggesting,
+)
 from mblob.packager.modules.payload_modules import blob_module
 from mblob.packager.modules.weights import safetensors_module
-from mblob.packager.path_arguments import checked_path, existing_file, workspace
+from mblob.packager.objects.object_files import machine_of
+from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
+from mblob.packager.write.blob_stream import producer
 from mblob.packager.write.dialects import DIALECTS
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from mblob.typed import CompileOptions
 
 
 @suggesting()
@@ -35,25 +57,37 @@ def add(
     *,
     weights: Any = (),
     blobs: Mapping[str, Any] | None = None,
+    kernels: Any = (),
+    objects: Any = (),
+    functions: Sequence[str] | str | None = (),
+    modules: Sequence[Module] | Mapping[int, Sequence[Module]] = (),
     output: PathLike | None = None,
     replace: bool = False,
     reuse: bool = True,
+    **how: Unpack[CompileOptions],
 ) -> int:
-    """Add weights and files to a finished library, of mblob, of TVM or of anybody else.
+    """Add weights, files and code to a finished library, of mblob, of TVM or of anybody else.
 
-    The root stays the root, and imports what is added. Tree, order, keys and payloads stay, and code
-    stays byte for byte. The result has an index. No compiler and no linker is needed.
+    The root stays the root, and imports what is added. Tree, order, keys and payloads stay, and so
+    does the code, byte for byte. The result has an index. New code is compiled, linked, and joins
+    the code of the library. Without new code, no compiler and no linker is needed.
 
     Args:
         file: the library.
         weights: what `safetensors_module` takes, such as the path of a `.safetensors` or `.npz` file
             or a dictionary of arrays by name; or a list of these.
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
+        kernels: paths of C or C++ sources.
+        objects: paths of objects and archives.
+        functions: prototypes of plain C functions in these, as of `csource_module`.
+        modules: any other modules, with what they import: a list that the root imports, or lists by
+            the index of the entry that imports them. Host code among them joins the library.
         output: path of the new library; None, or the library's own path, replaces the library by a
             rename.
-        replace: let a new payload or a new module of weights replace one of the same key, or with the
-            same tensors. Without it, names that exist already are an error.
+        replace: let a new payload, module of weights or function replace one of the same key, with the
+            same tensors, or of the same name. Without it, names that exist already are an error.
         reuse: share unchanged blocks, if the file system can share blocks between files.
+        how: `cc`, `target` and `options` for new code, as of `export_library`.
 
     Returns:
         The number of bytes of the old packed modules that stay behind unused: 0, unless the modules
@@ -64,86 +98,257 @@ def add(
 
     Raises:
         BuildError: nothing to add; a name that exists already; a library of TVM 0.21, or one that is
-            no ELF shared library; or a blob that does not fit and cannot move, because code refers to
-            it.
+            no ELF shared library; a blob that does not fit and cannot move, because code refers to
+            it; or code that cannot join the library (the text says why, and what to do).
         FormatError: the library is damaged, or a new payload breaks the grammar of its key.
         DigestError: the library is damaged.
+        IncompatibleError: the library is for another machine than the compiler.
+        ToolchainError: no compiler, or it fails.
         OSError: a file cannot be read or written.
     """
     path = existing_file(Path(checked_path(file, "add: file")), "add: file")
-    modules = _modules(weights, blobs)
-    with Library(path) as opened, _with_blob(opened) as library:
-        dialect = _dialect_of(library)
-        changed: dict[int, Payload] = {}
-        added: list[OutEntry] = []
-        names = _Names(library, replace)
-        for module in modules:
-            entry = out_entry(module, dialect)
-            index = names.taken_by(module)
-            if index is None:
-                added.append(entry)
-                continue
-            assert entry.payload is not None
-            if index in changed:
-                raise BuildError(f"{library.entries[index].place}: replaced twice")
-            check_new(library.entries[index], entry.payload, library.grammars, dialect)
-            changed[index] = entry.payload
-        plan = rewritten(library, changed, index=True, added=added)
+    hung = _given(weights, blobs, modules)
+    functions = [functions] if isinstance(functions, str) else functions or []
+    declared = Declared(functions, None, "add", may_name=True)
+    code = host_modules(_paths(kernels, "kernels"), _paths(objects, "objects"), declared)
+    if functions and not code:
+        raise BuildError("functions= needs kernels or objects that define them")
+    if not code and not any(hung.values()):
+        raise BuildError("add: nothing to add; give weights, blobs, kernels or objects")
+    with ExitStack() as stack:
+        opened = stack.enter_context(Library(path))
+        dialect = _dialect_for(opened)
+        work = stack.enter_context(workspace(None))
+        new = _New(opened, hung, code, _Names(opened, replace))
+        changed, added = _entries(opened, new, dialect)
+        inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, new.all))}
+        target = Path(checked_path(path if output is None else output, "output"))
+        check_output(target, inputs.items())
+        library, left = opened, 0
+        if new.code:
+            joined, left = _with_code(opened, dialect, new.code, replace, work, how)
+            library = stack.enter_context(Library(joined))
+        elif opened.blob is None:
+            library = stack.enter_context(Library(_with_blob(opened, dialect, work)))
+        source = library if opened.blob is None else opened
+        plan = rewritten(source, changed, index=True, added=added, importers=new.importers)
         if plan.dialect == "ffi":
             try:
                 check_ffi(plan.entries)
             except ValueError as error:
                 raise BuildError(str(error)) from None
         _warn_of_tvm(opened, [e.type_key for e in added])
-        inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, modules))}
-        target = path if output is None else output
-        return write_library(library, plan, target, reuse=reuse, inputs=inputs)
+        moved = write_library(library, plan, target, reuse=reuse, inputs=inputs, source=source)
+        return left if new.code else moved
 
 
-def _modules(weights: Any, blobs: Any) -> list[Module]:
-    """The modules that the arguments ask for."""
+# -- what was given --------------------------------------------------------------------------------
+
+
+def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
+    """The modules that the arguments ask for, by the entry that shall import them."""
     if blobs is not None:
         mapping("add", "blobs", blobs, "a dict of payloads by type key", BuildTypeError)
     given = weights if isinstance(weights, (list, tuple)) else [] if weights is None else [weights]
     made = [safetensors_module(w) for w in given]
     made += [blob_module(key, payload) for key, payload in (blobs or {}).items()]
-    if not made:
-        raise BuildError("add: nothing to add; give weights or blobs")
+    hung = {0: made}
+    for index, row in (modules if isinstance(modules, Mapping) else {0: modules}).items():
+        row = items("add", "modules", row, "a list of modules", BuildTypeError)
+        for module in row:
+            _check_has_no_code(checked_module("add", "modules", module))
+        hung.setdefault(index, []).extend(row)
+    return hung
+
+
+def _check_has_no_code(module: Module) -> None:
+    """Refuse a module that imports, or is, the linked code of another library."""
+    for m in module.walk():
+        if m.type_key == LIBRARY and not is_host(m):
+            raise BuildError(
+                f"modules: {node_of(m).path or m.type_key}: linked code of another library, which cannot be linked"
+                " again; give its objects (objects=) or sources (kernels=)"
+            )
+
+
+def _paths(given: Any, what: str) -> list[Path]:
+    """Files that were given as one path, or as a list of paths."""
+    if isinstance(given, (str, os.PathLike)):
+        given = [given]
+    given = items("add", what, given or (), "a list of paths", BuildTypeError)
+    return [Path(checked_path(p, f"add: {what}")) for p in given]
+
+
+class _New:
+    """Modules that are added.
+
+    Attributes:
+        all: each once.
+        code: the host modules among them.
+        replacing: those that take the place of a payload, by its entry.
+        added: the others, importers first, and what each imports, by number. None is the library
+            itself, if there is host code and no module for it yet.
+        importers: what old modules import of them, by number.
+
+    Raises:
+        BuildError: a name that exists already; no such importer.
+    """
+
+    def __init__(
+        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: _Names
+    ) -> None:  # fmt: skip
+        seen: dict[int, Module] = {}
+        for module in (*code, *(m for row in hung.values() for m in row)):
+            seen.update((id(m), m) for m in module.walk())
+        self.all = list(seen.values())
+        self.code = [m for m in self.all if is_host(m)]
+        self.replacing: dict[int, Module] = {}
+        payloads = []
+        for m in self.all:
+            entry = None if is_host(m) else names.taken_by(m)
+            if entry is not None:
+                self.replacing[entry] = m
+            elif not is_host(m):
+                payloads.append(m)
+        if unknown := next((i for i in hung if not 0 <= i < len(library.entries)), None):
+            raise BuildError(
+                f"modules: no entry {unknown}; there are 0 to {len(library.entries) - 1}"
+            )
+        self._place = {id(m): i for i, m in self.replacing.items()}
+        number = {id(m): i for i, m in enumerate(payloads)}
+        below = [[number[id(c)] for c in m.imported_modules if id(c) in number] for m in payloads]
+        first = len(library.entries)
+        home = next((e.index for e in library.entries if e.offset is None), first)
+        is_first = bool(self.code) and home == first
+        self._place.update((id(m), home) for m in self.code)
+        payloads = [payloads[i] for i in topological_order(below)]
+        self._place.update((id(m), first + is_first + i) for i, m in enumerate(payloads))
+        self.added: list[tuple[Module | None, tuple[int, ...]]] = []
+        self.importers: dict[int, tuple[int, ...]] = {}
+        under = [c for m in self.code for c in m.imported_modules if not is_host(c)]
+        if is_first:
+            self.added.append((None, self._numbers(under)))
+            self.importers[0] = (first,)
+        elif self.code:
+            self.importers[home] = self._numbers(under)
+        self.added += [(m, self._numbers(m.imported_modules)) for m in payloads]
+        for i, row in hung.items():
+            new = self._numbers(m for m in row if m not in self.replacing.values())
+            self.importers[i] = (*self.importers.get(i, ()), *(n for n in new if n != i))
+
+    def _numbers(self, modules: Iterable[Module]) -> tuple[int, ...]:
+        return tuple(sorted({self._place[id(m)] for m in modules}))
+
+
+def _entries(
+    library: Library, new: _New, dialect: str
+) -> tuple[dict[int, Payload], list[OutEntry]]:
+    """New payloads by the entry that they replace, and what is added."""
+    added = [
+        OutEntry(LIBRARY, None, row) if m is None else out_entry(m, dialect)._replace(imports=row)
+        for m, row in new.added
+    ]
+    changed: dict[int, Payload] = {}
+    for index, module in new.replacing.items():
+        payload = out_entry(module, dialect).payload
+        assert payload is not None
+        check_new(library.entries[index], payload, library.grammars, dialect)
+        changed[index] = payload
+    return changed, added
+
+
+# -- the library that gets it ----------------------------------------------------------------------
+
+
+def _dialect_for(library: Library) -> str:
+    """The dialect of what is added to a library.
+
+    Raises:
+        BuildError: nothing can be added to it.
+    """
+    elf = shared_elf(library)
+    if elf is None:
+        raise BuildError(
+            f"{library.path}: no ELF shared library (.so), and only these can be added to; pack it again"
+        )
+    if library.blob is not None:
+        if why := no_index(library):
+            raise BuildError(f"{library.path}: {why}; export the model with another release of TVM")
+        return library.blob.dialect
+    if CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
+        raise BuildError(f"{library.path}: {OF_0_21}")
+    return library.dialect or "classic"
+
+
+def _with_blob(library: Library, dialect: str, work: Path) -> Path:
+    """A copy of a library without a blob that has an empty one."""
+    made = work / "with_blob.so"
+    try:
+        with_first_blob(library.elf, library.path, made, DIALECTS[dialect])
+    except CannotJoin as error:
+        raise BuildError(f"{error}; pack the objects that it was linked from again") from None
     return made
 
 
-@contextmanager
-def _with_blob(opened: Library) -> Iterator[Library]:
-    """The library, or a copy of it with an empty blob if it has none.
+def _with_code(
+    library: Library, dialect: str, code: Sequence[Module], replace: bool, work: Path,
+    how: Mapping[str, Any],
+) -> tuple[Path, int]:  # fmt: skip
+    """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
+    old blob stay behind in it.
 
     Raises:
-        BuildError: it can have none.
+        BuildError: they cannot be joined.
+        IncompatibleError, ToolchainError, OSError: as of `export_library`.
     """
-    elf = shared_elf(opened)
-    if elf is None:
+    bare, joined, left = library.path, work / "joined.so", 0
+    check_machine(machine_of(library.elf), str(library.path), work, how)
+    if library.blob is not None:
+        # Old payloads do not go with the code: they come into the blob behind it, from the library.
+        check_can_move(library.elf, library.blob.symbol, library.path)
+        alone = BlobPlan([OutEntry(LIBRARY, None)], dialect, producer=producer())
+        alone.has_tree = dialect == "ffi"
+        bare = work / "bare.so"
+        left = write_library(library, alone, bare, reuse=False, inputs={})
+        left = left and len(library.blob_bytes())
+    names = _declared(code)
+    taken = {f.name for f in library.host_functions}.intersection(names)
+    if taken and not replace:
         raise BuildError(
-            f"{opened.path}: no ELF shared library (.so), and only these can be added to; pack it again"
+            f"{library.path}: has a function {min(taken)!r} already; replace=True replaces it"
         )
-    if opened.blob is not None:
-        if why := no_index(opened):
-            raise BuildError(f"{opened.path}: {why}; export the model with another release of TVM")
-        yield opened
-        return
-    if CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
-        raise BuildError(f"{opened.path}: {OF_0_21}")
-    with workspace(None) as work:
-        copy = work / "with_blob.so"
-        try:
-            with_first_blob(elf, opened.path, copy, DIALECTS[opened.dialect or "classic"])
-        except CannotJoin as error:
-            raise BuildError(f"{error}; pack the objects that it was linked from again") from None
-        with Library(copy) as library:
-            yield library
+    try:
+        finished = finished_code(bare, work, how, but=names if replace else None)
+        root = Module(node=finished)
+        for module in code:
+            node = copy(node_of(module))
+            node.imports = []
+            root.import_module(Module(node=node))
+        join(bare, root, joined, DIALECTS[dialect], work, how, replaces=replace)
+    except MblobError as error:
+        error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
+        if isinstance(error, NameTaken):
+            raise BuildError(f"{error}; replace=True replaces it") from None
+        if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
+            raise BuildError(
+                f"the new code has static C++ objects with destructors; {_RELINK}"
+            ) from None
+        if isinstance(error, CannotJoin):
+            raise BuildError(f"{error}; {_RELINK}") from None
+        raise
+    return joined, left
 
 
-def _dialect_of(library: Library) -> str:
-    assert library.blob is not None
-    return library.blob.dialect
+_RELINK = (
+    "so it cannot join a finished library; link it with the objects of the library: export the model to a .tar, and"
+    " give the .tar to build, with the new code"
+)
+
+
+def _declared(code: Sequence[Module]) -> set[str]:
+    """Names of functions that have a prototype."""
+    nodes = [node for node in map(node_of, code) if isinstance(node, HostNode)]
+    return {p.name for node in nodes for p in node.declared.functions}
 
 
 class _Names:
@@ -154,6 +359,7 @@ class _Names:
         self._replace = replace
         self._tensors = tensors_by_name(library)
         self._added: set[str] = set()
+        self._replaced: set[int] = set()
 
     def taken_by(self, module: Module) -> int | None:
         """The entry that a module takes the place of; None if it is one more.
@@ -162,20 +368,27 @@ class _Names:
             BuildError: another module has its names, and stays.
         """
         node = node_of(module)
-        assert isinstance(node, PayloadNode)
-        if module.type_key == SAFETENSORS:
-            return self._by_tensors(node.tensor_names)
-        entries = [e for e in self._library.entries if e.type_key == module.type_key]
-        if not entries or module.type_key in ROWS:  # of which a tree may have any number
+        names = node.tensor_names if isinstance(node, PayloadNode) else ()
+        entry = self._with_tensors(names) if names else self._with_key(module.type_key)
+        if entry is None:
+            return None
+        if entry.index in self._replaced:
+            raise BuildError(f"{entry.place}: replaced twice")
+        self._replaced.add(entry.index)
+        return entry.index
+
+    def _with_key(self, key: str) -> EntryView | None:
+        entries = [e for e in self._library.entries if e.type_key == key]
+        if not entries or key in ROWS or key == SAFETENSORS:  # of which a tree may have any number
             return None
         if len(entries) == 1 and self._replace:
-            return entries[0].index
+            return entries[0]
         how = "replace=True replaces it" if len(entries) == 1 else "swap replaces one of them"
         raise BuildError(
             f"{entries[0].place}: {self._library.path} has a payload of this key already; {how}"
         )
 
-    def _by_tensors(self, names: Sequence[str]) -> int | None:
+    def _with_tensors(self, names: Sequence[str]) -> EntryView | None:
         twice = next((name for name in names if name in self._added), None)
         if twice is not None:
             raise BuildError(f"two modules of weights have a tensor {twice[:80]!r}")
@@ -193,7 +406,7 @@ class _Names:
             )
         if not self._replace:
             raise BuildError(f"{what}; replace=True replaces that module")
-        return index
+        return entry
 
 
 def _warn_of_tvm(library: Library, keys: Sequence[str]) -> None:

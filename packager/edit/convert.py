@@ -4,10 +4,10 @@ adapted."""
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mblob.arguments import items
 from mblob.binary import tar
@@ -17,7 +17,7 @@ from mblob.binary.elf_records import ET_REL
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, linkable_kind
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
-from mblob.errors import FormatError, IncompatibleError, one_of
+from mblob.errors import FormatError, one_of
 from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.functions_table import Row
 from mblob.format.model import Blob
@@ -26,20 +26,19 @@ from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.layouts import size_of
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager.compile.host_objects import probe
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.edit.convert_shared import convert_shared
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
+from mblob.packager.join.join import check_machine
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import csource_module
 from mblob.packager.modules.nodes import HostNode, ObjectNode, PayloadNode, SourceNode
 from mblob.packager.modules.weights import safetensors_module
 from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
-from mblob.packager.options import as_options
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
@@ -99,7 +98,7 @@ def convert(
             found.add_file(extra, str(extra), work)
         found.check(dialect, str(path))
         if found.machine is not None:
-            _check_machine(found.machine, str(path), work, how)
+            check_machine(found.machine, str(path), work, how)
         if found.functions and not given:
             convert_shared(path, found.tree_with, file_name, DIALECTS[dialect], work, how)
             return
@@ -377,15 +376,3 @@ def _compile(source: Path, made: Path, work: Path) -> None:
         [Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))],
         work,
     )
-
-
-def _check_machine(
-    machine: object_files.ElfTarget, label: str, work: Path, how: Mapping[str, Any]
-) -> None:
-    tools = find(how.get("cc"), how.get("target"))
-    ours = probe(tools, as_options(how.get("options")), work)
-    if ours.identity != machine.identity:
-        raise IncompatibleError(
-            f"{label} is for {machine}, the compiler {' '.join(tools.cc)} links for {ours}; pass cc= or target= of a"
-            f" compiler for {machine.name}"
-        )

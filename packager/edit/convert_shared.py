@@ -49,7 +49,7 @@ def convert_shared(
         adapted = {f.symbol for f in library.host_functions if f.abi != "plain"}
     try:
         join(
-            path, tree(finished_code(path, work, how)), file_name, dialect, work, how,
+            path, tree(finished_code(path, work, how, needs_runtime=True)), file_name, dialect, work, how,
             hidden=lambda name: _is_hidden(name, dialect), replaced=adapted,
         )  # fmt: skip
     except CannotJoin as error:

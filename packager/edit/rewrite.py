@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Union
 
 from mblob.bytes.digest import ALGORITHM_NAMES
@@ -22,6 +23,7 @@ from mblob.errors import ChangedError, MblobError
 from mblob.format import ffi_dialect, note, safetensors
 from mblob.format.blob_plan import LARGE_PAYLOAD, TENSOR_ALIGN, BlobPlan, OutEntry, largest_own
 from mblob.format.grammar import GRAMMARS
+from mblob.format.import_tree import find_cycle, topological_order
 from mblob.format.index import FOOTER, check_structure, find_footer
 from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
@@ -74,7 +76,7 @@ def no_index(library: Library) -> str:
 
 def rewritten(
     library: Library, changed: Mapping[int, Payload], *, index: bool, digest: str | None = None,
-    added: Sequence[OutEntry] = (),
+    added: Sequence[OutEntry] = (), importers: Mapping[int, Sequence[int]] = MappingProxyType({}),
 ) -> BlobPlan:  # fmt: skip
     """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays
     visible.
@@ -85,7 +87,8 @@ def rewritten(
         index: whether the new blob has an index.
         digest: as of `BlobPlan`; None: as the old blob has it. Another one is taken of all payloads,
             which must have been checked.
-        added: modules that the root shall import, behind those that it imports already.
+        added: more modules; their numbers follow those of the old ones.
+        importers: what old modules import of them, by number, behind what they import already.
 
     Raises:
         BuildError: a payload whose size is not known.
@@ -104,10 +107,10 @@ def rewritten(
         _entry(library, e if digest == had else e._replace(digest=b""), changed.get(e.index))
         for e in blob.entries
     ]
-    new = range(len(entries), len(entries) + len(added))
-    entries[0] = entries[0]._replace(imports=(*entries[0].imports, *new))
+    for i, new in importers.items():
+        entries[i] = entries[i]._replace(imports=tuple(dict.fromkeys([*entries[i].imports, *new])))
     return BlobPlan(
-        [*entries, *added],
+        _in_order(entries, added),
         "ffi" if is_ffi else "classic",
         has_tree=blob.has_tree or len(entries) == 1 < len(entries) + len(added),
         tail=b"" if index or had_index else data[blob.stream_size :],
@@ -116,6 +119,26 @@ def rewritten(
         target=blob.target if had_index else f"{library.elf.machine}-linux",
         producer=blob.producer if had_index else producer(),
     )
+
+
+def _in_order(old: Sequence[OutEntry], added: Sequence[OutEntry]) -> list[OutEntry]:
+    """The modules, all numbered anew if one that is added has a higher number than one that it imports.
+
+    Raises:
+        BuildError: a circle.
+    """
+    entries = [*old, *added]
+    rows = [e.imports for e in entries]
+    if all(min(row) > i for i, row in enumerate(rows) if row and i >= len(old)):
+        return entries
+    order = topological_order(rows)
+    if len(order) < len(entries):
+        shown = " -> ".join(entries[i].type_key for i in find_cycle(rows))
+        raise BuildError(f"modules would import each other in a circle: {shown}")
+    place = {old: new for new, old in enumerate(order)}
+    return [
+        entries[old]._replace(imports=tuple(sorted(place[c] for c in rows[old]))) for old in order
+    ]
 
 
 def _entry(library: Library, e: Entry, new: Payload | None) -> OutEntry:
@@ -170,7 +193,8 @@ def fingerprint(data: memoryview, blob: Blob) -> bytes:
 
 
 def write_library(
-    library: Library, plan: BlobPlan, output: PathLike | None, *, reuse: bool, inputs: Mapping[str, Path]
+    library: Library, plan: BlobPlan, output: PathLike | None, *, reuse: bool, inputs: Mapping[str, Path],
+    source: Library | None = None,
 ) -> int:  # fmt: skip
     """Write the library with its new blob, read it back, and give it its name.
 
@@ -179,9 +203,10 @@ def write_library(
         output: the new library; None: it takes the place of the old one.
         reuse: as of `mblob.packager.edit.swap.swap`.
         inputs: files that the output must not be.
+        source: the library that payloads of the plan come from, if it is another one.
 
     Returns:
-        Bytes of the old blob that stay behind, where nobody reads them.
+        Bytes of the place of the old blob that stay behind, where nobody reads them.
     """
     path, blob = library.path, blob_of(library)
     target = Path(checked_path(output, "output")) if output is not None else path
@@ -199,9 +224,10 @@ def write_library(
         mark = fingerprint(library.blob_bytes()[: blob.size], blob) if same_form else None
         write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
         reembed(stub, path, temporary, write, place, edit, mark)
-        _check_same(library)
+        _check_same(source or library)
         _read_back(temporary, library, measured.entries, plan.index)
-    return symbol.st_size if place.how == "moved" else 0
+    left = {"grown": 0, "moved": symbol.st_size, "in place": symbol.st_size - measured.size}
+    return left[place.how]
 
 
 def _check_same(library: Library) -> None:

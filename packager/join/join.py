@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
+from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, Symbol
 from mblob.bytes.mapping import map_file
 from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, IncompatibleError
@@ -27,19 +27,21 @@ from mblob.format.prefixes import BLOBS
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager.compile.host_objects import Generated, compile_generated
+from mblob.packager.compile.host_objects import Generated, compile_generated, probe
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import CannotJoin
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.blob_references import find_reference
-from mblob.packager.join.merge import Names, merge
+from mblob.packager.join.merge import Names, is_shared, merge
 from mblob.packager.join.merged_file import write
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.nodes import Declared, ObjectNode
+from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
 _NAME = re.compile(r"[A-Za-z0-9_.$]+")
+_CONTENTS = (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
 _TEXT = 4096  # bytes of the name that __tvm_main__ may hold
 
 
@@ -53,6 +55,7 @@ def join(
     *,
     hidden: Names = lambda name: False,
     replaced: Collection[str] = (),
+    replaces: bool = False,
 ) -> None:
     """Write a library that has the code of `path`, and the other code and the blob of `tree`.
 
@@ -71,6 +74,8 @@ def join(
         hidden: names, of either library, that nobody finds in the new one by name.
         replaced: names of the finished library that lead elsewhere in the new library, or nowhere.
             The blob, and tables whose names begin with `__mblob_`, are always replaced.
+        replaces: what the new code exports takes the place of what has the same name. Code of the
+            finished library goes on to use its own.
 
     Raises:
         CannotJoin: the two cannot be one library; the text says why, but not what to do instead.
@@ -85,7 +90,10 @@ def join(
     part = work / "joined.so"
     export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
     with replacing(output) as temporary:
-        merged = merge(_read(path), _read(part), hidden, {*replaced, *BLOBS})
+        new = _read(part)
+        taken = {s.name for s in new.dynsym if s.is_exported and s.type in _CONTENTS}
+        names = {*replaced, *BLOBS, *(n for n in taken if replaces and not is_shared(n))}
+        merged = merge(_read(path), new, hidden, names)
         write(merged, path, temporary, _unused_blob(path))
         _check_loading(temporary, path)
 
@@ -119,14 +127,36 @@ def _unused_blob(path: Path) -> tuple[int, int]:
         return elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
 
 
+def check_machine(machine: ElfTarget, label: str, work: Path, how: Mapping[str, Any]) -> None:
+    """Refuse a library for another machine than the compiler's.
+
+    Raises:
+        IncompatibleError: naming both.
+    """
+    tools = find(how.get("cc"), how.get("target"))
+    ours = probe(tools, as_options(how.get("options")), work)
+    if ours.identity != machine.identity:
+        raise IncompatibleError(
+            f"{label} is for {machine}, the compiler {' '.join(tools.cc)} links for {ours}; pass cc= or target= of a"
+            f" compiler for {machine.name}"
+        )
+
+
 # -- the finished library as a module --------------------------------------------------------------
 
 
-def finished_code(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
+def finished_code(
+    path: Path, work: Path, how: Mapping[str, Any], *, needs_runtime: bool = False,
+    but: Collection[str] | None = None,
+) -> ObjectNode:  # fmt: skip
     """The code of a finished library as a host module of another tree: an object with its names alone.
 
     Args:
         path, work, how: as of `join`.
+        needs_runtime: functions of a runtime that the code calls are not there in the new library's
+            runtime, so the tree has to have them.
+        but: functions that the tree may define once more, and those of which it has prototypes (by
+            name); None: it may not.
 
     Raises:
         CannotJoin: a name that no assembler takes.
@@ -137,9 +167,16 @@ def finished_code(path: Path, work: Path, how: Mapping[str, Any]) -> ObjectNode:
     options = [o for o in as_options(how.get("options")) if not o.startswith("-flto")]
     label = str(path)
     with Library(path) as library:
-        text = "\n".join(f"__asm__({_c_string(line)});" for line in _lines(library, label))
-        packed = [f.symbol for f in library.host_functions if f.abi == "packed"]
-        rows = library.function_table
+        text = "\n".join(
+            f"__asm__({_c_string(line)});"
+            for line in _lines(library, label, needs_runtime, but is not None)
+        )
+        packed = [
+            f.symbol
+            for f in library.host_functions
+            if f.abi == "packed" and f.name not in (but or ())
+        ]
+        rows = [row for row in library.function_table if row.name not in (but or ())]
     ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
@@ -152,7 +189,7 @@ def _c_string(line: str) -> str:
     return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _lines(library: Library, label: str) -> Iterator[str]:
+def _lines(library: Library, label: str, needs_runtime: bool, weak: bool) -> Iterator[str]:
     elf = library.elf
     rows = {row.symbol for row in library.function_table}
     functions = {f.symbol for f in library.host_functions if f.abi != "plain" or f.symbol in rows}
@@ -160,7 +197,7 @@ def _lines(library: Library, label: str) -> Iterator[str]:
     for s in elf.dynsym:
         if s.is_exported and _is_function(s) and (s.name in functions or s.name == CLASSIC.entry):
             _check_name(s.name, label)
-            yield f".globl {s.name}"
+            yield f".{'weak' if weak else 'globl'} {s.name}"
             yield f".type {s.name}, %function"
             yield f"{s.name}: .byte 0"
     yield ".data"
@@ -181,7 +218,7 @@ def _lines(library: Library, label: str) -> Iterator[str]:
             yield f".weak {s.name}"
             yield f".type {s.name}, %object"
             yield f"{s.name}: .byte 0"
-        elif not s.is_defined and s.name in SLOTS:
+        elif needs_runtime and not s.is_defined and s.name in SLOTS:
             yield f".dc.a {s.name}"
 
 

@@ -21,6 +21,7 @@ from mblob.binary.elf_records import (
     PT_LOAD,
     PT_TLS,
     SHF_ALLOC,
+    SIZE_TAGS,
     STB_WEAK,
     STT_FUNC,
     STT_GNU_IFUNC,
@@ -31,7 +32,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.elf_versions import NeededVersion
 from mblob.errors import FormatError, ToolchainError
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoin, NameTaken
 from mblob.packager.join import relocations
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, Entry, entry_of
 from mblob.packager.join.relocations import Relocation
@@ -184,12 +185,31 @@ def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:
 
 
 def _check_part(part: ElfFile) -> None:
+    chosen = [s.name for s in part.symtab if s.type == STT_GNU_IFUNC and s.is_defined]
+    if chosen:
+        raise CannotJoin(
+            f"the new code has a function that is chosen when the library is loaded ({chosen[0]}: IFUNC, as"
+            " target_clones makes)"
+        )
     for tag, what in ((DT_INIT_ARRAY, "constructors"), (DT_FINI_ARRAY, "destructors"), (DT_INIT, "a start-up function"),
                       (DT_FINI, "a function for its end")):  # fmt: skip
         if tag in part.dynamic:
+            named = _called_by(part, tag)
             raise CannotJoin(
-                f"the new code has {what}, which an option of the link may have brought"
+                f"the new code has {what}{f' ({named})' if named else ', which an option of the link may have brought'}"
             )
+
+
+def _called_by(part: ElfFile, tag: int) -> str:
+    """The functions in a table of constructors or destructors, "" if none has a name."""
+    start, size = part.dynamic[tag][0], part.dynamic.get(SIZE_TAGS.get(tag, -1), [0])[0]
+    early, _ = relocations.read(part)
+    rows = [r for r in early if start <= r.place < start + size]
+    names = {part.dynsym[r.symbol - 1].name for r in rows if 0 < r.symbol <= len(part.dynsym)}
+    values = {relocations.value_of(part, r) for r in rows if not r.symbol}
+    functions = (s for s in part.symtab if s.is_defined and s.type == STT_FUNC)
+    names.update(s.name for s in functions if s.st_value in values)
+    return ", ".join(sorted(names))
 
 
 def _thread(host: ElfFile, part: ElfFile) -> int:
@@ -263,7 +283,7 @@ class _MergedSymbols:
             if same is not None and own.version in (same.version, VER_GLOBAL):
                 return same
             return self._added(own)
-        if found is not None and _is_shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
+        if found is not None and is_shared(s.name) and s.type in (STT_OBJECT, STT_NOTYPE):
             self._shared[s.st_value] = found[0]
             return self._by_address(found[1]) if found[1].is_local else found[1]
         if (
@@ -272,7 +292,7 @@ class _MergedSymbols:
             and s.type in _CONTENTS
             and not self._hidden(s.name)
         ):
-            raise CannotJoin(f"{self._host.name}: exports {s.name}, a name that the new code needs")
+            raise NameTaken(f"{self._host.name}: exports {s.name}, a name that the new code needs")
         if s.name in wanted:  # which the host calls, and nobody else has
             self._bind(wanted[s.name], own)
             if self._hidden(s.name):
@@ -344,7 +364,7 @@ class _MergedSymbols:
         )
 
 
-def _is_shared(name: str) -> bool:
+def is_shared(name: str) -> bool:
     """Whether there is one variable of this name, which runtimes fill: that of the host, with the value
     that the part gives it."""
     return name.startswith("__TVM") or name in {d.context for d in DIALECTS.values()}

@@ -24,6 +24,8 @@ from mblob.binary.elf_records import (
     SHT_NOBITS,
 )
 
+# A section where nothing is any more (section_headers.py).
+LEFT_SECTION = ".mblob.left"
 # that can be elsewhere
 TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)
 
@@ -60,7 +62,10 @@ def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
         taken = (
             s
             for s in host.sections
-            if s.sh_flags & SHF_ALLOC and s.sh_type != SHT_NOBITS and s.sh_size
+            if s.sh_flags & SHF_ALLOC
+            and s.sh_type != SHT_NOBITS
+            and s.sh_size
+            and s.name != LEFT_SECTION
         )
         for s in taken:
             inside = any(p.start <= s.sh_offset and s.sh_offset + s.sh_size <= p.end for p in moved)

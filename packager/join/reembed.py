@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from mblob.binary.elf import ElfFile
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, TENSOR_ALIGN, BlobPlan, Measured
 from mblob.packager.errors import BuildError
@@ -83,6 +84,17 @@ def place_for(library: Stub, path: Path, plan: BlobPlan, *, is_placed: bool) -> 
         )
     lead = plan.lead or 0
     return Place("moved", 0, lead, plan.measure(lead=lead))
+
+
+def check_can_move(elf: ElfFile, symbol: str, path: Path) -> None:
+    """Refuse a library whose code or data refers to its blob by its address, or may do so.
+
+    Raises:
+        BuildError: naming it.
+    """
+    found = elf.find(symbol)
+    if found is not None and (reference := find_reference(elf, found)):
+        raise BuildError(f"{path}: its blob cannot move: {reference}; pack the library again")
 
 
 def _zeros(library: Stub, start: int) -> int:

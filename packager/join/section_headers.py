@@ -42,6 +42,7 @@ from mblob.binary.elf_records import (
 from mblob.format import note
 from mblob.packager.join import symbol_versions
 from mblob.packager.join.merge import MergedLayout, MergeInput, Name, mapped
+from mblob.packager.join.program_header_room import LEFT_SECTION
 from mblob.packager.write.elf_patch import Patch
 from mblob.packager.write.elf_writer import GROW_SECTION, LARGE_SECTION
 
@@ -148,8 +149,14 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
     host, infos = merged.host, _infos(merged, places)
     renewed = _renewed(host, places.tables)
     rows = []
+    headers = places.headers + places.headers_size
     for i, row in enumerate(host.section_headers(len(host.sections), "section headers")):
         name = renewed.get(i)
+        if host.sections[i].name == LEFT_SECTION and places.headers <= row.sh_offset < headers:
+            by = min(headers - row.sh_offset, row.sh_size)
+            row = row._replace(
+                sh_addr=row.sh_addr + by, sh_offset=row.sh_offset + by, sh_size=row.sh_size - by
+            )
         if isinstance(name, str):
             start, size = places.tables[name]
             row = row._replace(
@@ -191,7 +198,7 @@ def _left_rows(
             | (SHF_WRITE if s.p_flags & PF_W else 0)
             | (SHF_EXECINSTR if s.p_flags & PF_X else 0)
         )
-        name = _name(names, PREFIX + ".left")
+        name = _name(names, LEFT_SECTION)
         left.append(
             SectionHeader(
                 name, SHT_PROGBITS, flags, s.p_vaddr + covered, s.p_offset + covered, s.p_filesz - covered,

@@ -160,14 +160,9 @@ def _host(plan: BuildPlan) -> Module:
     packed = (
         None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
     )
-    # Prototypes belong to the library, not to one of its files; the first module carries them. They
-    # are parsed when a large payload is on its way.
+    # Prototypes are parsed when a large payload is on its way.
     declared = Declared(list(plan.functions), packed, "build")
-    made: list[Module] = []
-    for path in plan.kernels:
-        made.append(source_module(Path(path), None, NOTHING if made else declared))
-    for path in plan.objects:
-        made.append(object_module(Path(path), NOTHING if made else declared))
+    made = host_modules(plan.kernels, plan.objects, declared)
     if not made:
         if plan.functions:
             raise BuildError("functions= needs kernels or objects that define them")
@@ -175,6 +170,19 @@ def _host(plan: BuildPlan) -> Module:
     for module in made[1:]:
         made[0].import_module(module)
     return made[0]
+
+
+def host_modules(
+    kernels: Sequence[Path], objects: Sequence[Path], declared: Declared
+) -> list[Module]:
+    """Modules of sources and of objects. Prototypes belong to the library, not to one of its files; the
+    first module carries them."""
+    made: list[Module] = []
+    for path in kernels:
+        made.append(source_module(Path(path), None, NOTHING if made else declared))
+    for path in objects:
+        made.append(object_module(Path(path), NOTHING if made else declared))
+    return made
 
 
 def _add(named: dict[str, Module], name: str, module: Module) -> None:

@@ -127,10 +127,11 @@ def export_library(
     modules. mblob does not read what `fcompile` makes, nor C text (`embed="c"`) that somebody else
     compiles. After a failure the old file remains. The same inputs give the same bytes.
 
-    The tree of a loaded library is written without a compiler: its code as it is, and what its
-    modules have become. `dialect`, `index` and `digest` are then by default those of the library.
-    With another `dialect` it is converted, as `mblob.convert` does it. Other arguments than these
-    and `reuse` are errors.
+    The tree of a loaded library is written without a compiler: its code as it is, what its modules
+    have become, and the modules that they import now, as `mblob.add` adds them. Host code among
+    these is compiled with `cc`, `target` and `options`, and joins the code of the library.
+    `dialect`, `index` and `digest` are then by default those of the library. With another `dialect`
+    it is converted, as `mblob.convert` does it. Other arguments than these and `reuse` are errors.
 
     Args:
         mod: the root of the tree.

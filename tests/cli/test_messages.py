@@ -49,7 +49,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("swap", "v.so", "fc.weight=x.npy"), r"'fc.weight=x.npy' is one word .*\nhint: --weights fc.weight=x.npy"),
     (("swap", "v.so"), "error: the following arguments are required: -o/--output"),
     (("--versoin",), "error: no option '--versoin'; did you mean '--version'?"),
-    ((), "error: expected a verb: build, inspect, verify, extract, swap, diff, "),
+    ((), "error: expected a verb: build, inspect, verify, extract, add, swap, diff, "),
     (("inspect", "v.so", "--functons"), "inspect: no option '--functons'; did you mean '--functions'?"),
     ((*BUILD, "--dialect", "clasic"),
      "--dialect: found 'clasic', expected one of classic, ffi; did you mean 'classic'?"),

@@ -172,9 +172,15 @@ def test_a_loaded_factory_is_exported_without_its_parameters(
     again = tmp_path / "again.so"
     lib.export_library(again)
     assert list(mblob.load_module(again).get_params()) == ["w"]
-    lib.import_module(mblob.blob_module("k", b"1"))  # another tree than the file's
-    with pytest.raises(mblob.BuildError, match="expected GraphExecutorFactory, library, found"):
-        lib.export_library(tmp_path / "other.so")
+    lib.import_module(mblob.blob_module("k", b"1"))
+    lib.export_library(tmp_path / "other.so")
+    other = mblob.load_module(tmp_path / "other.so")
+    assert bytes(other.payloads["k"]) == b"1"
+    other.imported_modules[0].import_module(
+        other.imported_modules[1]
+    )  # another tree than the file's
+    with pytest.raises(mblob.BuildError, match="exported with all modules that it has"):
+        other.export_library(tmp_path / "x.so")
 
 
 @pytest.mark.own_process  # which starts a plug-in

@@ -1,0 +1,274 @@
+"""`mblob.add` of code, and modules imported into a loaded library that is exported: new code joins the
+finished library."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.packager.edit.test_add import GOLDEN, W, code_of, linked, packed, run_twice, tree_of
+
+pytestmark = [
+    pytest.mark.own_process,
+    pytest.mark.filterwarnings("ignore:TVM cannot open:mblob.PortabilityWarning"),
+]
+
+PRE = """#include <math.h>
+#include <stdint.h>
+void pre(const float *x, float *y, int64_t n) { for (int64_t i = 0; i < n; ++i) y[i] = sqrtf(x[i]) / 2; }
+"""
+PROTOTYPE = "void pre(const float x[n], float y[n], int64_t n)"
+WITH_CODE = [name for name in GOLDEN if name not in ("dag", "dnnl_c_lib")]  # those are half a model
+
+
+@pytest.fixture
+def pre(tmp_path: Path) -> Path:
+    path = tmp_path / "pre.c"
+    path.write_text(PRE)
+    return path
+
+
+def run_pre(path: Path) -> None:
+    x, y = np.full(4, 16, "float32"), np.zeros(4, "float32")
+    lib = mblob.load_module(path, missing="stub")
+    lib["pre"](x, y, 4)
+    assert y.tolist() == [2] * 4
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(5,\)"):
+        lib["pre"](x, y, 5)
+
+
+def contains(new: Path, old: Path) -> bool:
+    return set(code_of(old)) <= set(code_of(new))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", WITH_CODE)
+def test_a_kernel_joins_libraries_of_tvm(
+    golden: Path, tmp_path: Path, pre: Path, require: Any, name: str
+) -> None:
+    old, new = golden / f"{name}.so", tmp_path / "a.so"
+    mblob.add(
+        old, kernels=pre, functions=PROTOTYPE, weights=W, blobs={"labels": b"[1]"}, output=new
+    )
+    assert contains(new, old)
+    before, after = tree_of(old), tree_of(new)
+    count = len(before)
+    assert after[0] == (before[0][0], (*before[0][1], count, count + 1), before[0][2])
+    assert after[1:count] == before[1:]
+    stripped = tmp_path / "stripped.so"
+    subprocess.run(["strip", "-o", stripped, new], check=True)
+    for path in (new, stripped):
+        mblob.verify(path)
+        run_pre(path)
+        lib = mblob.load_module(path, missing="stub")
+        assert bytes(lib.payloads["labels"]) == b"[1]" and set(lib.tensors) >= set(W)
+    mblob.add(stripped, blobs={"more": b"x"})
+    run_pre(stripped)
+
+
+def test_the_model_runs_as_before(golden: Path, tmp_path: Path, pre: Path) -> None:
+    outcome = np.load(golden / "mlp_llvm.npz")
+    mblob.add(
+        golden / "mlp_llvm.so", kernels=[pre], functions=[PROTOTYPE], output=tmp_path / "a.so"
+    )
+    lib = mblob.load_module(tmp_path / "a.so")
+    model = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu()))
+    model.set_input("data", outcome["data"])
+    model.run()
+    np.testing.assert_array_equal(model.get_output(0).numpy(), outcome["out"])
+    run_pre(tmp_path / "a.so")
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_libraries_of_mblob_get_code_again_and_again(
+    tmp_path: Path, pre: Path, dialect: Any
+) -> None:
+    path = packed(tmp_path / "a.so", {"one": b"x" * 3_000_000}, dialect=dialect)
+    first = code_of(path)
+    mblob.add(path, kernels=[pre], functions=[PROTOTYPE])
+    (tmp_path / "half.c").write_text("int half(int x) { return x / 2; }")
+    subprocess.run(["cc", "-c", "-g", "-fPIC", "half.c"], cwd=tmp_path, check=True)
+    mblob.add(path, objects=tmp_path / "half.o", functions=["int half(int x)"], weights=W)
+    for _ in range(2):
+        assert set(first) <= set(code_of(path))
+        assert [key for key, _, _ in tree_of(path)] == ["library", "one", "safetensors"]
+        assert mblob.load_module(path)["half"](8) == 4
+        assert sorted(mblob.load_module(path).functions) == ["half", "pre", "twice"]
+        run_pre(path)
+        run_twice(path)
+        subprocess.run(["strip", "-o", tmp_path / "s.so", path], check=True)
+        path = tmp_path / "s.so"
+
+
+@pytest.mark.parametrize("name", ["", "host_c", "ffi/ctx_llvm"])
+def test_a_library_without_modules(golden: Path, tmp_path: Path, pre: Path, name: str) -> None:
+    old = golden / f"{name}.so" if name else linked(tmp_path / "l.so")
+    mblob.add(old, kernels=[pre], functions=[PROTOTYPE], output=tmp_path / "a.so")
+    assert contains(tmp_path / "a.so", old)
+    run_pre(tmp_path / "a.so")
+    if not name:
+        assert mblob.load_module(tmp_path / "a.so").symbol("half", int_type(), [int_type()])(8) == 4
+
+
+def int_type() -> Any:
+    import ctypes
+
+    return ctypes.c_int
+
+
+def test_old_payloads_come_along_once(tmp_path: Path, pre: Path) -> None:
+    """The blob that ended the library does not stay in it as a hole."""
+    path = packed(tmp_path / "a.so", {"one": b"x" * 5_000_000})
+    assert mblob.add(path, kernels=[pre], functions=[PROTOTYPE]) == 0
+    assert path.stat().st_size < 6_000_000
+
+
+REFUSED = {
+    "constructors (start)": """static int made; int get(int x) { return x + made; }
+__attribute__((constructor)) void start(void) { made = 1; }""",
+    "(get: IFUNC, as target_clones makes)": """__attribute__((target_clones("avx2", "default")))
+int get(int x) { return x; }""",
+    "static C++ objects with destructors": """#include <string>
+static std::string s = "s"; extern "C" int get(int x) { return x + s.size(); }""",
+}
+
+
+@pytest.mark.parametrize("why", list(REFUSED))
+def test_code_that_cannot_join_is_named_with_the_remedy(
+    golden: Path, tmp_path: Path, why: str
+) -> None:
+    source = tmp_path / ("k.cc" if "std::" in REFUSED[why] else "k.c")
+    source.write_text(REFUSED[why])
+    out = tmp_path / "out.so"
+    out.write_bytes(b"old")
+    with pytest.raises(mblob.BuildError) as caught:
+        mblob.add(golden / "host_c.so", kernels=[source], functions=["int get(int x)"], output=out)
+    assert why in str(
+        caught.value
+    ) and "export the model to a .tar, and give the .tar to build" in str(caught.value)
+    assert "/tmp/mblob" not in str(caught.value) and out.read_bytes() == b"old"
+
+
+JOINED = {
+    "tls.c": "__thread int own = 5; int get(int x) { return own += x; }",
+    "cxx.cc": """#include <vector>
+extern "C" int get(int x) { return 5 + std::vector<int>(x, 1).size(); }""",
+}
+
+
+@pytest.mark.parametrize("name", list(JOINED))
+def test_code_that_can_join(golden: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(JOINED[name])
+    made = tmp_path / "a.so"
+    mblob.add(
+        golden / "host_llvm.so", kernels=tmp_path / name, functions="int get(int x)", output=made
+    )
+    assert mblob.load_module(made)["get"](3) == 8
+
+
+def test_functions_of_one_name(golden: Path, tmp_path: Path) -> None:
+    source, out = tmp_path / "k.c", tmp_path / "a.so"
+    source.write_text("void vadd(float *x) { *x = 7; }")
+    given: Any = {"kernels": source, "functions": "void vadd(float *x)", "output": out}
+    with pytest.raises(
+        mblob.BuildError, match="has a function 'vadd' already; replace=True replaces it"
+    ):
+        mblob.add(golden / "host_llvm.so", **given)
+    mblob.add(golden / "host_llvm.so", **given, replace=True)
+    lib, x = mblob.load_module(out), np.zeros(1, "float32")
+    assert list(lib.functions) == ["vadd"]
+    lib["vadd"](x)
+    assert x[0] == 7
+    plain = linked(tmp_path / "l.so")
+    source.write_text("int half(int x) { return x / 2 + 100; }")
+    given = {"kernels": source, "functions": "int half(int x)", "output": out}
+    with pytest.raises(mblob.BuildError, match="has a function 'half' already; replace=True"):
+        mblob.add(plain, **given)
+    mblob.add(plain, **given, replace=True)
+    assert mblob.load_module(out)["half"](4) == 102
+
+
+def test_errors_of_what_was_given(golden: Path, tmp_path: Path, pre: Path) -> None:
+    old, out = golden / "host_c.so", tmp_path / "a.so"
+    with pytest.raises(mblob.BuildError, match="functions= needs kernels or objects"):
+        mblob.add(old, blobs={"k": b"1"}, functions=[PROTOTYPE], output=out)
+    with pytest.raises(mblob.BuildError, match="no kernel or object defines it"):
+        mblob.add(old, kernels=[pre], functions=["void gone(void)"], output=out)
+    with pytest.raises(mblob.ToolchainError, match=r"pre.c"):
+        pre.write_text("syntax error")
+        mblob.add(old, kernels=[pre], output=out)
+    with pytest.raises(mblob.BuildError, match="another library, which cannot be linked again"):
+        mblob.add(old, modules=[mblob.load_module(golden / "host_llvm.so")], output=out)
+    with pytest.raises(mblob.BuildError, match="no entry 3"):
+        mblob.add(old, modules={3: [mblob.blob_module("k", b"1")]}, output=out)
+    assert not out.exists()
+
+
+def test_a_library_of_another_machine(tmp_path: Path, pre: Path, require: Any) -> None:
+    require("aarch64-linux-gnu-gcc")
+    old = packed(tmp_path / "a.so", target="aarch64-linux-gnu")
+    with pytest.raises(mblob.IncompatibleError, match=r"aarch64.*pass cc= or target="):
+        mblob.add(old, kernels=[pre], functions=[PROTOTYPE], output=tmp_path / "b.so")
+    mblob.add(
+        old,
+        kernels=[pre],
+        functions=[PROTOTYPE],
+        output=tmp_path / "b.so",
+        target="aarch64-linux-gnu",
+    )
+    with mblob.open(tmp_path / "b.so") as library:
+        assert sorted(library.functions) == ["pre", "twice"]
+
+
+# -- by hand ---------------------------------------------------------------------------------------
+
+
+def test_what_a_loaded_library_imports_is_added(golden: Path, tmp_path: Path) -> None:
+    old, new = golden / "mlp_llvm.so", tmp_path / "a.so"
+    lib = mblob.load_module(old)
+    code = mblob.csource_module(PRE, functions=[PROTOTYPE])
+    code.import_module(mblob.safetensors_module(W))
+    lib.import_module(code)
+    lib.import_module(mblob.blob_module("labels", b"[1]"))
+    lib.imported_modules[0].import_module(mblob.blob_module("below", b"2"))
+    lib.export_library(new)
+    assert contains(new, old)
+    rows = [(key, imports) for key, imports, _ in tree_of(new)]
+    assert rows == [
+        ("GraphExecutorFactory", (1, 3)), ("library", (2, 4)), ("safetensors", ()), ("labels", ()), ("below", ())
+    ]  # fmt: skip
+    run_pre(new)
+    again = mblob.load_module(new)
+    again.import_module(mblob.blob_module("more", b"3"))
+    again.export_library(tmp_path / "b.so", index=True, digest="sha256")
+    assert bytes(mblob.load_module(tmp_path / "b.so").payloads["more"]) == b"3"
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_by_hand_and_by_add_give_the_same_file(tmp_path: Path, dialect: Any) -> None:
+    old = packed(tmp_path / "a.so", {"one": b"x" * 100}, dialect=dialect)
+    mblob.add(old, weights=W, blobs={"labels": b"[1]"}, output=tmp_path / "b.so")
+    lib = mblob.load_module(old)
+    lib.import_module(mblob.safetensors_module(W))
+    lib.import_module(mblob.blob_module("labels", b"[1]"))
+    lib.export_library(tmp_path / "c.so")
+    assert (tmp_path / "b.so").read_bytes() == (tmp_path / "c.so").read_bytes()
+
+
+def test_what_cannot_be_added_by_hand(golden: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.so"
+    lib, loop = mblob.load_module(golden / "mlp_llvm.so"), mblob.blob_module("k", b"1")
+    loop.import_module(lib.imported_modules[0])
+    lib.import_module(loop)
+    with pytest.raises(mblob.BuildError, match="imports one of the loaded library"):
+        lib.export_library(out)
+    lib = mblob.load_module(golden / "mlp_llvm.so")
+    lib.import_module(mblob.load_module(golden / "host_c.so"))
+    with pytest.raises(mblob.BuildError, match="another library, which cannot be linked again"):
+        lib.export_library(out)
+    assert not out.exists()
