@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,18 @@ __kernel void scale(__global float *x, float factor, int n) {
 }
 """
 SCALE_TYPES = ["handle", "float32", "int32"]
+
+
+def python(script: str, **environment: str) -> str:
+    """What a new interpreter prints; variables of the environment beside those of the tests."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import mblob, numpy as np\n" + textwrap.dedent(script)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import mblob
-from tests.loader.opencl.opencl_libraries import X
+from tests.loader.opencl.opencl_libraries import X, python
 
 pytestmark = pytest.mark.own_process
 
@@ -185,6 +185,40 @@ def test_a_split_graph_gives_the_answer_of_the_host(
     assert {1, 4} == set(split["attrs"]["device_index"][1])
     found = run(library, split, [mblob.cpu(0), opencl_device])
     np.testing.assert_allclose(found, host, rtol=1e-5)
+
+
+BESIDE = """
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
+graph = mblob.GraphBuilder()
+x = graph.input("x", (7, 30))
+there, here = graph.copy(x, mblob.opencl(0)), x
+for _ in range(2):
+    there = graph.call("polynomial_there", [there], (7, 30))
+    here = graph.call("waits", [here], (7, 30))
+graph.output(graph.copy(there, mblob.cpu(0)))
+graph.output(here)
+
+def waits(x, y):
+    time.sleep(0.01)
+
+lib = mblob.load_module({path!r})
+lib.import_module(mblob.Module("tests.kernels", functions={{"waits": waits}}))
+model = mblob.graph_executor.create_debug(graph.graph_json(), lib, [mblob.cpu(0), mblob.opencl(0)])
+rows = model.profile(x=np.ones((7, 30), "f"))
+print(sorted({{(row.function == "waits", row.thread) for row in rows}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [({}, "[(False, 0), (True, 1)]"), ({"TVM_NUM_THREADS": "1"}, "[(False, 0), (True, 0)]")],
+)
+def test_a_device_works_beside_the_only_processor_of_the_host(
+    environment: dict[str, str], threads: str, library: mblob.Module, opencl_device: mblob.Device
+) -> None:
+    unset = {"TVM_NUM_THREADS": "", "OMP_NUM_THREADS": ""}
+    script = "import os, time\n" + BESIDE.format(path=library._node.path)
+    assert python(script, **{**unset, **environment}) == f"{threads}\n"
 
 
 def test_without_the_device_its_operators_are_told_what_they_got(

@@ -3,30 +3,14 @@ end."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
 import mblob
-from tests.loader.opencl.opencl_libraries import SCALE, SCALE_TYPES, X, packed
+from tests.loader.opencl.opencl_libraries import SCALE, SCALE_TYPES, X, packed, python
 
 pytestmark = pytest.mark.own_process
-
-
-def python(script: str, **environment: str) -> str:
-    """What a new interpreter prints; variables of the environment beside those of the tests."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import mblob, numpy as np\n" + textwrap.dedent(script)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow

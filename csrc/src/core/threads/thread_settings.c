@@ -24,10 +24,12 @@ static int from_environment(const char *name) {
   return end != text && n > 0 ? (int)(n < most ? n : most) : 0;
 }
 
-static atomic_int width; /* 0: not known yet */
+static atomic_int width;    /* 0: not known yet */
+static atomic_bool counted; /* it is the number of processors */
 
 void mb_set_parallel_width(int threads) {
   atomic_store_explicit(&width, threads, memory_order_relaxed);
+  atomic_store_explicit(&counted, false, memory_order_relaxed);
 }
 
 int mb_parallel_width(void) {
@@ -35,10 +37,18 @@ int mb_parallel_width(void) {
   if (n == 0) {
     n = from_environment("TVM_NUM_THREADS");
     if (n == 0) n = from_environment("OMP_NUM_THREADS");
-    if (n == 0) n = usable_processors();
+    if (n == 0) {
+      n = usable_processors();
+      atomic_store_explicit(&counted, true, memory_order_relaxed);
+    }
     atomic_store_explicit(&width, n, memory_order_relaxed);
   }
   return n;
+}
+
+int mb_parallel_width_beside(void) {
+  int n = mb_parallel_width();
+  return n > 1 || atomic_load_explicit(&counted, memory_order_relaxed) ? n + 1 : n;
 }
 
 /* TVM_BIND_THREADS=1: each worker stays on a processor of its own. TVM binds unless it is told

@@ -12,6 +12,9 @@
 int mb_parallel_width(void);
 /* From now on so many; 0: what the environment says, read again. */
 void mb_set_parallel_width(int threads);
+/* Threads of a launch of which one mostly waits for devices: one more, unless somebody asked for
+ * a single thread. */
+int mb_parallel_width_beside(void);
 
 /* With TVM_BIND_THREADS=1, let the thread run on the processor of that number only, counted
  * round over those that this process may use. */

@@ -89,10 +89,14 @@ static int most_threads(const struct mb_graph_executor *x, int threads) {
   return most < (uint32_t)threads ? (int)most : threads;
 }
 
-/* As a run that is looked at. The calling thread mostly waits for devices, if there are some. */
+/* The calling thread mostly waits for devices, if there are some. */
+static int width_of(const struct mb_graph_executor *x) {
+  return x->device_count ? mb_parallel_width_beside() : mb_parallel_width();
+}
+
+/* As a run that is looked at. */
 static int try_together(struct mb_graph_executor *x, struct mb_graph_facts *facts) {
-  const int threads = mb_parallel_width() + (x->device_count > 0);
-  return mb_graph_run_together(x, most_threads(x, threads), true, facts);
+  return mb_graph_run_together(x, most_threads(x, width_of(x)), true, facts);
 }
 
 static int learn(struct mb_graph_executor *x) {
@@ -121,7 +125,7 @@ static int learn(struct mb_graph_executor *x) {
 static int run_as_measured(struct mb_graph_executor *x) {
   struct mb_graph_pace *p = &x->pace;
   struct mb_graph_facts facts;
-  if (p->is == MB_PACE_SERIAL || p->is == MB_PACE_CHAIN || mb_parallel_width() < 2)
+  if (p->is == MB_PACE_SERIAL || p->is == MB_PACE_CHAIN || width_of(x) < 2)
     return mb_graph_run_serial(x);
   /* A program that binds other memory for each run pays for each schedule. */
   if (p->is == MB_PACE_TOGETHER && !x->schedule && p->build > p->saved / 2)
