@@ -22,12 +22,12 @@ def built(installed: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def programs(installed: Path) -> Path:
-    """The folder with all C test programs, without sanitizers (plain/), and their libraries
+    """The folder with all test programs in C, without sanitizers (plain/), and their libraries
     (lib/)."""
     archive = installed / "lib" / "libmblob.a"
     return built_once(
         "c-programs",
-        lambda folder: make_c_tests("programs", f"BUILD={folder}", f"ARCHIVE={archive}"),
+        lambda folder: make_c_tests("programs", f"BUILD={folder}", f"ARCHIVE={archive}", "CXX="),
     )
 
 
