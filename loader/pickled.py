@@ -32,6 +32,7 @@ from mblob.loader.opened import OpenedNode, Origin
 from mblob.loader.sources import identity, memory_file
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
+from mblob.node import has_same_bytes
 from mblob.typed import How
 
 KEPT = 16  # libraries of pickles that stay open when nothing uses them
@@ -138,7 +139,7 @@ def _check_is_of_file(node: OpenedNode) -> None:
 def _has_changed(module: Module) -> bool:
     """Whether a module would save other bytes than it was loaded from."""
     saved = module._node.saved()
-    return saved is not None and saved != module.payload
+    return saved is not None and not has_same_bytes(saved, module.payload)
 
 
 def _check_nothing_loaded(node: OpenedNode) -> None:

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import mblob
 from mblob import errors
 from mblob.module import LIBRARY, Module
-from mblob.node import EXPORTABLE, to_write
+from mblob.node import EXPORTABLE, has_same_bytes, to_write
 from mblob.temporary import folder_beside, temporary_folder
 from mblob.untold import untold
 
@@ -115,10 +115,19 @@ def _steps(
             " or pack its objects (static_library) or sources (csource_module)"
         )
     steps: list[Step] = []
-    if changed or (digest and has_index and other is None and index is not False):
-        steps.append(partial(_swap, changed or same, digest=digest, reuse=reuse))
+    new = digest if other is None and index is not False else None  # digest of the same dialect
+    if new and not (has_index or index or hung):
+        raise mblob.BuildError(
+            f"{shown}: digest={digest!r}: the library has no index, which has the digests; add index=True"
+        )
+    if changed or (new and has_index):
+        steps.append(
+            partial(_swap, changed or same, digest=new if has_index else None, reuse=reuse)
+        )
     if hung:
         steps.append(partial(_add, hung, reuse=reuse, **how))
+        if new and not has_index:
+            steps.append(partial(_swap, {}, digest=new, reuse=reuse))
         has_index = True
     if other is not None:
         kept: Any = {
@@ -161,8 +170,8 @@ def _payloads(
     Raises:
         BuildError: it is not the tree of that library.
     """
-    own = next(_file_of(m) for m in module.walk() if m.type_key == LIBRARY)
-    of_file = {id(m) for m in module.walk() if m is module or _file_of(m) == own}
+    code = next(m for m in module.walk() if m.type_key == LIBRARY)
+    of_file = {id(m) for m in module.walk() if m is module or _file_of(m) == _file_of(code)}
     modules = _own(module, of_file)
     order = _walk(library)
     entries = [library.entries[i] for i in order]
@@ -183,9 +192,18 @@ def _payloads(
         raise mblob.BuildError(
             f"{shown}: a module that was imported imports one of the loaded library, which has its own place already"
         )
-    held = [(e.index, to_write(m)) for e, m in zip(entries, modules) if m.type_key != LIBRARY]
-    changed = [(i, p) for i, p in held if p != library.entries[i].view()]
-    return dict(changed), dict(held[:1]), hung
+    changed: Payloads = {}
+    held: Payloads = {}
+    for m, e in zip(modules, entries):
+        if m.type_key == LIBRARY:
+            continue
+        # A root with an origin of its own is one that a function of the library made.
+        of_open = getattr(m._node, "origin", None) is getattr(code._node, "origin", None)
+        saved = m._node.saved()
+        held[e.index] = to_write(m) if saved is None else saved
+        if (saved is not None or not of_open) and not has_same_bytes(held[e.index], e.view()):
+            changed[e.index] = held[e.index]
+    return changed, dict([*held.items()][:1]), hung
 
 
 def _file_of(module: Module) -> Any:

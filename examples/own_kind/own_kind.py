@@ -62,13 +62,13 @@ compile_host("counter.cpp", "c++", "-std=c++17")
 host = mblob.csource_module("void nothing(void) {}", functions=["void nothing(void)"])
 for kind in ("counter_py", "counter_c", "counter_cpp"):
     host.import_module(mblob.blob_module(kind, payload_of(kind, 1), data=False))
-ways: tuple[tuple[Literal["classic", "ffi"], bool], ...] = (
-    ("classic", False), ("classic", True), ("ffi", True),
-)  # fmt: skip
+dialects: tuple[Literal["classic", "ffi"], ...] = ("classic", "ffi")
+ways = [(dialects[0], False), (dialects[0], True), (dialects[1], True)]
 for dialect, index in ways:
     host.export_library(OUT / "first.so", dialect=dialect, index=index)
     lib = mblob.load_module(OUT / "first.so")
     lib["py_count"](2), lib["c_count"](3), lib["cpp_count"](4)
-    lib.export_library(OUT / "second.so")
-    again = mblob.load_module(OUT / "second.so")
-    print(dialect, again["py_count"](0), again["c_count"](0), again["cpp_count"](0))
+    for written in dialects:
+        lib.export_library(OUT / "second.so", dialect=written)
+        again = mblob.load_module(OUT / "second.so")
+        print(dialect, written, again["py_count"](0), again["c_count"](0), again["cpp_count"](0))

@@ -369,7 +369,11 @@ class _Names:
         """
         node = node_of(module)
         names = node.tensor_names if isinstance(node, PayloadNode) else ()
-        entry = self._with_tensors(names) if names else self._with_key(module.type_key)
+        # Of other modules programs ask for the functions. A tree may have any number of a key.
+        has_key = node.is_found_by_key if isinstance(node, PayloadNode) else node.data
+        entry = self._with_tensors(names) if names else None
+        if not names and has_key:
+            entry = self._with_key(node.type_key)
         if entry is None:
             return None
         if entry.index in self._replaced:

@@ -190,6 +190,36 @@ def test_what_needs_the_objects_is_one_error_with_the_remedy(
         assert [p.name for p in tmp_path.iterdir()] == ["first.so"]
 
 
+def test_a_digest_needs_an_index(packed: Write, tmp_path: Path) -> None:
+    loaded = changed(packed(index=False))
+    with pytest.raises(mblob.BuildError, match="no index, which has the digests; add index=True"):
+        loaded.export_library(tmp_path / "x.so", digest="sha256")
+    loaded.import_module(mblob.blob_module("labels", b"cat"))  # what is added has an index
+    loaded.export_library(tmp_path / "x.so", digest="sha256")
+    assert form_of(tmp_path / "x.so") == ("classic", True, "sha256")
+    assert bytes(mblob.load_module(tmp_path / "x.so").payloads["labels"]) == b"cat"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"digest": "sha256"}, {"dialect": "ffi"}, {"index": False}]
+)
+@pytest.mark.parametrize("from_memory", [False, True])
+def test_what_changed_and_what_was_imported_are_exported_together(
+    packed: Write, tmp_path: Path, from_memory: bool, options: dict[str, Any]
+) -> None:
+    first = packed()
+    loaded = changed(first.read_bytes() if from_memory else first)
+    saves = mblob.Module("acme", functions={}, save=lambda: u64(9))
+    loaded.import_module(
+        mblob.csource_module("int two(void) { return 2; }", functions=["int two(void)"])
+    )
+    loaded.imported_modules[0].import_module(saves)
+    loaded.export_library(tmp_path / "x.so", **options)
+    again = mblob.load_module(tmp_path / "x.so")
+    assert (again["one"](), again["two"](), again["count"](0)) == (1, 2, 7)
+    assert again.imported_modules[0].imported_modules[0]["count"](0) == 9
+
+
 def test_other_modules_than_those_of_the_library_are_one_error(
     packed: Write, tmp_path: Path
 ) -> None:
