@@ -51,11 +51,6 @@ def compile_host(source: str, *command: str) -> None:
     ctypes.CDLL(str(OUT / f"lib{source}.so"))
 
 
-# Loaders in C and C++ tell the runtime where payloads end. What reads files without loading them
-# (mblob.open, export_library) gets the layout here.
-for kind in ("counter_c", "counter_cpp"):
-    mblob.register_loader(kind, layout="string,u64")
-
 compile_host("counter.c", "cc")
 compile_host("counter.cpp", "c++", "-std=c++17")
 

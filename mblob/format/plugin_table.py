@@ -4,7 +4,7 @@ to run."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mblob.binary.image import Image
@@ -15,6 +15,7 @@ ABI = 1  # MBLOB_PLUGIN_ABI
 # u32 abi_version, u32 struct_size, then texts of fixed size; behind them pointers, which are of no
 # use in a file.
 _TEXTS = (("name", 32), ("version", 32), ("type_keys", 192), ("devices", 64), ("needs", 192))
+LAYOUTS_SIZE = 256  # behind the pointers; older plug-ins have none
 HEAD_SIZE = 8 + sum(size for _, size in _TEXTS)  # bytes
 
 
@@ -34,6 +35,7 @@ class Plugin(NamedTuple):
         type_keys: of the modules that it opens.
         devices: numbers of DLDeviceType whose memory it knows.
         needs: what it looks for at run time, for people.
+        layouts: of payloads, by type key (docs/format.md, section 3.4).
     """
 
     symbol: str
@@ -43,6 +45,7 @@ class Plugin(NamedTuple):
     type_keys: tuple[str, ...]
     devices: tuple[int, ...]
     needs: str
+    layouts: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, object]:
         """As `mblob-pack inspect --json` shows it."""
@@ -78,17 +81,23 @@ def decode(data: bytes, symbol: str, byte_order: str, bits: int) -> Plugin:
         return Plugin(symbol, abi, symbol.removeprefix(SYMBOL_PREFIX), "", (), (), "")
     if min(said, len(data)) < table_size(bits):
         raise fail(f"{min(said, len(data))} bytes, a table of a plug-in has {table_size(bits)}")
-    texts = _texts(data, fail)
+    texts = _texts(data, _TEXTS, 8, fail)
+    at = table_size(bits) + bits // 8  # behind the pointer to a convention
+    layouts = ""
+    if min(said, len(data)) >= at + LAYOUTS_SIZE:
+        layouts = _texts(data, (("layouts", LAYOUTS_SIZE),), at, fail)["layouts"]
     return Plugin(
         symbol, abi, texts["name"] or symbol.removeprefix(SYMBOL_PREFIX), texts["version"],
         tuple(_items(texts["type_keys"])), _devices(texts["devices"], fail), texts["needs"],
+        {key: form for key, _, form in (item.partition("=") for item in layouts.split(" ") if item)},
     )  # fmt: skip
 
 
-def _texts(data: bytes, fail: Callable[[str], FormatError]) -> dict[str, str]:
+def _texts(
+    data: bytes, members: Sequence[tuple[str, int]], at: int, fail: Callable[[str], FormatError]
+) -> dict[str, str]:
     found = {}
-    at = 8
-    for member, size in _TEXTS:
+    for member, size in members:
         text, nul, _ = data[at : at + size].partition(b"\0")
         at += size
         if not nul:

@@ -8,7 +8,7 @@ for a key that nobody else knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from mblob.errors import (
     one_line,
 )
 from mblob.format.classic import REST
+from mblob.format.plugin_table import Plugin
 from mblob.native.runtime import check, ffi, lib
 
 Measure = Callable[[memoryview], int]
@@ -36,10 +37,12 @@ class Told(NamedTuple):
     Attributes:
         layout: the form of a payload, "" if it is not told.
         measure: gives the size of the payload that a view of the stream begins with.
+        in_c: the runtime knows it.
     """
 
     layout: str = ""
     measure: Measure | None = None
+    in_c: bool = False
 
 
 _registered: dict[str, Told] = {}
@@ -139,41 +142,73 @@ def offered(key: str) -> tuple[Any, Told] | None:
     return _offered.setdefault(key, None)
 
 
-def find(key: str) -> Told | None:
+def find(key: str, carried: Iterable[Plugin] = ()) -> Told | None:
     """What the loader of a key tells; None if nobody has a loader.
+
+    As the runtime does, it looks for loaders that this process registered, for plug-ins that the
+    library carries, for what the runtime itself knows (loaders in C, plug-ins in files), and for
+    loaders that installed distributions offer.
+
+    Args:
+        carried: plug-ins of the library.
 
     Raises:
         StateError, TypeError: an installed distribution offers one that cannot be used.
     """
     if key in _registered:
         return _registered[key]
+    for plugin in carried:
+        if key in plugin.type_keys:
+            try:
+                return told(plugin.name, plugin.layouts.get(key), None)
+            except ArgumentValueError:
+                continue  # as the runtime passes by a plug-in whose table is damaged
+    said = ffi.new("int *")
+    lib.mblob_payload_measure(key.encode("utf-8", "replace"), ffi.NULL, 0, ffi.NULL, said)
+    if said[0]:
+        return Told(in_c=said[0] == 1)
     found = _offered[key] if key in _offered else offered(key)
     return found and found[1]
 
 
-def tells_end(key: str, *, is_last: bool) -> bool:
+def _measured_in_c(key: str, view: memoryview) -> int:
+    size, said = ffi.new("size_t *"), ffi.new("int *")
+    encoded, data = key.encode("utf-8", "replace"), ffi.from_buffer(view)
+    check(lib.mblob_payload_measure(encoded, data, len(view), size, said))
+    return REST if size[0] == 2 ** (8 * ffi.sizeof("size_t")) - 1 else int(size[0])
+
+
+def tells_end(key: str, *, is_last: bool, carried: Iterable[Plugin] = ()) -> bool:
     """Whether a loader of the key tells where a payload ends, or gets the rest of the stream: as the
     last module.
+
+    Args:
+        carried: as of `find`.
 
     Raises:
         StateError, TypeError: as of `find`.
     """
-    said = find(key)
+    said = find(key, carried)
     return said is not None and (said != Told() or is_last)
 
 
-def size_of(key: str, view: memoryview) -> int | None:
+def size_of(key: str, view: memoryview, carried: Iterable[Plugin] = ()) -> int | None:
     """How many bytes at the start of `view` are a payload of `key`, as `mblob.format.classic.read`
     asks for it: REST for all that is left, None if nobody knows the key.
+
+    Args:
+        carried: as of `find`.
 
     Raises:
         FormatError: the layout does not fit, or the function that measures failed.
     """
-    said = find(key)
+    said = find(key, carried)
     if said is None:
         return None
     if said.layout:
         return _measured(said.layout, view)
+    if said.in_c:
+        return _measured_in_c(key, view)
     return run_measure(said.measure, view) if said.measure else REST
 
 

@@ -198,12 +198,15 @@ class Library:
     def _read_blob(
         self, data: memoryview, name: str, level: str, partial: bool, expected: bool
     ) -> Blob:
+        def measures(key: str, view: memoryview) -> int | None:
+            return size_of(key, view, self.plugins)
+
         try:
             if name == classic.SYMBOL:
-                blob = classic.read(data, level=level, index_expected=expected, measures=size_of)
+                blob = classic.read(data, level=level, index_expected=expected, measures=measures)
             else:
                 blob = ffi_dialect.read(
-                    data, name, level=level, index_expected=expected, measures=size_of
+                    data, name, level=level, index_expected=expected, measures=measures
                 )
         except FormatError as error:
             if not partial or not isinstance(error.partial, Blob):

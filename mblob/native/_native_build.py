@@ -34,6 +34,7 @@ static char *const MBLOB_VERSION;
 INTERNAL = """
 int mblob_elf_check(const void *data, uint64_t size);
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out, int *rest);
+int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out, int *told);
 """
 
 # Loaders and modules written in Python: see loader/callbacks.py.

@@ -267,7 +267,8 @@ def unbounded(library: Library) -> list[EntryView]:
     return [
         e
         for e in stored
-        if e.type_key not in GRAMMARS and not tells_end(e.type_key, is_last=e is stored[-1])
+        if e.type_key not in GRAMMARS
+        and not tells_end(e.type_key, is_last=e is stored[-1], carried=library.plugins)
     ]
 
 

@@ -149,7 +149,13 @@ def test_every_arrow_that_is_allowed_is_there(
 
 
 # Called by Python's extensions alone: mblob/bytes/_copy.c, mblob/native/_native_build.py.
-OF_PYTHON = {"mb_crc32_is_fast", "mblob_elf_check", "mblob_layout_measure", "mblob_parallel_caller"}
+OF_PYTHON = {
+    "mb_crc32_is_fast",
+    "mblob_elf_check",
+    "mblob_layout_measure",
+    "mblob_payload_measure",
+    "mblob_parallel_caller",
+}
 
 
 def test_a_function_that_only_its_own_file_calls_is_static(

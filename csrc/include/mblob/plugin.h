@@ -256,6 +256,10 @@ typedef struct mblob_plugin {
   uint32_t runtime_count, device_api_count;
   const mblob_convention
       *convention; /* for the plug-in "ffi"; others: NULL, or absent (struct_size) */
+  /* Where payloads of the type keys end in libraries without an index: `KEY=LAYOUT`, separated by
+   * spaces, such as "fuse=string,u64" (mblob_loader.layout). Older plug-ins have none
+   * (struct_size). */
+  char layouts[256];
 } mblob_plugin;
 
 /* What the symbol of a plug-in's table begins with; its name follows. */

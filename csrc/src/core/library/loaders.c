@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "core/call/call.h"
@@ -70,6 +71,14 @@ static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) 
   return found;
 }
 
+/* `library`: whose plug-ins count, too; NULL: none. */
+static bool measure_of(const struct mb_library *library, const char *type_key,
+                       struct mb_measure *out) {
+  return mb_registered_measure(MB_FIRST_LOADERS, type_key, out) ||
+         mb_plugin_measure(library, type_key, out) ||
+         mb_registered_measure(MB_LAST_LOADERS, type_key, out);
+}
+
 bool mb_opening_measure(const void *loaders, struct mb_slice key, struct mb_measure *out) {
   const struct mb_opening_loaders *of = loaders;
   char text[MB_KEY_LIMIT + 1];
@@ -83,11 +92,7 @@ bool mb_opening_measure(const void *loaders, struct mb_slice key, struct mb_meas
     mb_loader_free(&all);
     return true;
   }
-  return mb_registered_measure(MB_FIRST_LOADERS, text, out) ||
-         mb_plugin_carried(of->library, text, NULL) != MB_ABSENT ||
-         mb_plugin_in_files(text, NULL) != MB_ABSENT ||
-         mb_registered_measure(MB_LAST_LOADERS, text, out) ||
-         of->options->missing == MBLOB_MISSING_STUB;
+  return measure_of(of->library, text, out) || of->options->missing == MBLOB_MISSING_STUB;
 }
 
 bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c) {
@@ -97,6 +102,20 @@ bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c) {
   int status = measure->measure(measure->context, c->data + c->pos, mb_size(mb_left(c)), &size);
   if (status) (void)mb_fail_returned(status, before, MBLOB_E_LOADER, "it");
   return !status && mb_skip(c, size, "payload");
+}
+
+int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out,
+                          int *told) {
+  struct mb_measure measure = {.layout = "rest"};
+  struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
+  bool rest = false;
+  *told = measure_of(NULL, type_key, &measure);
+  if (*told && !measure.measure && strcmp(measure.layout, "rest") == 0) *told = 2;
+  if (!*told || !out) return MBLOB_OK;
+  bool fits =
+      measure.measure ? mb_run_measure(&measure, &c) : mb_layout_walk(measure.layout, &c, &rest);
+  *out = rest ? SIZE_MAX : (size_t)c.pos;
+  return fits ? MBLOB_OK : mblob_last_error_info()->status;
 }
 
 static char *available(const mblob_module *module) {

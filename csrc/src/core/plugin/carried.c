@@ -128,7 +128,7 @@ int mb_carried_start(struct mb_library *library, const char *name, const mblob_p
 
 /* ---- of all open libraries ------------------------------------------------------------------- */
 
-static int visit_carried(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
+int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context) {
   int result = 0;
   for (const struct mb_carried *one = library->carried; !result && one; one = one->next)
     result = visit(context, &one->head, *library->source.path ? library->source.path : "memory");
@@ -139,7 +139,7 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
   int result = 0;
   mb_lock(&mb_loaded.lock);
   for (const struct mb_library *l = mb_loaded.first; !result && l; l = l->next)
-    result = visit_carried(l, visit, context);
+    result = mb_carried_visit(l, visit, context);
   mb_unlock(&mb_loaded.lock);
   return result;
 }

@@ -22,13 +22,16 @@
 
 /* The part of a table that is read from a file: name, keys and the like, checked to be texts. */
 struct mb_plugin_head {
-  char name[32], version[32], type_keys[192], devices[64], needs[192];
+  char name[32], version[32], type_keys[192], devices[64], needs[192], layouts[256];
   char problem[128]; /* why it cannot be used here; "" if nothing is against it */
 };
 
 /* The head of the table whose first bytes are these; `symbol` is its symbol, which names it if
  * nothing else does. */
 void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_plugin_head *out);
+/* The layout of a key, if the plug-in tells one. */
+void mb_plugin_layout(const struct mb_plugin_head *head, const char *type_key,
+                      char out[MB_LAYOUT_SIZE]);
 /* Whether the comma separated list has that number. */
 bool mb_plugin_lists_number(const char *list, int number);
 /* The tables of a library, in the order of its symbols: `visit` gets the symbol and its bytes;
@@ -83,8 +86,13 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
  * its memory may outlive the library, which stays for good. The last failure. */
 int mb_plugin_carried_devices(struct mb_library *library, int device_type);
 
-/* The tables of all libraries that are open. */
+/* The tables of a library, and of all that are open. */
+int mb_carried_visit(const struct mb_library *library, mb_plugin_visitor visit, void *context);
 int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context);
+/* What the first plug-in for the key tells of its payloads, of those that the library carries (NULL:
+ * none) and those in files; false if there is none. No code runs. */
+bool mb_plugin_measure(const struct mb_library *library, const char *type_key,
+                       struct mb_measure *out);
 
 /* The calling convention of TVM 0.21 and later, from the plug-in "ffi"; MBLOB_E_INCOMPATIBLE if
  * it is not there. */

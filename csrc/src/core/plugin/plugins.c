@@ -34,12 +34,22 @@ static int remember(const mblob_plugin *plugin) {
   return MBLOB_OK;
 }
 
+static void read_head(const mblob_plugin *plugin, struct mb_plugin_head *out) {
+  mb_plugin_read_head((struct mb_slice){(const uint8_t *)plugin, sizeof(*plugin)},
+                      MBLOB_PLUGIN_SYMBOL, out);
+}
+
 int mb_plugin_register(const mblob_plugin *plugin) {
   if (!plugin) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_plugin: plugin is NULL");
   int status = mb_plugin_start(plugin, "process");
   if (!status) status = remember(plugin);
+  struct mb_plugin_head head;
+  if (!status) read_head(plugin, &head);
   for (uint32_t i = 0; !status && i < plugin->runtime_count; i++) {
     mblob_loader loader = mb_plugin_loader(mb_plugin_runtime(plugin, plugin->runtimes[i].type_key));
+    char layout[MB_LAYOUT_SIZE] = "rest";
+    mb_plugin_layout(&head, loader.type_key, layout);
+    loader.layout = layout;
     status = mblob_register_loader(&loader);
   }
   return status;
@@ -52,8 +62,7 @@ static int registered_visit(mb_plugin_visitor visit, void *context) {
   mb_lock(&registered_lock);
   for (const struct registered *r = registered; !result && r; r = r->next) {
     struct mb_plugin_head head;
-    mb_plugin_read_head((struct mb_slice){(const uint8_t *)r->plugin, sizeof(*r->plugin)},
-                        MBLOB_PLUGIN_SYMBOL, &head);
+    read_head(r->plugin, &head);
     result = visit(context, &head, "process");
   }
   mb_unlock(&registered_lock);
@@ -90,6 +99,26 @@ int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), 
   return visit_all(list_one, &l);
 }
 
+struct measuring {
+  const char *type_key;
+  struct mb_measure *out;
+};
+
+static int measure_one(void *context, const struct mb_plugin_head *head, const char *origin) {
+  const struct measuring *m = context;
+  (void)origin;
+  if (*head->problem || !mb_list_has(head->type_keys, m->type_key)) return 0;
+  mb_plugin_layout(head, m->type_key, m->out->layout);
+  return 1;
+}
+
+bool mb_plugin_measure(const struct mb_library *library, const char *type_key,
+                       struct mb_measure *out) {
+  struct measuring m = {type_key, out};
+  return (library && mb_carried_visit(library, measure_one, &m)) ||
+         mb_plugin_files_visit(measure_one, &m);
+}
+
 /* libmblob-ffi.a, in a program that was linked with it and libmblob.a; in libmblob.so nothing is.
  * Not hidden: gold gives an undefined hidden symbol the address of the program. */
 extern const mblob_plugin __mblob_static_plugin_ffi __attribute__((weak));
@@ -124,7 +153,8 @@ int mb_plugin_convention(const mblob_convention **out) {
   const mblob_plugin *plugin;
   struct mb_library *carrier; /* stays: what it brings along may be called at any time */
   int status = find_named("ffi", &plugin, &carrier);
-  bool has_one = !status && plugin->struct_size >= sizeof(*plugin) && plugin->convention &&
+  bool has_one = !status && plugin->struct_size > offsetof(mblob_plugin, convention) &&
+                 plugin->convention &&
                  plugin->convention->struct_size >= sizeof(*plugin->convention);
   *out = has_one ? plugin->convention : NULL;
   if (has_one || (status && status != MBLOB_E_NOT_FOUND)) return status;

@@ -20,6 +20,26 @@ static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
 #define TAKE(member) \
   take(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
 
+/* The first `KEY=LAYOUT` of a list; the result is what stands behind it. */
+static const char *take_layout(const char *list, size_t *key, char layout[MB_LAYOUT_SIZE]) {
+  const size_t size = strcspn(list, " ");
+  *key = strcspn(list, "= ");
+  const size_t start = *key < size ? *key + 1 : size;
+  (void)snprintf(layout, MB_LAYOUT_SIZE, "%.*s", (int)(size - start), list + start);
+  return list + size + (list[size] != 0);
+}
+
+static void check_layouts(struct mb_plugin_head *head) {
+  char layout[MB_LAYOUT_SIZE];
+  size_t key;
+  for (const char *item = head->layouts; *item && !*head->problem;) {
+    item = take_layout(item, &key, layout);
+    if (mb_layout_check(layout))
+      (void)snprintf(head->problem, sizeof(head->problem), "its layouts: '%.40s' is no layout",
+                     layout);
+  }
+}
+
 void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_plugin_head *out) {
   *out = (struct mb_plugin_head){.name = ""};
   (void)snprintf(out->name, sizeof(out->name), "%.31s", symbol + strlen(MBLOB_PLUGIN_SYMBOL));
@@ -47,9 +67,23 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
   texts = TAKE(type_keys) && texts;
   texts = TAKE(devices) && texts;
   texts = TAKE(needs) && texts;
+  const size_t layouts = offsetof(mblob_plugin, layouts) + sizeof(out->layouts);
+  if (bytes.size >= layouts && size >= layouts) texts = TAKE(layouts) && texts;
   if (*name) memcpy(out->name, name, sizeof(name));
   if (!texts)
     (void)snprintf(out->problem, sizeof(out->problem), "a text in its table does not end");
+  check_layouts(out);
+}
+
+void mb_plugin_layout(const struct mb_plugin_head *head, const char *type_key,
+                      char out[MB_LAYOUT_SIZE]) {
+  char layout[MB_LAYOUT_SIZE];
+  size_t key;
+  for (const char *item = head->layouts, *next; *item; item = next) {
+    next = take_layout(item, &key, layout);
+    if (strlen(type_key) == key && memcmp(item, type_key, key) == 0)
+      memcpy(out, layout, sizeof(layout));
+  }
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
