@@ -56,7 +56,7 @@ function makeTable(options) {
     body.replaceChildren(...shown.map(drawRow));
     const last = state.first + shown.length;
     const of = state.order.length === rows.length ? "" : ` (filtered from ${grouped(rows.length)})`;
-    const more = options.leftOut ? `, ${grouped(options.leftOut)} more are not on this page: inspect --json has all` : "";
+    const more = options.leftOut ? `, ${grouped(options.leftOut)} more are not on this page: --json has all` : "";
     told.textContent = shown.length
       ? `${grouped(state.first + 1)} to ${grouped(last)} of ${grouped(state.order.length)}${of}${more}` : `none${of}`;
     back.disabled = state.first === 0;
