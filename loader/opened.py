@@ -276,6 +276,9 @@ class OpenedNode(Node):
                 f"{texts.say(texts.SYMBOL, f'{name!r}, restype, argtypes')}"
             )
             if code == "plain_function":
+                why = self._not_wrapped(name)
+                if why:
+                    return f"{name!r} is a plain C function, without a packed function: {why}"
                 return f"{name!r} is a plain C function, without a packed function: {remedy}"
             return (
                 f"nothing says how {name!r} is called: {remedy}; if it is a packed function, load the library with"
@@ -283,6 +286,18 @@ class OpenedNode(Node):
             )
         lib.mblob_function_release(out[0])
         return None
+
+    def _not_wrapped(self, name: str) -> str:
+        """Why no packed function can call a plain one, as far as its types tell, and what to do."""
+        from mblob.loader.c_functions import declared
+
+        told = declared(self, name)
+        instead = ""
+        if told.variadic:
+            instead = "it is variadic; pack a function that takes a fixed list of arguments"
+        elif told.refusal is not None and not told.refusal.is_unknown:
+            instead = f"{told.refusal.text}; pack a function that takes a pointer to it"
+        return instead and f"{instead}{texts.say(texts.SYMBOL, f'{name!r}, restype, argtypes')}"
 
     def function_metadata(self, what: str, name: str) -> str | None:
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.

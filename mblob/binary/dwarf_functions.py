@@ -56,8 +56,10 @@ class CType(NamedTuple):
         text: C spelling with the names that the source uses. It has a "?" where a name would stand
             inside of it, as in `int (*?)(int)`, or if the type has no name of its own; "?" alone is a
             type that is not known.
-        target: what a pointer points at; of an array, which only pointers point at, the element.
+        target: what a pointer points at; of an array, which only pointers point at, the element; of an
+            enum its integer type, "void" if that is not told.
         dims: of an array, outermost first; None for one that is no constant.
+        base: name of a base type behind typedefs.
     """
 
     kind: str
@@ -65,6 +67,7 @@ class CType(NamedTuple):
     text: str
     target: CType | None = None
     dims: tuple[int | None, ...] = ()
+    base: str = ""
 
     @property
     def spelling(self) -> str:
@@ -84,6 +87,7 @@ class Function(NamedTuple):
         is_guess: the types are those of other functions, and tell only whether this one is packed.
         is_ordinary: called as the platform's C is. Clang tells of others (ms_abi, vectorcall,
             aarch64_vector_pcs, ...), gcc does not.
+        names: of the parameters, "" without.
     """
 
     name: str
@@ -93,6 +97,7 @@ class Function(NamedTuple):
     pointer_size: int
     is_guess: bool = False
     is_ordinary: bool = True
+    names: tuple[str, ...] = ()
 
     @property
     def types(self) -> str:
@@ -196,8 +201,10 @@ def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
 
 def agreed(candidates: Sequence[Function]) -> Function | None:
     """The function that all candidates are, but for their names."""
-    found = [f._replace(name="") for f in candidates]
-    return found[0] if found and all(f == found[0] for f in found) else None
+    found = [f._replace(name="", names=()) for f in candidates]
+    if not found or any(f != found[0] for f in found):
+        return None
+    return candidates[0]._replace(name="")
 
 
 def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
@@ -345,6 +352,7 @@ def function_of(
         code: its instances, if the entry is abstract.
     """
     parameters: list[CType] = []
+    names: list[str] = []
     variadic = False
     is_fortran = _is_fortran(die)
     for child in children(die):
@@ -354,12 +362,13 @@ def function_of(
                 there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
             parameters.append(found)
+            names.append(_name(child).decode(errors="replace"))
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
         name, _type(referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
-        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
+        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS, names=tuple(names),
     )  # fmt: skip
 
 
@@ -485,7 +494,10 @@ def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
     text = named or text
     if const and "?" not in text:
         text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
-    return CType(kind, size, text, target, _dims(die) if kind == "other" else ())
+    base = (
+        "" if die is None or die.tag != "DW_TAG_base_type" else _name(die).decode(errors="replace")
+    )
+    return CType(kind, size, text, target, _dims(die) if kind == "other" else (), base)
 
 
 def _dims(die: Any) -> tuple[int | None, ...]:
@@ -536,7 +548,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag in _RECORDS:
         return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
-        return "enum", size, f"enum {name or '{...} ?'}", None
+        return "enum", size, f"enum {name or '{...} ?'}", _type(referred(die), pointer_size, _DEPTH)
     return "other", size, "?", None
 
 

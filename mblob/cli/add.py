@@ -55,8 +55,11 @@ def configure(verbs: Any) -> None:
     new.add_argument(
         "--object", metavar="FILE", action="append", default=[], help="object or archive"
     )
-    new.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
-                     help="prototype of a C function in these; calls are checked against it")  # fmt: skip
+    new.add_argument("--function", metavar="PROTOTYPE", action="append",
+                     help="name or prototype of a C function in these that becomes callable (default: all)",
+                     )  # fmt: skip
+    new.add_argument("--no-functions", dest="function", action="store_const", const=[],
+                     help="make no C function callable")  # fmt: skip
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(
         "--target", metavar="TRIPLE", help="machine that FILE is for, such as aarch64-linux-gnu"

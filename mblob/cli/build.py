@@ -54,7 +54,10 @@ def configure(verbs: Any) -> None:
         "--object", metavar="FILE", action="append", default=[], help="object or archive"
     )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
-                     help="prototype of a C function; calls are checked against it")  # fmt: skip
+                     help="name or prototype of a C function that becomes callable (default: all of the sources, "
+                     "and of objects with debug information)")  # fmt: skip
+    add.add_argument("--no-functions", action="store_true",
+                     help="make no C function callable")  # fmt: skip
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
                      help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
                      "hide the C function. `--packed name` does this for all functions with a prototype",
@@ -238,12 +241,19 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
+    if args.no_functions and args.function:
+        raise UsageError(
+            "build: --no-functions and --function exclude each other; give one of them"
+        )
+    if args.no_functions:
+        changes["functions"] = []
+    elif args.function:
+        changes["functions"] = [*(plan.functions or ()), *args.function]
     plan = plan._replace(
         kernels=[*plan.kernels, *map(Path, args.kernel)],
         objects=[*plan.objects, *map(Path, args.object)],
         weights=[*plan.weights, *map(Path, args.weights)],
         carry=[*plan.carry, *args.carry],
-        functions=[*plan.functions, *args.function],
         packed=[*plan.packed, *args.packed],
         blobs=[*plan.blobs, *map(split_blob, args.blob)],
         options=[*plan.options, *args.cflags],

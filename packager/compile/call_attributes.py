@@ -1,8 +1,9 @@
-"""Attributes of C and C++ that say how a function is called, as a source has them: debug information of
-gcc leaves them out."""
+"""What a source says of its functions, and debug information leaves out: attributes that say how a
+function is called (gcc), and arrays among the parameters, which are pointers there."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from mblob.packager.compile.vector_c.tokens import (
@@ -25,6 +26,61 @@ def attributes(code: str) -> dict[str, str]:
         name, attribute = _told(declaration)
         if name and attribute:
             found[name] = attribute
+    return found
+
+
+def own_text(preprocessed: str) -> str:
+    """A preprocessed text without what headers of the system have."""
+    kept: list[str] = []
+    is_own = True
+    for line in preprocessed.splitlines():
+        if line.startswith("# "):  # # 12 "stdio.h" 1 3 4: 3 says that it is of the system
+            is_own = "3" not in line.rpartition('"')[2].split()
+        elif is_own:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def has_arrays(source: str) -> bool:
+    """Whether a source may define functions with arrays among their parameters; what it includes does
+    not count."""
+    is_nested = "extern" in source or "namespace" in source  # braces around functions
+    parentheses = braces = 0
+    is_array = False
+    for found in _BRACKET.finditer(source):
+        if found[0] == "(":
+            is_array = is_array and parentheses > 0
+            parentheses += 1
+        elif found[0] == ")":
+            parentheses -= 1
+        elif found[0] == "[":
+            is_array = is_array or parentheses > 0
+        elif found[0] == "{":
+            if is_array and (is_nested or not braces):
+                return True
+            braces, parentheses = braces + 1, 0
+        elif found[0] == "}":
+            braces -= 1
+    return False
+
+
+_BRACKET = re.compile(r"[][(){}]")
+
+
+def array_parameters(own: str) -> dict[str, str]:
+    """By the names of functions that a text declares with arrays among their parameters, the
+    declarations. Of several the last counts, which is the definition.
+
+    Args:
+        own: as of `own_text`.
+    """
+    found: dict[str, str] = {}
+    for declaration in _declarations(tokenize(own)[0]):
+        words = [token.text for token in declaration]
+        if "[" in words and ")" in words and "=" not in words:
+            name = _told(declaration)[0]
+            if name:
+                found[name] = "".join(f"{token.space}{token.text}" for token in declaration)
     return found
 
 

@@ -56,6 +56,7 @@ class HostFile(NamedTuple):
         elsewhere: names of code that another library has: it is looked at, and not linked.
         own_calls: functions that its source says are called in another way than C's, and the
             attribute.
+        arrays: declarations of functions with arrays among their parameters, as its source has them.
         functions: what it defines, as far as debug information tells; of a source compiled for
             link-time optimization what it exports.
     """
@@ -69,6 +70,7 @@ class HostFile(NamedTuple):
     carried: bool = False
     elsewhere: bool = False
     own_calls: Mapping[str, str] = {}
+    arrays: Mapping[str, str] = {}
     functions: tuple[Function, ...] = ()
 
 
@@ -109,7 +111,7 @@ def compile_all(
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
     rewritten = _without_vectors(tools, sources, options, work)
-    is_declared = any(node.declared.functions for node in nodes)
+    is_declared = any(n.declared.functions or n.declared.looks for n in nodes)
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             _, source, label = sources[i]
@@ -138,9 +140,7 @@ def compile_all(
             files.append(HostFile(output, label, kind != "c", kind == "cuda"))
             if i in rewritten:
                 preprocessed[output] = rewritten[i]
-            elif (
-                is_declared and kind != "cuda" and may_tell(node.text(), (*options, *node.options))
-            ):
+            elif is_declared and kind != "cuda" and _may_tell(node, options):
                 preprocessed[output] = work / f"lib{i}.words.i"
                 name = preprocessed[output].name
                 command = preprocess_command(tools, node, source, name, options, work, ())
@@ -160,18 +160,36 @@ def compile_all(
             meanwhile()
 
     run_all([*jobs, *looks], work, beside)
-    files = [_with_attributes(f, preprocessed.get(f.path)) for f in files]
+    looking = any(node.declared.looks for node in nodes)
+    files = [_with_declarations(f, preprocessed.get(f.path), looking) for f in files]
     read = [read_input(f, ours=f.path in described) for f in files]
     return _described_apart(tools, read, kept, work)
 
 
-def _with_attributes(file: HostFile, preprocessed: Path | None) -> HostFile:
-    """A file with what its source says of how functions are called."""
+def _with_declarations(file: HostFile, preprocessed: Path | None, looking: bool) -> HostFile:
+    """A file with what its source says of how functions are called, and of arrays if prototypes are made
+    of what it says."""
     if preprocessed is None:
         return file
-    from mblob.packager.compile.call_attributes import attributes  # 3 ms, as `vector_c`
+    from mblob.packager.compile import call_attributes  # 3 ms, as `vector_c`
 
-    return file._replace(own_calls=attributes(preprocessed.read_text("utf-8", "surrogateescape")))
+    text = preprocessed.read_text("utf-8", "surrogateescape")
+    own = call_attributes.own_text(text) if looking else ""
+    return file._replace(
+        own_calls=call_attributes.attributes(text), arrays=call_attributes.array_parameters(own)
+    )
+
+
+def _may_tell(node: SourceNode, options: Sequence[str]) -> bool:
+    """Whether a source may say more of its functions than debug information."""
+    text = node.text()
+    if may_tell(text, (*options, *node.options)):
+        return True
+    if not node.declared.looks or "[" not in text:
+        return False
+    from mblob.packager.compile.call_attributes import has_arrays
+
+    return has_arrays(text)
 
 
 def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:

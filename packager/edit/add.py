@@ -29,7 +29,6 @@ from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.build import host_modules
 from mblob.packager.modules.nodes import (
-    Declared,
     HostNode,
     PayloadNode,
     files_in,
@@ -59,7 +58,7 @@ def add(
     blobs: Mapping[str, Any] | None = None,
     kernels: Any = (),
     objects: Any = (),
-    functions: Sequence[str] | str | None = (),
+    functions: Sequence[str] | str | None = None,
     modules: Sequence[Module] | Mapping[int, Sequence[Module]] = (),
     output: PathLike | None = None,
     replace: bool = False,
@@ -79,13 +78,15 @@ def add(
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
         kernels: paths of C or C++ sources.
         objects: paths of objects and archives.
-        functions: prototypes of plain C functions in these, as of `csource_module`.
+        functions: names and prototypes of plain C functions in these, as of `csource_module`. Without,
+            all whose types are known are callable.
         modules: any other modules, with what they import: a list that the root imports, or lists by
             the index of the entry that imports them. Host code among them joins the library.
         output: path of the new library; None, or the library's own path, replaces the library by a
             rename.
         replace: let a new payload, module of weights or function replace one of the same key, with the
-            same tensors, or of the same name. Without it, names that exist already are an error.
+            same tensors, or of the same name; functions that replace others are listed in `functions`.
+            Without it, names that exist already are an error.
         reuse: share unchanged blocks, if the file system can share blocks between files.
         how: `cc`, `target` and `options` for new code, as of `export_library`.
 
@@ -108,9 +109,9 @@ def add(
     """
     path = existing_file(Path(checked_path(file, "add: file")), "add: file")
     hung = _given(weights, blobs, modules)
-    functions = [functions] if isinstance(functions, str) else functions or []
-    declared = Declared(functions, None, "add", may_name=True)
-    code = host_modules(_paths(kernels, "kernels"), _paths(objects, "objects"), declared)
+    functions = [functions] if isinstance(functions, str) else functions
+    sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
+    code = host_modules(sources, others, functions, None, "add")
     if functions and not code:
         raise BuildError("functions= needs kernels or objects that define them")
     if not code and not any(hung.values()):
@@ -346,9 +347,10 @@ _RELINK = (
 
 
 def _declared(code: Sequence[Module]) -> set[str]:
-    """Names of functions that have a prototype."""
+    """Names of functions that the caller lists."""
     nodes = [node for node in map(node_of, code) if isinstance(node, HostNode)]
-    return {p.name for node in nodes for p in node.declared.functions}
+    declared = {p.name for node in nodes for p in node.declared.functions}
+    return declared.union(*(node.declared.names for node in nodes))
 
 
 class _Names:

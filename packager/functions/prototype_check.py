@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mblob.argument_types import POINTER_SIZED, SIZES
+from mblob.packager.compile.host_objects import LinkInput
+from mblob.packager.conventions import ATTRIBUTES
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 
 if TYPE_CHECKING:
@@ -127,3 +130,18 @@ def _size(name: str, pointer_size: int) -> int | None:
     if "short" in words:
         return 2
     return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]
+
+
+OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"
+
+
+def own_call(name: str, files: Sequence[LinkInput]) -> str | None:
+    """What tells that a function is not called as C does, None if nothing does."""
+    for f, contents in files:
+        machine = "" if contents.machine is None else contents.machine.name
+        attribute = f.own_calls.get(name)
+        if attribute in ATTRIBUTES.get(machine, ()):
+            return f" in {f.label} ({attribute})"
+        if name in contents.own_calls:
+            return f" in {f.label} (its symbol says so)"
+    return None

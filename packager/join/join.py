@@ -180,7 +180,7 @@ def finished_code(
     ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
-    node = ObjectNode(made.path, Declared(packed, may_name=True), label=label, elsewhere=True)
+    node = ObjectNode(made.path, Declared(packed), label=label, elsewhere=True)
     node.rows = tuple(rows)
     return node
 

@@ -34,7 +34,8 @@ class BuildPlan(NamedTuple):
         output: the file to write.
         kernels: C, C++ and CUDA sources.
         objects: object files and archives. Kernels and objects together are the root library.
-        functions: prototypes of plain C functions in them.
+        functions: prototypes and names of plain C functions in them; None: all whose types the sources
+            and debug information tell.
         packed: functions whose packed function takes the bare name (["name"]: all).
         blobs: (key, file); each becomes an import of the root.
         align: of all of these, as `alignment` of `blob_module`.
@@ -56,7 +57,7 @@ class BuildPlan(NamedTuple):
     output: Path
     kernels: Sequence[Path] = ()
     objects: Sequence[Path] = ()
-    functions: Sequence[str] = ()
+    functions: Sequence[str] | None = None
     packed: Sequence[str] = ()
     blobs: Sequence[tuple[str, Path]] = ()
     align: int = 1
@@ -161,8 +162,7 @@ def _host(plan: BuildPlan) -> Module:
         None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
     )
     # Prototypes are parsed when a large payload is on its way.
-    declared = Declared(list(plan.functions), packed, "build")
-    made = host_modules(plan.kernels, plan.objects, declared)
+    made = host_modules(plan.kernels, plan.objects, plan.functions, packed, "build")
     if not made:
         if plan.functions:
             raise BuildError("functions= needs kernels or objects that define them")
@@ -173,15 +173,25 @@ def _host(plan: BuildPlan) -> Module:
 
 
 def host_modules(
-    kernels: Sequence[Path], objects: Sequence[Path], declared: Declared
+    kernels: Sequence[Path],
+    objects: Sequence[Path],
+    functions: Sequence[str] | None,
+    packed: str | Sequence[str] | None,
+    who: str,
 ) -> list[Module]:
     """Modules of sources and of objects. Prototypes belong to the library, not to one of its files; the
-    first module carries them."""
+    first module carries them.
+
+    Args:
+        functions, packed, who: as of `Declared`.
+    """
+    declared = Declared(functions, packed, who)
+    others = Declared(None, packed, who) if declared.is_open else NOTHING
     made: list[Module] = []
     for path in kernels:
-        made.append(source_module(Path(path), None, NOTHING if made else declared))
+        made.append(source_module(Path(path), None, others if made else declared))
     for path in objects:
-        made.append(object_module(Path(path), NOTHING if made else declared))
+        made.append(object_module(Path(path), others if made else declared))
     return made
 
 

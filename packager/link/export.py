@@ -5,14 +5,16 @@ each is a function of another file.
    `request_of` and `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
 2. Start to copy a large blob: `started` in `background_copy.py`.
 3. Compile the sources; and beside them the packed functions of declared functions, with the table of
-   functions and the note that announces the table. Read all objects, refuse what cannot be linked: `gather`
-   in `inputs.py`, with `packager/compile/host_objects.py`, `packager/functions/wrappers.py` and
+   functions and the note that announces the table. Read all objects, make prototypes of debug information,
+   refuse what cannot be linked: `gather` in `inputs.py`, with `packager/compile/host_objects.py`,
+   `packager/functions/wrappers.py`, `packager/functions/source_prototypes.py` and
    `packager/functions/prototype_check.py`.
 4. Classify functions as packed, plain C, or of the other dialect: `classify_functions` in `inputs.py`, with
    `packager/functions/packed_or_plain.py` and `packager/functions/adapters.py`.
-5. Compile what the objects turn out to need: adapters, slots, and another table if functions without a
-   prototype add rows to it. Give functions their final names: `make_link_line` in `inputs.py`, with
-   `packager/functions/adapters.py` and `packager/functions/slot_shims.py`.
+5. Compile what the objects turn out to need: packed functions of prototypes from debug information,
+   adapters, slots, and another table if functions without a prototype add rows to it. Give functions their
+   final names: `make_link_line` in `inputs.py`, with `packager/functions/adapters.py` and
+   `packager/functions/slot_shims.py`.
 6. Choose the way of `embed=`; link with a placeholder for the blob and the note that announces its index:
    `link` in `linking.py`, with `packager/write/elf_writer.py`.
 7. Write the blob in that way: `grow`, `append` and others in `embed.py`.
@@ -272,6 +274,7 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         # Compile the host modules and the packed functions with their table, read all objects, and
         # refuse what cannot be linked.
         gathered = inputs.gather(request, work, with_table=True)
+        request = gathered.request
         # Classify how each function is called: as a packed, a plain C, or another dialect's function.
         functions = inputs.classify_functions(request, gathered.objects, gathered.host)
         # Compile what the objects turn out to need: adapters, slots, a longer table. Rename what makes
@@ -293,6 +296,7 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     The table of functions is an object of its own, for who links the tar again leaves it out.
     """
     gathered = inputs.gather(request, work)
+    request = gathered.request
     functions = inputs.classify_functions(request, gathered.objects, gathered.host)
     line = inputs.make_link_line(request, gathered, functions, work)
     inputs.warn_of_functions(request, line.rows, line.objects)

@@ -164,6 +164,12 @@ def _host_files(
 ) -> tuple[list[Path], Sequence[LinkInput]]:
     """One file per host module, `lib<i>.<ext>` as TVM names them: sources as sources. Also the
     objects among them, and what is in them."""
+    for node in request.host:
+        if isinstance(node, SourceNode) and node.declared.names:
+            raise BuildError(
+                f"functions: fcompile= compiles the source, so the types of {node.declared.names[0]} are unknown here;"
+                " write its prototype instead of its name"
+            )
     if any(w.takes_name for w in request.wrapped()):
         return _renamed_objects(request, work)
     files = [_host_file(node, i, object_format, work) for i, node in enumerate(request.host)]

@@ -29,7 +29,7 @@ from mblob.packager.compile.host_objects import (
     with_names,
 )
 from mblob.packager.compile.toolchain import Toolchain
-from mblob.packager.conventions import ATTRIBUTES, REFUSED
+from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
@@ -38,9 +38,10 @@ from mblob.packager.functions.packed_or_plain import (
     classify_undeclared,
     warn_of_unknown,
 )
-from mblob.packager.functions.prototype_check import contradiction
+from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
+from mblob.packager.functions.source_prototypes import found_prototypes
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
 from mblob.packager.link.request import Request
@@ -58,20 +59,22 @@ class Gathered(NamedTuple):
     """All objects of an export, compiled and checked, as they were given.
 
     Attributes:
+        request: the caller's, with the functions whose prototypes the objects tell.
         tools: the compiler.
         machine: what all of them are for.
-        host: host modules, and the packed functions.
-        has_table: the object of the packed functions has the table of these functions.
+        host: host modules, and the packed functions of prototypes that the caller wrote.
+        with_table: the object of the packed functions has the table of functions.
         addon_words: the addons as the link line has them, sources compiled.
         addons: objects and archives among them.
         carried: objects of plug-ins.
         plugins: what their tables say.
     """
 
+    request: Request
     tools: Toolchain
     machine: ElfTarget
     host: list[LinkInput]
-    has_table: bool
+    with_table: bool
     addon_words: list[Path]
     addons: list[LinkInput]
     carried: list[LinkInput]
@@ -117,13 +120,26 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     if request.carry:
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
+    hides = any("version-script" in option for option in request.options)
+    nodes = [(node, item) for node, item in zip(request.host, host) if node.declared.looks]
+    if nodes:
+        known = request.wrapped()
+        found = found_prototypes(
+            nodes, [*host, *addons], known, request.table_rows(), request.dialect, only_named=hides
+        )
+        request = request.with_found(found)
+    if request.found and not with_table:
+        text = source(request.wrapped(), request.dialect, ())
+        made = compile_generated(tools, [packed_functions_source(text)], request.options, work)
+        host = [*(item for item in host if not item.file.generated), *made]
+        objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     own = next((c.machine for f, c in objects if f.own and c.machine), None)
     machine = own or probe(tools, request.options, work)
     for f, contents in objects:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
     # A plug-in has no functions of the caller's: its names are all its own.
     refuse_unlinkable(request, objects, [*host, *addons])
-    gathered = Gathered(tools, machine, host, with_table, words, addons, [], [])
+    gathered = Gathered(request, tools, machine, host, with_table, words, addons, [], [])
     if not request.carry:
         return gathered
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
@@ -207,7 +223,7 @@ def _check_functions(
 
     Args:
         wrapped: plain functions, by their prototypes.
-        named: packed functions, by their names.
+        named: functions by their names alone.
 
     Raises:
         BuildError: naming the function, and what may be wrong.
@@ -219,30 +235,30 @@ def _check_functions(
         symbols = {name, f"{FFI_PREFIX}{name}"} & defined
         _refuse_variables(symbols, files)
         if not symbols:
-            raise BuildError(
-                f"functions: no object defines the packed function {name}{did_you_mean(name, defined)}"
-            )
+            raise _undefined(name, "void", defined)
     for w in wrapped:
         name = w.prototype.name
-        if name in defined:
-            _refuse_variables({name}, files)
-            continue
-        scopes = [scope for d in defined if (scope := _cxx_scope(d, name)) is not None]
-        if scopes:
-            declaration = f'extern "C" {w.prototype.result_type} {name}(...);'
-            why = "it is a C++ function; declare"
-            if scope := scopes[0]:
-                why = f"it is a C++ function of {scope}; if it is a method, call it in another function, else declare"
-                declaration = f"namespace {scope} {{ {declaration} }}"
-            why += (
-                f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
-                " (-- -include decl.h) reads"
-            )
-        else:
-            why = f"check the spelling; if it is static, {STATIC}{did_you_mean(name, defined)}"
-        raise BuildError(
-            f"functions: {name} is declared, but no kernel or object defines it: {why}"
+        if name not in defined:
+            raise _undefined(name, w.prototype.result_type, defined)
+        _refuse_variables({name}, files)
+
+
+def _undefined(name: str, result_type: str, defined: Collection[str]) -> BuildError:
+    """The error for a function that nobody defines."""
+    scopes = [scope for d in defined if (scope := _cxx_scope(d, name)) is not None]
+    if scopes:
+        declaration = f'extern "C" {result_type} {name}(...);'
+        why = "it is a C++ function; declare"
+        if scope := scopes[0]:
+            why = f"it is a C++ function of {scope}; if it is a method, call it in another function, else declare"
+            declaration = f"namespace {scope} {{ {declaration} }}"
+        why += (
+            f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
+            " (-- -include decl.h) reads"
         )
+    else:
+        why = f"check the spelling; if it is static, {STATIC}{did_you_mean(name, defined)}"
+    return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
 
 
 def _cxx_scope(symbol: str, name: str) -> str | None:
@@ -282,28 +298,13 @@ def _check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) ->
     for w in wrapped:
         name = w.prototype.name
         function = known.get(name)
-        own = _own_call(name, files)
+        own = own_call(name, files)
         if own is not None or (function is not None and not function.is_ordinary):
-            raise BuildError(f"functions: {name} {REFUSED.format(own or _OWN_CALL)}")
+            raise BuildError(f"functions: {name} {REFUSED.format(own or OWN_CALL)}")
         if function is not None and (difference := contradiction(w.prototype, function)):
             raise BuildError(
                 f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
             )
-
-
-_OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"
-
-
-def _own_call(name: str, files: Sequence[LinkInput]) -> str | None:
-    """What tells that a function is not called as C does, None if nothing does."""
-    for f, contents in files:
-        machine = "" if contents.machine is None else contents.machine.name
-        attribute = f.own_calls.get(name)
-        if attribute in ATTRIBUTES.get(machine, ()):
-            return f" in {f.label} ({attribute})"
-        if name in contents.own_calls:
-            return f" in {f.label} (its symbol says so)"
-    return None
 
 
 # -- how functions are called ----------------------------------------------------------------------
@@ -419,17 +420,16 @@ def make_link_line(
         ToolchainError, BuildError: as of `export_library`.
     """
     wrapped, symbol = functions.wrapped, request.dialect.symbol
-    has_table = gathered.has_table and functions.rows == rows_of(wrapped)
-    is_stale = gathered.has_table and bool(wrapped) and not has_table
     objects = gathered.objects
-    host = gathered.host
+    is_compiled = any(item.file.generated for item in gathered.host)
+    is_whole = is_compiled and not request.found
+    has_table = is_whole and gathered.with_table and functions.rows == rows_of(wrapped)
+    is_stale = gathered.with_table and bool(wrapped) and not has_table
     helpers = _helpers(
-        request, gathered.tools, [] if has_table else functions.rows, functions.adapters, objects, work,
-        packed_again=wrapped if is_stale else (),
+        request, gathered, [] if has_table else functions.rows, functions.adapters, objects, work,
+        packed_now=wrapped if is_stale else (),
     )  # fmt: skip
-    if is_stale:
-        packed, *helpers = helpers
-        host = [packed if item.file.generated else item for item in host]
+    host = [item for item in gathered.host if not (is_stale and item.file.generated)]
     objects = [*host, *gathered.addons, *gathered.carried, *helpers]
     refuse_clashes(request, objects)
     files = hide_plain_functions(wrapped, [*host, *gathered.carried], work)
@@ -454,20 +454,22 @@ def make_link_line(
 
 
 def _helpers(
-    request: Request, tools: Toolchain, rows: Sequence[Row], adapted: Sequence[Adapter],
-    objects: Sequence[LinkInput], work: Path, *, packed_again: Sequence[Wrapped],
+    request: Request, gathered: Gathered, rows: Sequence[Row], adapted: Sequence[Adapter],
+    objects: Sequence[LinkInput], work: Path, *, packed_now: Sequence[Wrapped],
 ) -> list[LinkInput]:  # fmt: skip
     """What the objects turn out to need: the function table, functions of the other dialect in the
     convention of this one, and the runtime functions that foreign ones call.
 
     Args:
         rows: of a table of functions that is in no object yet.
-        packed_again: whose packed functions are compiled once more, without a table; they are the first.
+        packed_now: functions whose packed functions are in no object yet, or without the right table.
     """
-    again = source(packed_again, request.dialect, ())
-    sources = [packed_functions_source(again)] if again else []
+    tools = gathered.tools
+    with_table = bool(packed_now) and gathered.with_table
+    text = source(packed_now, request.dialect, rows if with_table else ())
+    sources = [packed_functions_source(text)] if text else []
     joins = any(f.elsewhere for f, _ in objects)
-    if rows:
+    if rows and not with_table:
         text = source((), request.dialect, rows)
         sources.append(Generated("mblob_table", "the table of functions", text))
     if adapted:

@@ -81,6 +81,8 @@ class Request(NamedTuple):
         host: the host modules, which are linked.
         old: the library whose blocks a new one may share.
         names: what graphs in the blob call instead of a plain C function.
+        found: functions of the host modules that have a prototype since their objects are known
+            (`mblob.packager.link.inputs.gather`).
     """
 
     module: Module
@@ -99,6 +101,7 @@ class Request(NamedTuple):
     carry: tuple[tuple[HostNode, ...], ...] = ()
     old: OldLibrary | None = None
     names: Mapping[str, str] = MappingProxyType({})
+    found: tuple[Wrapped, ...] = ()
 
     def tools(self) -> Toolchain:
         """The compilers.
@@ -113,7 +116,8 @@ class Request(NamedTuple):
         """Whether the blob is copied while compilers run: if the linker has no part in it, and it can be
         read twice, for the linker may turn out to need another place."""
         if (
-            linker_named(self.options) == "mold"
+            self._has_open_graph
+            or linker_named(self.options) == "mold"
             or self.embed not in ("auto", "grow")
             or self.fpack_imports is not None
         ):
@@ -162,11 +166,42 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
-        return list(found.values())
+        return [*found.values(), *self.found]
+
+    @property
+    def _has_open_graph(self) -> bool:
+        """Whether graphs call functions by names that are known when objects are."""
+        return (
+            not (self.dialect.is_ffi or self.system_lib)
+            and any(node.declared.looks for node in self.host)
+            and any(m.type_key == GRAPH_FACTORY for m in self.module.walk())
+        )
+
+    def with_found(self, found: Sequence[Wrapped]) -> Request:
+        """The request with functions whose prototypes the objects tell: graphs call their packed
+        functions."""
+        changed = self._replace(found=tuple(found))
+        if not self._has_open_graph:
+            return changed
+        names = packed_names(
+            self.module, self.dialect, [w.prototype.name for w in found if not w.takes_name]
+        )
+        plan = self.plan
+        plan, _ = plan_blob(
+            self.module,
+            self.dialect,
+            index=plan.index,
+            digest=plan.digest,
+            target=self.triple,
+            names=names,
+        )
+        return changed._replace(plan=plan, names=names)
 
     def named(self) -> list[str]:
         """Packed functions that host modules have by their names alone."""
-        return [name for node in self.host for name in node.declared.names]
+        of_source = {w.prototype.name for w in self.found}
+        names = (name for node in self.host for name in node.declared.names)
+        return [name for name in names if name not in of_source]
 
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""

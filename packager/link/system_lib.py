@@ -69,7 +69,7 @@ def export(request: Request, output: Path, work: Path) -> None:
         As of `export_library`.
     """
     gathered = gather(request, work)
-    made = _members(request, gathered, work)
+    made = _members(gathered, work)
     if output.suffix == ".a":
         archive_writer.write(output, made)
     elif output.suffix == ".tar":
@@ -84,10 +84,11 @@ def members(request: Request, work: Path) -> list[Member]:
     Raises:
         As of `export_library`.
     """
-    return _members(request, gather(request, work), work)
+    return _members(gather(request, work), work)
 
 
-def _members(request: Request, gathered: Gathered, work: Path) -> list[Member]:
+def _members(gathered: Gathered, work: Path) -> list[Member]:
+    request = gathered.request
     known = _own_objects(request, gathered, work)
     register = request.dialect.register
     taken = [item for item in known if register in item.contents.undefined]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def csource_module(
     source: str | os.PathLike[str],
     fmt: SourceFormat | None = None,
-    functions: Sequence[str] | str = (),
+    functions: Sequence[str] | str | None = None,
     packed: str | Sequence[str] | None = None,
     options: str | Sequence[str] | None = None,
 ) -> Module:
@@ -42,9 +42,10 @@ def csource_module(
         source: a path, which is compiled in its folder, so that `#include "x.h"` works; or the
             text. "" is a module without code, to import others into.
         fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
-        functions: prototypes of plain C functions, such as
-            "void vadd(const float *a, const float *b, float *c, int64_t n)". For each prototype,
-            mblob generates a packed function, which checks its arguments and calls the C function.
+        functions: by default, mblob generates a packed function for each external C function of
+            the source. It checks its arguments and calls the C function. Their types come from the
+            source. A list selects functions: by name ("vadd"), or by prototype, such as
+            "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". [] means none.
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
             handle. In C++ sources these functions are `extern "C"`.
@@ -84,24 +85,24 @@ def source_module(
 
 @suggesting()
 def static_library(
-    library: Any, functions: Sequence[str] | str = (), packed: str | Sequence[str] | None = None
+    library: Any,
+    functions: Sequence[str] | str | None = None,
+    packed: str | Sequence[str] | None = None,
 ) -> Module:
     """Host code as an object file or an archive; all of an archive is linked.
 
     Args:
         library: a path to a `.o` or `.a`, or the bytes of one.
-        functions, packed: as of `csource_module`. Without a prototype, a function is taken for a
-            packed function, as TVM's compilers write them. A name alone, such as "vadd", says that
-            the object defines such a function. If the object has debug information
-            (`cc -g`) that shows a plain C function, calls of the function are refused.
+        functions, packed: as of `csource_module`. Types come from debug information (`cc -g`). A
+            function without a prototype and without debug information is taken for a packed
+            function, as TVM's compilers write them, if the object has a mark of TVM, or if its name
+            is given.
 
     Raises:
         OSError: no file at the path.
         BuildError: a wrong prototype, or one that mblob cannot call.
     """
-    return _checked(
-        object_module(library, Declared(functions, packed, "static_library", may_name=True))
-    )
+    return _checked(object_module(library, Declared(functions, packed, "static_library")))
 
 
 def object_module(library: Any, declared: Declared) -> Module:

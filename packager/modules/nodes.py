@@ -38,34 +38,40 @@ class Declared:
     """Plain C functions that get a packed function.
 
     Args:
-        functions: prototypes, as of `csource_module`.
+        functions: prototypes and names, as of `csource_module`; None: all whose types the source or
+            debug information tells.
         packed: which packed functions take the bare name, as of `csource_module`.
         who: the function that they are arguments of.
-        may_name: whether `functions` may also have names alone, of packed functions.
     """
 
     def __init__(
         self,
-        functions: Sequence[str] | str = (),
+        functions: Sequence[str] | str | None = (),
         packed: str | Sequence[str] | None = None,
         who: str = "",
-        may_name: bool = False,
     ):
-        self._given = functions
+        self.is_open = functions is None
+        self._given: Any = () if functions is None else functions
+        if isinstance(functions, Iterable):
+            self._given = (functions,) if isinstance(functions, str) else tuple(functions)
         self._packed = packed
         self._who = who
-        self._may_name = may_name
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names of packed functions, which need no prototype."""
-        given = self._given if self._may_name and not isinstance(self._given, str) else ()
+        """Names alone: of plain functions whose types debug information tells, or of packed ones."""
+        given = self._given if isinstance(self._given, tuple) else ()
         return tuple(name for name in given if isinstance(name, str) and name.isidentifier())
 
     @property
     def is_given(self) -> bool:
         """Whether there are prototypes, before they are parsed."""
-        return bool(self._given)
+        return not isinstance(self._given, tuple) or len(self._given) > len(self.names)
+
+    @property
+    def looks(self) -> bool:
+        """Whether prototypes are made of what debug information tells."""
+        return self.is_open or bool(self.names)
 
     @cached_property
     def functions(self) -> tuple[Prototype, ...]:
@@ -75,31 +81,40 @@ class Declared:
             BuildError: one that is none or has no packed function, or a name in `packed` that none of
                 them has.
         """
-        if not self._given:
+        if not self.is_given:
             found: tuple[Prototype, ...] = ()
         else:
             from mblob.packager.modules.prototype_parser import parse  # with pycparser
 
             names = self.names
             found = parse([t for t in self._given if t not in names] if names else self._given)
-        self._packed_names([p.name for p in found])
+        self.packed_among([p.name for p in found], has_all=not self.looks)
         return found
 
-    @cached_property
+    @property
     def packed(self) -> tuple[str, ...]:
         """Names among them whose packed function takes the bare name.
 
         Raises:
             BuildError: as of `functions`.
         """
-        return self._packed_names([p.name for p in self.functions])
+        return self.packed_among([p.name for p in self.functions], has_all=not self.looks)
 
-    def _packed_names(self, known: Sequence[str]) -> tuple[str, ...]:
+    def packed_among(self, known: Sequence[str], *, has_all: bool = True) -> tuple[str, ...]:
+        """Names of functions whose packed function takes the bare name.
+
+        Args:
+            known: functions that get one.
+            has_all: there are no others.
+
+        Raises:
+            BuildError: as of `functions`.
+        """
         packed = self._packed
         if packed is None:
             return ()
         if packed == "name" and "name" not in known:
-            if not known:
+            if not known and has_all:
                 what = "packed= needs functions="
                 raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
             return tuple(known)
@@ -109,12 +124,12 @@ class Declared:
                 f"{self._who}: packed: expected the name of a function or a list of names, found {packed!r}"
             )
         for name in names:
-            if name not in known:
+            if name not in known and has_all:
                 raise BuildError(
                     f"{self._who}: packed= names {name!r}, and functions= has no prototype of it; it has:"
                     f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
-        return tuple(names)
+        return tuple(name for name in names if name in known)
 
 
 NOTHING = Declared()

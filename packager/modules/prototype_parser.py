@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 from typing import Any
@@ -51,22 +51,28 @@ def _declarations(text: str) -> list[c_ast.Node]:
     if not code:
         raise BuildError("functions: an empty prototype")
 
-    def tree(more: Sequence[str], code: str = code) -> list[c_ast.Node]:
-        named = set(re.findall(r"\w+", code))
-        known = (*(name for name in argument_types.TYPEDEFS if name in named), *more)
-        prelude = "".join(f"typedef int {name}; " for name in known)
-        return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
-
     try:
-        return tree(())
+        return _tree(code)
     except ParseError as exc:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
     with suppress(ParseError):  # the name that <complex.h> has for a keyword
-        return tree((), re.sub(r"\bcomplex\b", "_Complex", code))
+        return _tree(re.sub(r"\bcomplex\b", "_Complex", code))
     if ";" in code and "{" not in code:  # the error is about one of them
         parts = filter(str.strip, code.split(";"))
         return [node for part in parts for node in _declarations(part)]
-    raise BuildError(f"functions: {_reason(code, where, tree)}")
+    raise BuildError(f"functions: {_reason(code, where)}")
+
+
+def _tree(code: str, types: Sequence[str] = ()) -> list[c_ast.Node]:
+    """The declarations of a text.
+
+    Args:
+        types: names in it that are types.
+    """
+    named = set(re.findall(r"\w+", code))
+    known = (*(name for name in argument_types.TYPEDEFS if name in named), *types)
+    prelude = "".join(f"typedef int {name}; " for name in known)
+    return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
 
 
 def _prototype(node: Any, text: str) -> Prototype:
@@ -149,18 +155,8 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
     where = f"{function}: parameter {index}" + (f" ({name})" if name else "")
     if isinstance(node, c_ast.ID):
         raise BuildError(f"{where} has no type; write it in front of the name")
-    kind = node.type
-    dims: list[Dim] = []
-    while isinstance(kind, c_ast.ArrayDecl):
-        dims.append(_dim(kind, where, integers, outermost=not dims))
-        kind = kind.type
-    if isinstance(kind, c_ast.PtrDecl) and not dims:
-        kind, dims = kind.type, []
-        while isinstance(kind, c_ast.ArrayDecl):  # float (*x)[64]: any number of rows of 64
-            dims = dims or [Dim(None, "")]
-            dims.append(_dim(kind, where, integers, outermost=False))
-            kind = kind.type
-    elif not dims:
+    kind, dims = _dims(node.type, where, integers)
+    if kind is node.type:
         return Parameter(name, "scalar", _scalar(_specifiers(kind, where), where))
     if isinstance(kind, c_ast.FuncDecl):
         raise BuildError(_FUNCTION_POINTER.format(where))
@@ -177,6 +173,56 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
     if element.kind == "char" and const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", element, const, tuple(dims))
+
+
+def _dims(kind: Any, where: str, integers: Mapping[str, str]) -> tuple[Any, list[Dim]]:
+    """What a pointer or an array points at, and its dimensions; another type as it is."""
+    dims: list[Dim] = []
+    while isinstance(kind, c_ast.ArrayDecl):
+        dims.append(_dim(kind, where, integers, outermost=not dims))
+        kind = kind.type
+    if isinstance(kind, c_ast.PtrDecl) and not dims:
+        kind = kind.type
+        while isinstance(kind, c_ast.ArrayDecl):  # float (*x)[64]: any number of rows of 64
+            dims = dims or [Dim(None, "")]
+            dims.append(_dim(kind, where, integers, outermost=False))
+            kind = kind.type
+    return kind, dims
+
+
+def with_bounds(prototype: Prototype, declaration: str) -> tuple[Prototype, str]:
+    """A prototype with the bounds of arrays that the declaration of its function has in the source, and
+    why some are missing, "" if none are."""
+    try:
+        code = _standard(declaration)
+        (node,) = _tree(code, _type_names(code))
+        found = node.type.args.params
+    except (AttributeError, BuildError, ParseError, ValueError):
+        return (
+            prototype,
+            f"{prototype.name}: its declaration in the source is not C that mblob reads",
+        )
+    integers = {
+        p.name: p.scalar.kind
+        for p in prototype.parameters
+        if p.kind == "scalar" and p.scalar is not None and p.scalar.is_integer
+    }
+    made = list(prototype.parameters)
+    why = ""
+    for i, (p, declared) in enumerate(zip(prototype.parameters, found)):
+        if p.kind not in ("tensor", "string"):
+            continue
+        try:
+            where = f"{prototype.name}: parameter {i} ({p.name})"
+            _, dims = _dims(getattr(declared, "type", None), where, integers)
+        except BuildError as exc:
+            why = why or str(exc)
+            continue
+        if dims:
+            made[i] = p._replace(
+                kind="tensor", scalar=p.scalar or Scalar("char", "char"), dims=tuple(dims)
+            )
+    return prototype._replace(parameters=tuple(made)), why
 
 
 _FUNCTION_POINTER = (
@@ -266,10 +312,16 @@ def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str
         return f"mblob_size({code}, &bad)" if integers[node.name] == "uint" else code, node.name
     if isinstance(node, c_ast.BinaryOp) and node.op in _OPERATORS:
         left, right = (_expression(side, where, integers) for side in (node.left, node.right))
-        return (
-            f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)",
-            f"{left[1]} {node.op} {right[1]}",
-        )
+        texts = [
+            f"({text})"
+            if isinstance(side, c_ast.BinaryOp)
+            and side.op != "*"
+            and (node.op == "*" or side is node.right)
+            else text
+            for side, (_, text) in ((node.left, left), (node.right, right))
+        ]
+        code = f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)"
+        return code, f" {node.op} ".join(texts)
     raise BuildError(
         f"{where}: a dimension is made of numbers, integer parameters, + - and *; write the number instead"
     )
@@ -277,8 +329,6 @@ def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str
 
 # -- texts -----------------------------------------------------------------------------------------
 # What compilers accept beside standard C, and what to write instead of what has no packed function.
-
-Parse = Callable[[Sequence[str], str], "list[c_ast.Node]"]  # types that are known, and the text
 
 # ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
 # look like one.
@@ -323,12 +373,11 @@ def _standard(text: str) -> str:
     return " ".join(code.split()).rstrip("; ")
 
 
-def _reason(code: str, where: str, parse: Parse) -> str:
+def _reason(code: str, where: str) -> str:
     """What is wrong with a text that is no prototype, and what to write.
 
     Args:
         where: what the parser said.
-        parse: raises what `where` was made of.
     """
     for pattern, remedy in _OTHERS:
         if re.search(pattern, code):
@@ -340,7 +389,7 @@ def _reason(code: str, where: str, parse: Parse) -> str:
             for left in _without(code, macros):
                 types = _type_names(left)
                 try:
-                    nodes = parse(types, left)
+                    nodes = _tree(left, types)
                 except Exception:  # its own
                     continue
                 functions = [

@@ -49,6 +49,7 @@ class Parameter(NamedTuple):
         scalar: the scalar, or the tensor's element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
+        spelled: the type of a pointer as the source has it; "" if it is `void *`.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Parameter(NamedTuple):
     scalar: Scalar | None = None
     const: bool = False
     dims: tuple[Dim, ...] = ()
+    spelled: str = ""
 
     @property
     def c_type(self) -> str:
@@ -75,7 +77,8 @@ class Parameter(NamedTuple):
     def text(self) -> str:
         """The parameter as a prototype has it: `const float a[n]`."""
         if not self.dims:
-            return f"{self.c_type}{'' if self.c_type.endswith('*') or not self.name else ' '}{self.name}"
+            shown = self.spelled or self.c_type
+            return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
         dims = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in self.dims)
         return f"{self.c_type.removesuffix('*')}{self.name}{dims}"
 
@@ -105,7 +108,7 @@ class Prototype(NamedTuple):
     @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
-        return ", ".join(p.c_type for p in self.parameters) or "void"
+        return ", ".join(p.spelled or p.c_type for p in self.parameters) or "void"
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mblob.format.blob_plan import OutEntry
@@ -20,9 +20,12 @@ from mblob.packager.modules.payload_modules import FactoryPayload
 from mblob.packager.write.dialects import Dialect
 
 
-def packed_names(root: Module, dialect: Dialect) -> dict[str, str]:
+def packed_names(root: Module, dialect: Dialect, found: Sequence[str] = ()) -> dict[str, str]:
     """What graphs of a tree call instead of a plain C function: the symbol of its packed function.
     Functions of other modules keep their names.
+
+    Args:
+        found: functions that have a packed function, and no prototype in the tree.
 
     Raises:
         BuildError: a prototype that is none.
@@ -31,13 +34,15 @@ def packed_names(root: Module, dialect: Dialect) -> dict[str, str]:
     if dialect.is_ffi:
         return {}
     others = {node.only_function for node in nodes if isinstance(node, PayloadNode)}
-    return {
-        p.name: dialect.packed_symbol(p.name)
+    declared = [
+        p.name
         for node in nodes
         if isinstance(node, HostNode)
         for p in node.declared.functions
-        if p.name not in node.declared.packed and p.name not in others
-    }
+        if p.name not in node.declared.packed
+    ]
+    names = (name for name in (*declared, *found) if name not in others)
+    return {name: dialect.packed_symbol(name) for name in names}
 
 
 def with_packed_names(entry: OutEntry, names: Mapping[str, str]) -> OutEntry:

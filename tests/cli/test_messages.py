@@ -138,7 +138,8 @@ def test_what_a_compiler_says_is_printed_once(folder: Path, pack_in: Pack) -> No
 def test_a_function_without_a_prototype_says_to_pack_it_with_one(
     kernel: Path, pack: Pack, tmp_path: Path
 ) -> None:
-    assert pack("build", "--kernel", kernel, "-o", "plain.so").returncode == 0
+    built = pack("build", "--kernel", kernel, "--no-functions", "-o", "plain.so")
+    assert built.returncode == 0 and "pack it with its prototype" in built.stderr
     done = pack("run", "plain.so", "vadd", "1")
     assert "--function 'void vadd(...)'" in done.stderr and "symbol(" not in done.stderr
     with pytest.raises(mblob.NotFoundError, match=r"functions=\['void vadd\(\.\.\.\)'\]"):

@@ -58,7 +58,9 @@ def error_of(opens: Callable[[Path], object], path: Path) -> mblob.MblobError:
 @pytest.fixture(params=[True, False], ids=["index", "no index"])
 def plain(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A library of ours with a plain function; without an index it has no blob."""
-    mblob.csource_module(VADD_C).export_library(tmp_path / "plain.so", index=request.param)
+    mblob.csource_module(VADD_C, functions=[]).export_library(
+        tmp_path / "plain.so", index=request.param
+    )
     return tmp_path / "plain.so"
 
 

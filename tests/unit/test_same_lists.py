@@ -327,7 +327,17 @@ OPTIONS: dict[str, tuple[object, list[str], str]] = {
     "reuse": (False, ["--no-reuse"], "false"),
 }
 # Options of `build` that no argument in Python is named for.
-OF_BUILD = {"help", "quiet", "json", "output", "kernel", "object", "blob", "depfile"}
+OF_BUILD = {
+    "help",
+    "quiet",
+    "json",
+    "output",
+    "kernel",
+    "object",
+    "blob",
+    "depfile",
+    "no-functions",
+}
 
 
 def test_every_option_of_export_library_is_one_of_build() -> None:

@@ -41,7 +41,7 @@ def over(source: mblob.Module, function: str = "twice") -> mblob.Module:
 def test_a_plain_operator_without_a_prototype_runs_nowhere_and_the_warning_says_so(
     tmp_path: Path,
 ) -> None:
-    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so")
+    (said,) = told(over(mblob.csource_module(KERNEL, functions=[])), tmp_path / "m.so")
     assert said == (
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob cannot run it either: no prototype is given for 'twice'. Declare"
@@ -65,7 +65,10 @@ def test_a_system_library_warns_of_plain_operators_that_nobody_can_call(
     tmp_path: Path, suffix: str
 ) -> None:
     (said,) = told(
-        over(mblob.csource_module(KERNEL)), tmp_path / f"m{suffix}", system_lib=True, prefix="m_"
+        over(mblob.csource_module(KERNEL, functions=[])),
+        tmp_path / f"m{suffix}",
+        system_lib=True,
+        prefix="m_",
     )
     assert said.startswith(
         "GraphExecutorFactory: TVM's executor cannot run this library: it calls 'twice' as a packed"
@@ -120,7 +123,9 @@ def test_an_operator_that_something_may_have_is_not_told(tmp_path: Path, brings:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ["-gz", "-g0", "-gsplit-dwarf", "-flto"])
 def test_options_of_the_compiler_hide_no_plain_operator(tmp_path: Path, options: str) -> None:
-    (said,) = told(over(mblob.csource_module(KERNEL)), tmp_path / "m.so", options=options)
+    (said,) = told(
+        over(mblob.csource_module(KERNEL, functions=[])), tmp_path / "m.so", options=options
+    )
     assert "'twice' is a plain C function" in said
     with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
         run(tmp_path / "m.so")
@@ -147,7 +152,9 @@ def test_a_plain_operator_in_an_object_for_link_time_optimization_is_told(
 ) -> None:
     (tmp_path / "k.c").write_text(KERNEL)
     subprocess.run([require("gcc"), "-g", "-flto", "-fPIC", "-c", "k.c"], cwd=tmp_path, check=True)
-    (said,) = told(over(mblob.static_library(tmp_path / "k.o")), tmp_path / "m.so", cc="gcc")
+    (said,) = told(
+        over(mblob.static_library(tmp_path / "k.o", functions=[])), tmp_path / "m.so", cc="gcc"
+    )
     assert "'twice' is a plain C function" in said
     with pytest.raises(mblob.MblobError, match="'twice' is a plain C function"):
         run(tmp_path / "m.so")
@@ -189,14 +196,21 @@ def test_a_hidden_operator_is_told_however_it_is_packed(tmp_path: Path, how: str
         "an fcompile": {"fcompile": link},
     }.get(how, {})
     path = tmp_path / {"a system library": "m.a", "a tar": "m.tar"}.get(how, "m.so")
-    (said,) = told(over(mblob.csource_module(KERNEL)), path, options="-fvisibility=hidden", **more)
+    (said,) = told(
+        over(mblob.csource_module(KERNEL, functions=[])),
+        path,
+        options="-fvisibility=hidden",
+        **more,
+    )
     assert said.startswith("GraphExecutorFactory: no module has 'twice', which it calls")
     assert told(model(packed="name"), path, **more) == []
 
 
 def test_a_hidden_operator_that_is_there_gets_a_hint(tmp_path: Path) -> None:
     (said,) = told(
-        over(mblob.csource_module(KERNEL)), tmp_path / "m.so", options="-fvisibility=hidden"
+        over(mblob.csource_module(KERNEL, functions=[])),
+        tmp_path / "m.so",
+        options="-fvisibility=hidden",
     )
     assert said == (
         "GraphExecutorFactory: no module has 'twice', which it calls: 'twice' is defined, but not exported. Leave out"
@@ -277,7 +291,10 @@ def test_flags_and_a_manifest_name_packed_functions_together(tmp_path: Path) -> 
 
 def test_a_system_library_is_not_told_of_names_that_it_does_not_need(tmp_path: Path) -> None:
     (said,) = told(
-        over(mblob.csource_module(KERNEL)), tmp_path / "m.a", system_lib=True, prefix="m_"
+        over(mblob.csource_module(KERNEL, functions=[])),
+        tmp_path / "m.a",
+        system_lib=True,
+        prefix="m_",
     )
     assert said.endswith(
         "no prototype is given for 'twice'. Declare it with functions= (--function)."

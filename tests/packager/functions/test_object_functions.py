@@ -39,7 +39,7 @@ def test_a_plain_function_of_an_object_is_not_called_as_a_packed_one(
 ) -> None:
     made = compiled(tmp_path, "p", VADD_C + PACKED_C, "-g", cc=require(cc))
     before = made.read_bytes()
-    mblob.static_library(made).export_library(tmp_path / "n.so")
+    mblob.static_library(made, functions=[]).export_library(tmp_path / "n.so")
     assert made.read_bytes() == before
     library = mblob.load_module(tmp_path / "n.so")
     with pytest.raises(AttributeError, match="'vadd' is a plain C function"):
@@ -54,7 +54,9 @@ def test_members_of_an_archive_are_asked_too(tmp_path: Path) -> None:
     one = compiled(tmp_path, "one", VADD_C, "-g")
     two = compiled(tmp_path, "two", "int two(int x) { return x; }\n", "-g")
     subprocess.run(["ar", "rcs", "x.a", one.name, two.name], cwd=tmp_path, check=True)
-    mblob.static_library((tmp_path / "x.a").read_bytes()).export_library(tmp_path / "x.so")
+    mblob.static_library((tmp_path / "x.a").read_bytes(), functions=[]).export_library(
+        tmp_path / "x.so"
+    )
     assert [name for name, _, _ in table(tmp_path / "x.so")] == ["two", "vadd"]
 
 
@@ -69,7 +71,7 @@ def test_objects_that_another_links_are_asked_too(tmp_path: Path) -> None:
         subprocess.run(["cc", "-shared", "-fPIC", "-o", output, *files], check=True)
 
     made = compiled(tmp_path, "p", VADD_C, "-g")
-    mblob.static_library(made).export_library(tmp_path / "x.so", link)
+    mblob.static_library(made, functions=[]).export_library(tmp_path / "x.so", link)
     assert [(name, abi) for name, abi, _ in table(tmp_path / "x.so")] == [("vadd", "plain")]
     with pytest.raises(AttributeError, match="plain C function"):
         mblob.load_module(tmp_path / "x.so")["vadd"]
@@ -77,7 +79,7 @@ def test_objects_that_another_links_are_asked_too(tmp_path: Path) -> None:
 
 def test_a_plain_function_of_a_system_library_is_announced_as_such(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", VADD_C, "-g")
-    mblob.static_library(made).export_library(
+    mblob.static_library(made, functions=[]).export_library(
         tmp_path / "x.tar", system_lib=True, prefix="p_", workspace_dir=tmp_path
     )
     assert "p_vadd__plain" in (tmp_path / "mblob_system_lib.c").read_text()
@@ -190,7 +192,7 @@ def test_every_machine(tmp_path: Path, require: Callable[[str], str], target: st
 
 def test_the_symbol_counts_not_the_name_in_the_source(tmp_path: Path) -> None:
     made = compiled(tmp_path, "p", RENAMED_C, "-g")
-    mblob.static_library(made).export_library(tmp_path / "x.so")
+    mblob.static_library(made, functions=[]).export_library(tmp_path / "x.so")
     assert table(tmp_path / "x.so") == [("inner", "plain", "float *")]
 
 
@@ -263,7 +265,7 @@ def test_a_function_that_debug_information_does_not_name_is_not_called_as_a_pack
     tmp_path: Path, require: Callable[[str], str], kind: str, cc: str
 ) -> None:
     text = {**VIEWS, **UNKNOWN}[kind]
-    mblob.csource_module(text).export_library(tmp_path / "x.so", cc=require(cc))
+    mblob.csource_module(text, functions=[]).export_library(tmp_path / "x.so", cc=require(cc))
     types = {name: types for name, abi, types in table(tmp_path / "x.so") if abi == "plain"}
     assert types["other"].replace("long int", "long") == ("float *, long" if kind in VIEWS else "?")
     with pytest.raises(AttributeError, match="'other' is a plain C function"):
@@ -273,14 +275,18 @@ def test_a_function_that_debug_information_does_not_name_is_not_called_as_a_pack
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("options", ["", "-g", "-g1", "-flto", "-ffunction-sections"])
 def test_an_alias_is_known_with_any_option(tmp_path: Path, options: str) -> None:
-    mblob.csource_module(VIEWS["alias"]).export_library(tmp_path / "x.so", options=options)
+    mblob.csource_module(VIEWS["alias"], functions=[]).export_library(
+        tmp_path / "x.so", options=options
+    )
     assert table(tmp_path / "x.so") == [
         (n, "plain", "float *, long int") for n in ("other", "scale")
     ]
 
 
 def test_an_alias_gets_no_adapter_to_the_ffi_dialect(tmp_path: Path) -> None:
-    mblob.csource_module(VIEWS["alias"]).export_library(tmp_path / "x.so", dialect="ffi")
+    mblob.csource_module(VIEWS["alias"], functions=[]).export_library(
+        tmp_path / "x.so", dialect="ffi"
+    )
     assert table(tmp_path / "x.so") == [
         (n, "plain", "float *, long int") for n in ("other", "scale")
     ]
@@ -291,8 +297,8 @@ def test_an_alias_in_a_given_object_and_in_cpp_is_known(tmp_path: Path) -> None:
     text += 'extern "C" void other(float *, long) __attribute__((alias("_Z5scalePfl")));'
     (tmp_path / "p.cc").write_text(text)
     subprocess.run(["g++", "-g", "-fPIC", "-c", "p.cc"], cwd=tmp_path, check=True)
-    mblob.static_library(tmp_path / "p.o").export_library(tmp_path / "o.so")
-    mblob.csource_module(text, fmt="cc").export_library(tmp_path / "s.so")
+    mblob.static_library(tmp_path / "p.o", functions=[]).export_library(tmp_path / "o.so")
+    mblob.csource_module(text, fmt="cc", functions=[]).export_library(tmp_path / "s.so")
     for made in ("o.so", "s.so"):
         assert table(tmp_path / made) == [("other", "plain", "float *, long int")]
 
@@ -309,7 +315,7 @@ def test_versions_for_processors_are_no_packed_functions(
     if done.returncode:
         assert "target" in done.stderr, done.stderr  # of the attribute, and of nothing else
         pytest.skip("a compiler for x86-64 that knows target_clones is not installed")
-    mblob.csource_module(text).export_library(tmp_path / "x.so", cc=cc)
+    mblob.csource_module(text, functions=[]).export_library(tmp_path / "x.so", cc=cc)
     with mblob.open(tmp_path / "x.so") as library:
         assert {f.abi for f in library.host_functions} == {"plain"}
         types = {
@@ -339,7 +345,7 @@ PACKED_IFUNC = PACKED_C.replace("int sum(", "static int one(") + (
 def test_a_packed_function_that_debug_information_does_not_name_stays_one(
     tmp_path: Path, text: str
 ) -> None:
-    mblob.csource_module(text).export_library(tmp_path / "x.so")
+    mblob.csource_module(text, functions=[]).export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as library:
         assert {f.name: f.abi for f in library.host_functions} == dict.fromkeys(
             ["sum", "other"] if "other" in text else ["sum"], "packed"
@@ -416,7 +422,7 @@ def test_an_object_for_link_time_optimization_tells_types_too(
     tmp_path: Path, require: Callable[[str], str], options: str
 ) -> None:
     compiled(tmp_path, "p", SCALE, "-g", *options.split(), cc=require("gcc"))
-    mblob.static_library(tmp_path / "p.o").export_library(tmp_path / "x.so", cc="gcc")
+    mblob.static_library(tmp_path / "p.o", functions=[]).export_library(tmp_path / "x.so", cc="gcc")
     assert table(tmp_path / "x.so") == [("scale", "plain", "float *, long int")]
 
 
@@ -430,7 +436,7 @@ def test_other_names_in_an_object_for_link_time_optimization_are_plain_too(
     text += "int far(void) { return 1; }\n"
     text += '__attribute__((visibility("hidden"))) extern __typeof(scale) inside __attribute__((alias("scale")));'
     compiled(tmp_path, "p", text, "-g", "-flto", cc=require("gcc"))
-    mblob.static_library(tmp_path / "p.o").export_library(tmp_path / "x.so", cc="gcc")
+    mblob.static_library(tmp_path / "p.o", functions=[]).export_library(tmp_path / "x.so", cc="gcc")
     assert table(tmp_path / "x.so") == [
         ("far", "plain", "void"), ("near", "plain", "void"), ("other", "plain", "?"),
         ("scale", "plain", "float *, long int"),

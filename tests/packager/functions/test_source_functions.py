@@ -56,7 +56,7 @@ def table(path: Path) -> dict[str, Row]:
 def test_c_functions_without_a_prototype_are_listed_as_plain(
     tmp_path: Path, require: Callable[[str], str], cc: str
 ) -> None:
-    mblob.csource_module(SOURCE).export_library(tmp_path / "x.so", cc=require(cc))
+    mblob.csource_module(SOURCE, functions=[]).export_library(tmp_path / "x.so", cc=require(cc))
     found = table(tmp_path / "x.so")
     spelled = {
         row.name: row.types.replace("unsigned long long", "long long unsigned int")
@@ -70,21 +70,21 @@ def test_c_functions_without_a_prototype_are_listed_as_plain(
 
 
 def test_a_plain_function_is_never_called_as_a_packed_one(tmp_path: Path) -> None:
-    mblob.csource_module(VADD_C).export_library(tmp_path / "x.so")
+    mblob.csource_module(VADD_C, functions=[]).export_library(tmp_path / "x.so")
     with pytest.raises(AttributeError, match="plain C function"):
         mblob.load_module(tmp_path / "x.so")["vadd"]
 
 
 def test_thread_local_variables_do_not_hide_the_functions(tmp_path: Path) -> None:
-    mblob.csource_module("__thread int t;\nint next(void) { return ++t; }\n").export_library(
-        tmp_path / "x.so"
-    )
+    mblob.csource_module(
+        "__thread int t;\nint next(void) { return ++t; }\n", functions=[]
+    ).export_library(tmp_path / "x.so")
     assert list(table(tmp_path / "x.so")) == ["next plain"]
 
 
 def test_listed_and_other_functions_share_a_table(tmp_path: Path) -> None:
     root = mblob.csource_module(VADD_C + "int one(void) { return 1; }\n", functions=[VADD])
-    root.import_module(mblob.csource_module("int two(int x) { return x; }\n"))
+    root.import_module(mblob.csource_module("int two(int x) { return x; }\n", functions=[]))
     root.export_library(tmp_path / "x.so")
     assert list(table(tmp_path / "x.so")) == ["vadd plain", "vadd packed", "one plain", "two plain"]
 
@@ -99,7 +99,7 @@ def test_cxx_functions_with_c_linkage_are_listed(
     namespace k { extern "C" int inside(int x) { std::vector<int> v(x); return (int)v.size(); } }
     extern "C" float outside(const float &x, bool b) { return b ? x : 0; }
     """
-    mblob.csource_module(source, "cc").export_library(tmp_path / "x.so")
+    mblob.csource_module(source, "cc", functions=[]).export_library(tmp_path / "x.so")
     assert {row.name: row.types for row in table(tmp_path / "x.so").values()} == {
         "inside": "int", "outside": "const float &, bool",
     }  # fmt: skip
@@ -107,7 +107,7 @@ def test_cxx_functions_with_c_linkage_are_listed(
 
 def test_a_library_without_plain_functions_has_no_table(tmp_path: Path) -> None:
     source = "void *__tvm_module_ctx;\nint f(void *a, int *b, int c) { return 0; }\n"
-    mblob.csource_module(source).export_library(tmp_path / "x.so")
+    mblob.csource_module(source, functions=[]).export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         assert (lib.functions, lib.function_table, lib.elf.find("__mblob_functions")) == (
             ["f"],
@@ -148,8 +148,8 @@ def test_what_tells_the_functions_leaves_no_trace_in_the_library(tmp_path: Path)
 def test_the_callers_debug_information_is_kept(tmp_path: Path) -> None:
     (tmp_path / "g.c").write_text("int g(void) { return 1; }\n")
     subprocess.run(["gcc", "-g", "-fPIC", "-c", "g.c"], cwd=tmp_path, check=True)
-    mblob.static_library(tmp_path / "g.o").export_library(tmp_path / "object.so")
-    mblob.csource_module(VADD_C).export_library(tmp_path / "source.so", options="-g")
+    mblob.static_library(tmp_path / "g.o", functions=[]).export_library(tmp_path / "object.so")
+    mblob.csource_module(VADD_C, functions=[]).export_library(tmp_path / "source.so", options="-g")
     for name in ("object.so", "source.so"):
         text = subprocess.run(
             ["readelf", "-SW", tmp_path / name], capture_output=True, text=True, check=True

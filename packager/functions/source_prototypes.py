@@ -1,0 +1,243 @@
+"""Prototypes of functions that the caller did not write one for: the types and the names of parameters are
+those of debug information, the bounds of arrays those of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mblob import argument_types
+from mblob.format.exported import is_helper
+from mblob.format.functions_table import WORDS, Row
+from mblob.packager.compile.host_objects import HostFile, LinkInput
+from mblob.packager.conventions import REFUSED
+from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions.packed_or_plain import plain_row
+from mblob.packager.functions.prototype_check import OWN_CALL, own_call
+from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.modules.nodes import HostNode
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
+from mblob.packager.objects.object_files import ObjectSymbols
+from mblob.packager.write.dialects import Dialect
+
+if TYPE_CHECKING:
+    from mblob.binary.dwarf_functions import CType, Function
+
+
+class NotCallable(Exception):
+    """Why a function cannot have a packed function, and what to do."""
+
+
+def found_prototypes(
+    nodes: Sequence[tuple[HostNode, LinkInput]],
+    files: Sequence[LinkInput],
+    wrapped: Sequence[Wrapped],
+    table_rows: Sequence[Row],
+    dialect: Dialect,
+    *,
+    only_named: bool,
+) -> list[Wrapped]:
+    """Plain functions of host modules, all of them or those that the caller asks for by name.
+
+    Args:
+        nodes: host modules that look for them, and their objects.
+        files: all that may define functions.
+        wrapped: functions with a prototype of the caller's.
+        table_rows: rows of a table that came with the objects.
+        only_named: none but those that the caller asks for.
+
+    Warns:
+        UserWarning: bounds that cannot be read.
+
+    Raises:
+        BuildError: the caller asks for a function that no packed function can call.
+    """
+    declared = {w.prototype.name for w in wrapped}
+    listed = {name for row in table_rows for name in (row.name, row.symbol)}
+    taken = {name for _, c in files for name in c.defined | c.weak}
+    found: dict[str, Wrapped] = {}
+    for node, (f, contents) in nodes:
+        for function in f.functions:
+            name = function.name
+            is_asked = any(name in n.declared.names for n, _ in nodes)
+            if not is_asked and (only_named or not node.declared.is_open):
+                continue
+            if name in declared or name in found or name in listed:
+                continue
+            if dialect.packed_symbol(name) in taken or not _is_callable(function, contents):
+                continue
+            own = own_call(name, files)
+            try:
+                if own is not None or not function.is_ordinary:
+                    raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
+                found[name] = Wrapped(_with_bounds(prototype_of(function), f), False, dialect)
+            except NotCallable as exc:
+                if is_asked:
+                    raise BuildError(f"functions: {name} cannot be called: {exc}") from None
+    for node, _ in nodes:
+        for name in node.declared.packed_among([*declared, *found]):
+            if name in found:
+                found[name] = found[name]._replace(takes_name=True)
+    return list(found.values())
+
+
+def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
+    """Whether a function is the user's, exported, and plain."""
+    name = function.name
+    is_exported = name in contents.functions - contents.comdat or name in contents.late
+    is_plain = plain_row(function, of_tvm=name in contents.of_tvm) is not None
+    return is_exported and is_plain and name != "main" and not is_helper(name)
+
+
+def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
+    """A prototype with the bounds of arrays that the source has.
+
+    Warns:
+        UserWarning: they cannot be read.
+    """
+    declaration = file.arrays.get(prototype.name)
+    if declaration is None:
+        return prototype
+    from mblob.packager.modules.prototype_parser import with_bounds  # with pycparser
+
+    made, why = with_bounds(prototype, declaration)
+    if why:
+        warn(f"{file.label}: a call does not check the size of an array: {why}")
+    return made
+
+
+def prototype_of(function: Function) -> Prototype:
+    """The prototype of a plain function.
+
+    Raises:
+        NotCallable: a packed function cannot call it.
+    """
+    if function.is_guess or "other" in (p.kind for p in function.parameters if p.text == "?"):
+        raise NotCallable("debug information does not tell its types")
+    if function.variadic:
+        raise NotCallable("it is variadic: give a function with a fixed list of parameters")
+    names = [n if n.isidentifier() and n not in WORDS else "" for n in function.names]
+    names += [""] * (len(function.parameters) - len(names))
+    parameters = tuple(
+        _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
+    )
+    return Prototype(function.name, *_result(function.result), parameters)
+
+
+_WORDS = (
+    "unsigned",
+    "signed",
+    "long",
+    "short",
+    "char",
+    "int",
+)  # compilers order them in their own ways
+_UNSIGNED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
+_SIGNED = {1: "int8_t", 2: "int16_t", 4: "int32_t", 8: "int64_t"}
+_FLOATS = {4: "float", 8: "double"}
+
+
+def scalar_of(found: CType) -> Scalar | None:
+    """A number as C spells it where the name is known everywhere, else by its size."""
+    text = found.text.removeprefix("const ")
+    kind = argument_types.KINDS.get(text)
+    if kind == found.kind and argument_types.SIZES.get(text, found.size) == found.size:
+        return Scalar(argument_types.ALIASES.get(text, text), kind)
+    if found.kind == "char":
+        return Scalar("char", "char")
+    if found.kind == "bool" and found.size == 1:
+        return Scalar("bool", "bool")
+    if found.kind == "float":
+        if found.base in argument_types.HALVES:
+            return Scalar(found.base, argument_types.KINDS[found.base])
+        name = _FLOATS.get(found.size)
+        return Scalar(name, "float") if name and found.base != "__ibm128" else None
+    if found.kind == "enum":
+        is_signed = found.target is not None and found.target.kind == "int"
+        return _integer("", found.size, is_signed)
+    if found.kind in ("int", "uint"):
+        return _integer(text if text == found.base else "", found.size, found.kind == "int")
+    return None
+
+
+def _integer(spelled: str, size: int, is_signed: bool) -> Scalar | None:
+    """An integer by its size, in the words of C if the source has them."""
+    words = spelled.split()
+    kind = "int" if is_signed else "uint"
+    if size not in _SIGNED:
+        return None
+    if words and set(words) <= set(_WORDS):
+        if {"long", "short", "char"}.intersection(words):
+            words = [word for word in words if word != "int"]
+        if "char" not in words:
+            words = [word for word in words if word != "signed"]
+        return Scalar(" ".join(sorted(words, key=_WORDS.index)), kind)
+    return Scalar((_SIGNED if is_signed else _UNSIGNED)[size], kind)
+
+
+def _parameter(found: CType, name: str, index: int) -> Parameter:
+    where = f"parameter {index}" + (f" ({name})" if name else "")
+    if found.kind == "either":
+        raise NotCallable(
+            f"{where} is passed by its address unless it has VALUE: compile with gfortran -g -O1 -fno-lto, which tells"
+        )
+    if found.kind != "pointer":
+        scalar = scalar_of(found)
+        if scalar is None:
+            raise NotCallable(f"{where} is {_described(found)}")
+        return Parameter(name, "scalar", scalar)
+    target = found.target
+    if target is None:
+        return Parameter(name, "pointer")
+    if target.kind == "descriptor":
+        raise NotCallable(
+            f"{where} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or a(*)"
+        )
+    is_const = target.text.startswith("const ")
+    dims: tuple[Dim, ...] = ()
+    element = target
+    if target.dims and target.target is not None:  # float (*x)[64]: rows
+        element = target.target
+        if None not in target.dims:
+            dims = (Dim(None, ""), *(number_dim(d) for d in target.dims if d is not None))
+        is_const = is_const or element.text.startswith("const ")
+    scalar = scalar_of(element)
+    if scalar is None:
+        spelled = f"{target.text}{'' if target.text.endswith('*') else ' '}*"
+        if "?" in spelled or "&" in spelled or target.kind == "void":
+            spelled = ""
+        return Parameter(name, "pointer", None, is_const, (), spelled)
+    if scalar.kind == "char" and is_const and not dims:
+        return Parameter(name, "string", None, True)
+    return Parameter(name, "tensor", scalar, is_const, dims)
+
+
+def number_dim(size: int) -> Dim:
+    return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
+
+
+def _described(found: CType) -> str:
+    """A type that no argument is passed as, and what to do."""
+    text = found.spelling
+    if found.kind == "record":
+        shown = "a struct" if text == "?" else text
+        return f"{shown} by value: give a function that takes a pointer to it"
+    if "complex" in found.base:
+        return f"{text}: complex numbers are passed in arrays, so give a function that takes a pointer to it"
+    return f"{text}, which no argument is: give a function that takes a pointer to it"
+
+
+def _result(found: CType) -> tuple[str, Scalar | None, str]:
+    if found.kind == "void":
+        return "void", None, "void"
+    if found.kind in ("pointer", "either"):
+        text = found.text
+        if found.target is not None and found.target.kind == "char" and text == "const char *":
+            return "string", None, text
+        return "pointer", None, "void *"
+    scalar = scalar_of(found)
+    if scalar is None:
+        raise NotCallable(
+            f"its result is {_described(found).replace('takes a pointer to it', 'writes it through a pointer')}"
+        )
+    return "scalar", scalar, scalar.name

@@ -1,0 +1,309 @@
+"""Functions without a prototype of the caller's: debug information tells their types."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
+SOURCE = """
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+typedef float real;
+typedef unsigned char u8;
+typedef struct image { int w, h; float gain; } image_t;
+enum mode { NEAREST = 1, LINEAR };
+typedef enum mode kind_t;
+typedef const image_t *view_t;
+
+void vadd(const float *a, const float *b, float *c, int64_t n) {
+  for (int64_t i = 0; i < n; i++) c[i] = a[i] + b[i];
+}
+real dot(const real *a, const real *b, size_t n) {
+  real s = 0;
+  for (size_t i = 0; i < n; i++) s += a[i] * b[i];
+  return s;
+}
+void invert(u8 *x, unsigned long n) { for (unsigned long i = 0; i < n; i++) x[i] = ~x[i]; }
+void last(const double x[][4], double *y, int n) { for (int i = 0; i < n; i++) y[i] = x[i][3]; }
+int area(const image_t *im) { return im->w * im->h; }
+int width(view_t im) { return im->w; }
+void grow(struct image *im) { im->w++; }
+int pick(enum mode m, kind_t k) { return (int)m * 10 + (int)k; }
+bool both(bool a, bool b) { return a && b; }
+size_t length(const char *s) { size_t n = 0; while (s[n]) n++; return n; }
+void *same(void *p) { return p; }
+static int hidden(int x) { return x; }
+int shown(int x) { return hidden(x); }
+"""
+PROTOTYPES = {
+    "vadd": "void vadd(const float *a, const float *b, float *c, int64_t n)",
+    "dot": "float dot(const float *a, const float *b, size_t n)",
+    "invert": "void invert(uint8_t *x, unsigned long n)",
+    "last": "void last(const double x[][4], double *y, int n)",
+    "area": "int area(const image_t *im)",
+    "width": "int width(const image_t *im)",
+    "grow": "void grow(struct image *im)",
+    "pick": "int pick(uint32_t m, uint32_t k)",
+    "both": "bool both(bool a, bool b)",
+    "length": "size_t length(const char *s)",
+    "same": "void *same(void *p)",
+    "shown": "int shown(int x)",
+}
+
+
+class Image(ctypes.Structure):
+    _fields_ = [("w", ctypes.c_int), ("h", ctypes.c_int), ("gain", ctypes.c_float)]
+
+
+def packed(tmp_path: Path, source: str, fmt: Any = "c", *, export: Any = None, **how: Any) -> Any:
+    mblob.csource_module(source, fmt, **how).export_library(tmp_path / "x.so", **(export or {}))
+    return mblob.load_module(tmp_path / "x.so")
+
+
+def shown(lib: mblob.Module) -> dict[str, str]:
+    return {name: str(signature) for name, signature in lib.functions.items()}
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_types_come_from_the_source(
+    tmp_path: Path, require: Callable[[str], str], cc: str, dialect: str
+) -> None:
+    lib = packed(tmp_path, SOURCE, export={"cc": require(cc), "dialect": dialect})
+    assert shown(lib) == PROTOTYPES
+    x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    lib.vadd(x, x, y, 4)
+    assert (y == 2 * x).all() and lib.dot(x, x, 4) == 14.0
+    small = np.arange(3, dtype="uint8")
+    lib.invert(small, 3)
+    assert small.tolist() == [255, 254, 253]
+    rows = np.zeros(2)
+    lib.last(np.arange(8.0).reshape(2, 4), rows, 2)
+    assert rows.tolist() == [3.0, 7.0]
+    assert (lib.pick(1, 2), lib.both(True, False), lib.length("abc")) == (12, 0, 3)
+    with pytest.raises(mblob.MblobError, match="expected an array of float32, found float64"):
+        lib.vadd(x.astype("float64"), x, y, 4)
+    with pytest.raises(mblob.MblobError, match="expected shape"):
+        lib.last(np.zeros((2, 3)), rows, 2)
+
+
+def test_an_object_with_debug_information_tells_as_much(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(SOURCE)
+    subprocess.run(["cc", "-g", "-O2", "-fPIC", "-c", "k.c"], cwd=tmp_path, check=True)
+    mblob.static_library(tmp_path / "k.o").export_library(tmp_path / "x.so")
+    assert shown(mblob.load_module(tmp_path / "x.so")) == PROTOTYPES
+
+
+def test_structs_are_passed_by_their_address(tmp_path: Path) -> None:
+    lib = packed(tmp_path, SOURCE)
+    image = Image(3, 4, 1.0)
+    record = np.array([(3, 4, 1.0)], dtype=[("w", "i4"), ("h", "i4"), ("gain", "f4")])
+    for value in (image, ctypes.pointer(image), record, memoryview(bytes(image))):
+        assert lib.area(value) == 12
+        assert lib.width(value) == 3
+    lib.grow(image)
+    lib.grow(record)
+    assert image.w == record["w"][0] == 4
+    with pytest.raises(mblob.MblobError, match="read-only"):
+        lib.grow(memoryview(bytes(image)))
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("int f(int n, ...) { return n; }", "it is variadic; pack a function that takes a fixed"),
+        (
+            "struct s { int x; }; int f(struct s v) { return v.x; }",
+            "struct s; pack a function that takes a pointer to it",
+        ),
+        ("long double f(long double x) { return x; }", "'f' is a plain C function"),
+    ],
+)
+def test_what_cannot_be_called_stays_plain_and_says_why(
+    tmp_path: Path, source: str, says: str
+) -> None:
+    lib = packed(tmp_path, source + "\nint g(int x) { return x; }\n")
+    assert list(lib.functions) == ["g"] and lib.g(3) == 3
+    with pytest.raises(mblob.NotFoundError, match=says):
+        lib["f"]
+    with pytest.raises(mblob.BuildError, match="functions: f cannot be called: "):
+        packed(tmp_path, source, functions=["f"])
+
+
+def test_functions_are_chosen_by_name(tmp_path: Path) -> None:
+    lib = packed(tmp_path, SOURCE, functions=["vadd", "area", "int pick(int m, int k)"])
+    chosen = {name: PROTOTYPES[name] for name in ("area", "vadd")}
+    assert shown(lib) == {**chosen, "pick": "int pick(int m, int k)"}
+    assert shown(packed(tmp_path, SOURCE, functions="dot")) == {"dot": PROTOTYPES["dot"]}
+    assert shown(packed(tmp_path, SOURCE, functions=[])) == {}
+    with pytest.raises(mblob.BuildError, match=r"sown is declared.* did you mean 'shown'"):
+        packed(tmp_path, SOURCE, functions=["sown"])
+    with pytest.raises(mblob.BuildError, match=r"hidden is declared.*-Dstatic="):
+        packed(tmp_path, SOURCE, functions=["hidden"])
+
+
+def test_packed_functions_take_names_of_functions_of_the_source(tmp_path: Path) -> None:
+    lib = packed(tmp_path, SOURCE, packed=["vadd"])
+    assert shown(lib) == PROTOTYPES
+    with mblob.open(tmp_path / "x.so") as library:
+        assert {f.symbol for f in library.host_functions if f.name == "vadd"} == {"vadd"}
+    with pytest.raises(mblob.BuildError, match="packed= names 'vad'"):
+        packed(tmp_path, SOURCE, packed=["vad"])
+
+
+TVM = (
+    "int f(void *args, int *codes, int n, void *result, int *code, void *resource) { return 0; }\n"
+)
+
+
+def test_packed_functions_stay_packed(tmp_path: Path) -> None:
+    libraries = []
+    for functions in (None, []):
+        packed(tmp_path, TVM, functions=functions)
+        libraries.append((tmp_path / "x.so").read_bytes())
+    assert libraries[0] == libraries[1]
+    lib = packed(tmp_path, TVM + "int twice(int x) { return 2 * x; }\n")
+    assert lib.f() is None and lib.twice(4) == 8
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar", ".a"])
+def test_every_output_has_them(tmp_path: Path, suffix: str) -> None:
+    output = tmp_path / f"x{suffix}"
+    module = mblob.csource_module("int twice(int x) { return 2 * x; }\n")
+    module.export_library(output, system_lib=suffix == ".a", prefix="p_" if suffix == ".a" else "")
+    if suffix == ".a":
+        listed = subprocess.run(["nm", str(output)], capture_output=True, text=True, check=True)
+        assert "p_twice" in listed.stdout
+    else:
+        assert mblob.load_module(output).twice(4) == 8
+
+
+def test_another_calling_convention_is_left_alone(tmp_path: Path) -> None:
+    source = "int __attribute__((ms_abi)) f(int x) { return x; }\nint g(int x) { return x; }\n"
+    assert list(packed(tmp_path, source).functions) == ["g"]
+    with pytest.raises(mblob.BuildError, match="f cannot be called: it has a calling convention"):
+        packed(tmp_path, source, functions=["f"])
+
+
+def test_a_version_script_decides_what_is_exported(tmp_path: Path) -> None:
+    (tmp_path / "v.map").write_text("{ global: f; __mblob*; __tvm*; local: *; };")
+    lib = packed(
+        tmp_path, "int f(int x) { return x; }\n",
+        export={"options": f"-Wl,--version-script={tmp_path}/v.map"},
+    )  # fmt: skip
+    assert not lib.functions
+
+
+def test_a_graph_calls_functions_without_prototypes(tmp_path: Path) -> None:
+    from tests.packager.functions.test_tvm_executor import KERNEL, graph
+
+    factory = mblob.graph_executor_factory(graph(function="twice"))
+    factory.import_module(mblob.csource_module(KERNEL))
+    factory.export_library(tmp_path / "m.so")
+    with mblob.open(tmp_path / "m.so") as library:
+        assert not [d for d in library.diagnostics if d["code"] == "plain_operators"]
+
+
+def test_the_command_line_selects(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(SOURCE)
+
+    def build(*options: str) -> tuple[list[str], Any]:
+        command = [
+            sys.executable,
+            "-m",
+            "mblob.cli.main",
+            "build",
+            "--kernel",
+            "k.c",
+            "-o",
+            "x.so",
+            *options,
+        ]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        if done.returncode:
+            return [], done
+        return list(mblob.load_module(tmp_path / "x.so").functions), done
+
+    assert build()[0] == sorted(PROTOTYPES)
+    assert build("--function", "dot")[0] == ["dot"]
+    assert build("--no-functions")[0] == []
+    assert "exclude each other" in build("--no-functions", "--function", "dot")[1].stderr
+
+
+BOUNDS = """
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#define N 4
+typedef float real;
+typedef float vec3[3];
+#define KERNEL(name) void name(const real x[N], real y[restrict 2 * N], int n)
+KERNEL(macro) { y[0] = x[0] + n; }
+void rows(int n, int m, const float x[n][m], float y[static n]) { y[0] = x[0][0]; }
+static inline float first(const float x[N]) { return x[0]; }
+void open(const real *x, float y[], size_t n) { y[0] = first(x) + n; }
+void text(const char s[16], float (*z)[N]) { z[0][0] = s[0]; }
+void computed(uint32_t n, float x[(n + 1) * N]) { if (x[0] > 1) { x[0] = 1; } }
+void named(vec3 v) { v[0] = 1; }
+"""
+BOUND = {
+    "macro": "void macro(const float x[4], float y[2 * 4], int n)",
+    "rows": "void rows(int n, int m, const float x[n][m], float y[static n])",
+    "open": "void open(const float *x, float y[], size_t n)",
+    "text": "void text(const char s[16], float z[][4])",
+    "computed": "void computed(uint32_t n, float x[(n + 1) * 4])",
+    "named": "void named(float *v)",
+}
+
+
+def test_bounds_come_from_the_source(tmp_path: Path) -> None:
+    lib = packed(tmp_path, BOUNDS)
+    assert shown(lib) == BOUND
+    x, y = np.ones(4, "float32"), np.zeros(8, "float32")
+    lib.macro(x, y, 3)
+    assert y[0] == 4
+    for wrong in (x[:3], np.ones(5, "float32")):
+        with pytest.raises(mblob.MblobError, match=r"expected shape \(4,\)"):
+            lib.macro(wrong, y, 3)
+    lib.computed(1, np.zeros(8, "float32"))
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(8,\)"):
+        lib.computed(1, np.zeros(6, "float32"))
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(2, 3\)"):
+        lib.rows(2, 3, np.zeros((3, 2), "float32"), np.zeros(2, "float32"))
+
+
+def test_functions_of_headers_have_bounds_too(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_text("void f(int n, float x[n]) { x[0] = n; }\n")
+    (tmp_path / "k.c").write_text('#include "k.h"\n')
+    lib = packed(tmp_path, tmp_path / "k.c", None)
+    assert shown(lib) == {"f": "void f(int n, float x[n])"}
+
+
+def test_bounds_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    with pytest.warns(
+        UserWarning, match=r"does not check the size of an array: f: parameter 1 \(x\)"
+    ):
+        lib = packed(tmp_path, "void f(int n, float x[n / 2], float y[n]) { x[0] = y[0]; }\n")
+    assert shown(lib) == {"f": "void f(int n, float *x, float y[n])"}
+
+
+def test_bounds_of_cxx(tmp_path: Path) -> None:
+    source = """
+    #include <cstdint>
+    #include <vector>
+    template <typename T> T twice(T x) { return x + x; }
+    extern "C" void f(int32_t n, float x[4]) { std::vector<float> v(4); x[0] = twice(v[0]) + n; }
+    """
+    assert shown(packed(tmp_path, source, "cc")) == {"f": "void f(int32_t n, float x[4])"}
