@@ -387,6 +387,8 @@ int nameless(struct { int a; } *p) { return p->a; }
 int nested(void (*f)(int (*)(int)), ...) { return f != 0; }
 pair by_value(pair p) { return p; }
 int of_value(pair p) { return p.a; }
+int many(void (*f)(int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int)) { return !f; }
+int constant(int *const *const p, const char *const names[2]) { return !p + !names; }
 double sum(int n, ...) {
   va_list args;
   va_start(args, n);
@@ -449,6 +451,11 @@ SPELLED = {
     "nameless": ("int nameless(struct {...} *)", ["struct {...} *"]),
     "nested": ("int nested(void (*)({...}), ...)", ["void (*)({...})"]),
     "by_value": ("pair by_value(pair)", []),
+    "many": (f"int many(void (*)({'int, ' * 16}...))", [f"void (*)({'int, ' * 16}...)"]),
+    "constant": (
+        "int constant(int * const * const, const char * const *)",
+        ["int * const * const", "const char * const *"],
+    ),
 }
 
 
