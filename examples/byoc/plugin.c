@@ -147,4 +147,4 @@ static const mblob_runtime runtime = {"fuse", open_fuse, find_function, call, NU
 
 /* clang-format off */
 MBLOB_PLUGIN(fuse) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "fuse", "1.0", "fuse", "", "nothing",
-                      NULL, NULL, &runtime, NULL, 1, 0, NULL};
+                      NULL, NULL, &runtime, NULL, 1, 0, NULL, ""};
