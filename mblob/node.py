@@ -208,7 +208,8 @@ class FunctionsNode(Node):
             return memoryview(given).toreadonly().cast("B")
         except TypeError:
             raise errors.ArgumentTypeError(
-                f"the save function of {self.type_key!r}: expected it to return bytes, found {type(given).__name__}"
+                f"the save function of {self.type_key!r}: expected it to return contiguous bytes, found"
+                f" {type(given).__name__}"
             ) from None
 
     def payload(self) -> memoryview:

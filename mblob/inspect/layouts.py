@@ -212,6 +212,29 @@ def size_of(key: str, view: memoryview, carried: Iterable[Plugin] = ()) -> int |
     return run_measure(said.measure, view) if said.measure else REST
 
 
+def check_whole(key: str, payload: memoryview) -> None:
+    """Refuse a payload that the loader of its key would not read to its end, as far as a loader of this
+    process tells where payloads end.
+
+    Raises:
+        FormatError: "layout".
+    """
+    offer = _offered.get(key)
+    if (_registered.get(key) or (offer and offer[1]) or Told()) == Told():
+        return
+    try:
+        size = size_of(key, payload)
+    except FormatError as error:
+        raise FormatError(
+            f"the payload of {key!r} is none that its loader reads: {error.plain}", code="layout"
+        ) from None
+    if size not in (None, REST, len(payload)):
+        raise FormatError(
+            f"the payload of {key!r} has {len(payload)} bytes, and its loader reads {size} of them",
+            code="layout",
+        )
+
+
 def run_measure(measure: Measure, view: memoryview) -> int:
     """The size that a function tells.
 

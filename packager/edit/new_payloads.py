@@ -22,7 +22,7 @@ from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, d
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import SAFETENSORS
-from mblob.inspect import contents, tvm_executor
+from mblob.inspect import contents, layouts, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
@@ -59,12 +59,18 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
         raise refused(exc, f"{entry.place}: expected bytes, a path or a module") from None
 
 
-def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: str) -> None:
+def check_new(
+    entry: EntryView, payload: Payload, grammars: Grammars, dialect: str, *, has_size: bool = False
+) -> None:
     """Refuse what could not be read in the place of an entry.
 
+    Args:
+        has_size: the blob says how long each payload is, so reading it back does not ask the layouts
+            of loaders.
+
     Raises:
-        FormatError: it breaks the grammar of the key, or that of the graph or executable in it.
-            BuildError: it is empty, in the dialect whose loader takes that for damage.
+        FormatError: it breaks the grammar of the key, or that of the graph or executable in it, or the
+            layout of its loader. BuildError: it is empty, in the dialect whose loader takes that for damage.
     """
     name = f"the new payload of {entry.place}"
     data = _bytes_of(payload)
@@ -77,6 +83,8 @@ def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: s
         warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
     try:
         contents.check(entry.type_key, data, grammars)
+        if has_size:
+            layouts.check_whole(entry.type_key, data)
     except FormatError as error:
         error.prefix(name if not isinstance(payload, FilePayload) else f"{payload.path}: {name}")
         raise

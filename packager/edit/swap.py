@@ -97,9 +97,12 @@ def swap(
             raise BuildError(
                 "swap: nothing to change; name an entry and its new payload, or weights"
             )
-        for index, payload in new.items():
-            check_new(opened.entries[index], payload, opened.grammars, blob.dialect)
-        plan = rewritten(opened, new, index=blob.index_offset is not None, digest=digest)
+        has_index = blob.index_offset is not None
+        has_size = has_index or blob.dialect == "ffi"
+        for i, payload in new.items():
+            entry = opened.entries[i]
+            check_new(entry, payload, opened.grammars, blob.dialect, has_size=has_size)
+        plan = rewritten(opened, new, index=has_index, digest=digest)
         write_library(
             opened, plan, output, reuse=reuse, inputs=source_files(changes or {}, weights)
         )

@@ -24,6 +24,7 @@ from mblob.format.functions_table import Row
 from mblob.format.grammar import FunctionInfo
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
+from mblob.inspect import layouts
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
@@ -354,6 +355,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
     payload = to_write(module)
+    layouts.check_whole(module.type_key, payload)
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(

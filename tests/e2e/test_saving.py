@@ -205,11 +205,29 @@ def test_a_module_of_python_without_bytes_is_refused_and_one_with_empty_bytes_is
         library_with(module, tmp_path / "x.so")
     assert not (tmp_path / "x.so").exists()
     for how in ({"payload": b""}, {"save": lambda: b""}):
-        given = mblob.Module("acme", functions={"f": len}, **how)  # type: ignore[arg-type]
+        given = mblob.Module("any", functions={"f": len}, **how)  # type: ignore[arg-type]
         assert given.is_binary_serializable()
         library_with(given, tmp_path / "x.so")
         with mblob.open(tmp_path / "x.so") as looked:
-            assert [(e.type_key, e.size) for e in looked.entries] == [("library", 0), ("acme", 0)]
+            assert [(e.type_key, e.size) for e in looked.entries] == [("library", 0), ("any", 0)]
+
+
+@pytest.mark.parametrize("told", [{"layout": "u64"}, {"measure": lambda view: 8}])
+@pytest.mark.parametrize("given", [b"short", u64(1, 2), b""])
+def test_bytes_that_the_loader_of_the_key_would_not_read_are_refused_with_an_index_too(
+    load: Load, tmp_path: Path, told: Any, given: bytes
+) -> None:
+    def loader(payload: memoryview, ctx: Any) -> mblob.Module:
+        return mblob.Module("acme", functions={"f": len}, save=lambda: given)
+
+    mblob.register_loader("acme", loader, **told)
+    loaded = load("acme", 5)
+    loaded["f"]("")
+    for export in (loaded.export_library, lambda p: library_with(loaded.imported_modules[0], p)):
+        with pytest.raises(mblob.FormatError, match="the payload of 'acme'") as caught:
+            export(tmp_path / "x.so")
+        assert caught.value.code == "layout"
+        assert not (tmp_path / "x.so").exists()
 
 
 def test_a_loaded_module_without_save_keeps_its_bytes(load: Load, tmp_path: Path) -> None:
