@@ -16,6 +16,7 @@ from mblob.errors import FormatError, did_you_mean
 from mblob.format import plugin_table
 from mblob.format.exported import LIBMBLOB_PREFIX, OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
+from mblob.inspect.layouts import told
 from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.commands import language
@@ -27,7 +28,7 @@ from mblob.packager.modules.nodes import HostNode, SourceNode, node_of
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import checked, existing_file
 from mblob.source_suffixes import FORMAT_OF
 
 _OBJECTS = (".o", ".a")
@@ -391,6 +392,8 @@ def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
                 " them"
             )
         names[plugin.name] = label
+        for key, form in plugin.layouts.items():
+            checked(told, f"carry: {label}: plug-in {plugin.name!r}: {key}", form, None)
         for key in plugin.type_keys:
             first = keys.get(key)
             if first is plugin:

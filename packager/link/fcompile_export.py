@@ -40,7 +40,7 @@ from mblob.packager.link.inputs import (
     warn_of_functions,
 )
 from mblob.packager.link.read_back import opened
-from mblob.packager.link.request import Request
+from mblob.packager.link.request import Request, warn_of_unreadable
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget
@@ -149,6 +149,7 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
     made = carry.compile_plugins(tools, request.carry, request.options, work)
     plugins = carry.close_plugins(made, work, request.type_keys(), [])
     carry.check_needs(plugins, [])
+    warn_of_unreadable(request, plugins.plugins)
     return [f.path for f, _ in plugins.files]
 
 

@@ -44,7 +44,7 @@ from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.source_prototypes import found_prototypes
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
-from mblob.packager.link.request import Request
+from mblob.packager.link.request import Request, warn_of_unreadable
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
@@ -144,6 +144,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         return gathered
     carried = carry.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
     carry.check_needs(carried, [*host, *addons])
+    warn_of_unreadable(request, carried.plugins)
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
 
 

@@ -17,6 +17,7 @@ from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed, one_of
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES
+from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.compile.toolchain import find
@@ -408,7 +409,8 @@ def check_request(request: Request, path: Path, by_caller: bool) -> None:
     addons = (("an addon", addon) for addon in request.addons)
     check_output(path, [*files_of(request.module), *addons, *files_in(carried)])
     _warn_of_aligned(request)
-    _warn_of_unreadable(request)
+    if not request.carry:  # else as soon as the plug-ins are compiled
+        warn_of_unreadable(request, ())
     _warn_of_graphs(request)
     _warn_of_repeated(request.module)
 
@@ -444,13 +446,18 @@ def _warn_of_aligned(request: Request) -> None:
     )
 
 
-def _warn_of_unreadable(request: Request) -> None:
-    keys = [] if request.fpack_imports else unreadable_keys(request.plan)
+def warn_of_unreadable(request: Request, carried: Sequence[Plugin]) -> None:
+    """Warn of payloads of which nothing says where they end.
+
+    Args:
+        carried: plug-ins in the library.
+    """
+    keys = [] if request.fpack_imports else unreadable_keys(request.plan, carried)
     if keys:
         warn(
             f"mblob cannot open a library that has {', '.join(map(repr, keys))} and no index, because only the"
             " index says where such a payload ends; use index=False only for a library that TVM alone opens, or"
-            " register a loader with a layout (register_loader(key, layout=...))",
+            " register a loader with a layout (register_loader(key, layout=...)), or carry a plug-in with layouts",
             UnreadableWarning,
         )
 

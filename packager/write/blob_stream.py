@@ -13,6 +13,7 @@ from mblob.errors import ArgumentError, MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of
 from mblob.format.index import FOOTER
+from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.layouts import size_of, tells_end
 from mblob.module import Module
@@ -116,15 +117,16 @@ def write_blob(
     return size, crc.to_bytes(4, "little") + size.to_bytes(8, "little")
 
 
-def unreadable_keys(plan: BlobPlan) -> list[str]:
+def unreadable_keys(plan: BlobPlan, carried: Sequence[Plugin] = ()) -> list[str]:
     """Type keys of which nothing says where their payloads end: neither an index, nor a loader that
-    this process knows."""
+    this process knows, nor a carried plug-in."""
     unbounded, last = plan.unbounded_keys, plan.entries[-1]
     return sorted(
         {
             e.type_key
             for e in plan.entries
-            if e.type_key in unbounded and not tells_end(e.type_key, is_last=e is last)
+            if e.type_key in unbounded
+            and not tells_end(e.type_key, is_last=e is last, carried=carried)
         }
     )
 

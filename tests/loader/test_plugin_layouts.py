@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +89,16 @@ def test_a_carried_plug_in_tells_it(tmp_path: Path) -> None:
         tree.import_module(mblob.blob_module("toy_key", TOY, data=False))
     tree.export_library(tmp_path / "c.so", carry=[tmp_path / "p.c"])
     assert opens(tmp_path / "c.so")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", mblob.errors.UnreadableWarning)
+        tree.export_library(tmp_path / "n.so", carry=[tmp_path / "p.c"], index=False)
+    assert opens(tmp_path / "n.so")
+    (tmp_path / "p.c").write_text(plugin())
+    with pytest.warns(mblob.errors.UnreadableWarning, match="'toy_key' and no index"):
+        tree.export_library(tmp_path / "o.so", carry=[tmp_path / "p.c"], index=False)
+    (tmp_path / "p.c").write_text(telling("toy_key=text"))
+    with pytest.raises(mblob.BuildError, match="plug-in 'toy': toy_key: layout 'text': at 'text'"):
+        tree.export_library(tmp_path / "o.so", carry=[tmp_path / "p.c"])
     mblob.strip_index(tmp_path / "c.so", tmp_path / "s.so")
     assert opens(tmp_path / "s.so")
     with mblob.open(tmp_path / "s.so") as looked:
