@@ -67,7 +67,7 @@ _HOME = {
     "opencl": "mblob.devices:opencl",
     # packing
     "csource_module": "mblob.packager.modules.host_modules:csource_module",
-    "static_library": "mblob.packager.modules.host_modules:static_library",
+    "static_library": "mblob.packager.link.relink:static_library",
     "device_module": "mblob.packager.device.modules:device_module",
     "json_module": "mblob.packager.modules.payload_modules:json_module",
     "graph_executor_factory": "mblob.packager.modules.payload_modules:graph_executor_factory",

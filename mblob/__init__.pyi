@@ -57,8 +57,8 @@ from mblob.packager.edit.swap import add_index as add_index
 from mblob.packager.edit.swap import strip_index as strip_index
 from mblob.packager.edit.swap import swap as swap
 from mblob.packager.link.export import export_library as export_library
+from mblob.packager.link.relink import static_library as static_library
 from mblob.packager.modules.host_modules import csource_module as csource_module
-from mblob.packager.modules.host_modules import static_library as static_library
 from mblob.packager.modules.payload_modules import blob_module as blob_module
 from mblob.packager.modules.payload_modules import const_loader_module as const_loader_module
 from mblob.packager.modules.payload_modules import graph_executor_factory as graph_executor_factory

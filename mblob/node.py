@@ -21,6 +21,7 @@ class Node:
     hold nothing."""
 
     imports: list[Module]
+    home: str | None = None  # the dialect of the library that the module was a part of
     type_key = ""
     is_imported = False  # whether any module imports it, or may
 

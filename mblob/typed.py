@@ -109,4 +109,4 @@ class BuildOptions(CompileOptions, total=False):
 class ExportOptions(BuildOptions, total=False):
     """Options of `export_library` that are given by name."""
 
-    dialect: Dialect
+    dialect: Dialect | None

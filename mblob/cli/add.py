@@ -32,7 +32,9 @@ def configure(verbs: Any) -> None:
         "--function 'void add(const float a[8], const float b[8], float c[8])' -o all.so -- -O3",
     )
     parser.add_argument(
-        "file", metavar="FILE", help="shared library, packed by mblob, by TVM or by anybody else"
+        "file",
+        metavar="FILE",
+        help="shared library of mblob, of TVM or of anybody else; or the .tar with its objects",
     )
     new = parser.add_argument_group("what to add; each option may be repeated")
     new.add_argument(

@@ -36,9 +36,9 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument(
         "manifest",
-        metavar="model.toml",
+        metavar="model.toml|model.tar",
         nargs="?",
-        help="manifest; its paths are relative to its folder",
+        help="manifest; its paths are relative to its folder. Or the objects of a library, as --object",
     )
     parser.add_argument(
         "-o",
@@ -51,7 +51,11 @@ def configure(verbs: Any) -> None:
         "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
     )
     add.add_argument(
-        "--object", metavar="FILE", action="append", default=[], help="object or archive"
+        "--object",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="object, archive, or the .tar of a library",
     )
     add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
                      help="name or prototype of a C function that becomes callable (default: all of the sources, "
@@ -98,7 +102,8 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--dialect",
         choices=("classic", "ffi"),
-        help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi",
+        help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi. Objects of a library "
+        "have their own default: that of the library",
     )
     how.add_argument(
         "--embed",
@@ -141,14 +146,14 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout"
     )
-    parser.usage = "mblob-pack build [model.toml] -o deploy.so [options] [-- CFLAGS...]"
+    parser.usage = "mblob-pack build [model.toml|model.tar] -o deploy.so [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
 
 
 # What a file is given with, by its suffix.
 OPTION_OF = {
     **dict.fromkeys(FORMAT_OF, "--kernel"),
-    **dict.fromkeys((".o", ".a"), "--object"),
+    **dict.fromkeys((".o", ".a", ".tar"), "--object"),
     **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
     ".json": "--graph",
 }
@@ -212,6 +217,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     override."""
     from mblob.packager.link.build import BuildPlan
 
+    if Path(args.manifest or "").suffix == ".tar":  # the objects of a library
+        args.object, args.manifest = [args.manifest, *args.object], None
     if args.manifest is None and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
     if option := OPTION_OF.get(Path(args.manifest or "").suffix):

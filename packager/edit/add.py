@@ -28,7 +28,10 @@ from mblob.packager.join.first_blob import with_first_blob
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.build import host_modules
+from mblob.packager.link.export import export_library
+from mblob.packager.link.relink import is_tar, tree_of
 from mblob.packager.modules.nodes import (
+    NOTHING,
     HostNode,
     PayloadNode,
     files_in,
@@ -72,7 +75,7 @@ def add(
     the code of the library. Without new code, no compiler and no linker is needed.
 
     Args:
-        file: the library.
+        file: the library; or the `.tar` with its objects, which are then linked with what is added.
         weights: what `safetensors_module` takes, such as the path of a `.safetensors` or `.npz` file
             or a dictionary of arrays by name; or a list of these.
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
@@ -116,6 +119,9 @@ def add(
         raise BuildError("functions= needs kernels or objects that define them")
     if not code and not any(hung.values()):
         raise BuildError("add: nothing to add; give weights, blobs, kernels or objects")
+    target = Path(checked_path(path if output is None else output, "output"))
+    if is_tar(path):
+        return _linked_again(path, hung, code, target, replace, how)
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
         dialect = _dialect_for(opened)
@@ -123,7 +129,6 @@ def add(
         new = _New(opened, hung, code, _Names(opened, replace))
         changed, added = _entries(opened, new, dialect)
         inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, new.all))}
-        target = Path(checked_path(path if output is None else output, "output"))
         check_output(target, inputs.items())
         library, left = opened, 0
         if new.code:
@@ -141,6 +146,32 @@ def add(
         _warn_of_tvm(opened, [e.type_key for e in added])
         moved = write_library(library, plan, target, reuse=reuse, inputs=inputs, source=source)
         return left if new.code else moved
+
+
+def _linked_again(
+    path: Path, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], target: Path, replace: bool,
+    how: Mapping[str, Any],
+) -> int:  # fmt: skip
+    """Add to the objects of a library, which are linked."""
+    if hung.keys() != {0}:
+        raise BuildError(
+            f"{path}: modules by the entry that imports them, expected a list, which the root imports"
+        )
+    with Library(path) as opened:
+        names = _Names(opened, replace)
+        for module in (m for new in hung[0] for m in new.walk() if not is_host(m)):
+            if (index := names.taken_by(module)) is not None:
+                raise BuildError(
+                    f"{opened.entries[index].place}: replaced only in a finished library; build that first"
+                )
+    root = tree_of([path], NOTHING)
+    library = next(m for m in root.walk() if is_host(m))
+    for module in code:
+        library.import_module(module)
+    for module in hung[0]:
+        root.import_module(module)
+    export_library(root, target, **how)
+    return 0
 
 
 # -- what was given --------------------------------------------------------------------------------

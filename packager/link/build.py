@@ -10,8 +10,9 @@ from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.link.depfile import check_target, write_depfile
 from mblob.packager.link.export import export_library
+from mblob.packager.link.relink import has_blob, is_tar, tree_of
 from mblob.packager.modules.host_modules import object_module, source_module
-from mblob.packager.modules.nodes import NOTHING, Declared
+from mblob.packager.modules.nodes import NOTHING, Declared, is_host
 from mblob.packager.modules.payload_modules import (
     blob_module,
     check_alignment,
@@ -69,7 +70,7 @@ class BuildPlan(NamedTuple):
     options: Sequence[str] = ()
     cc: str | None = None
     target: str | None = None
-    dialect: Dialect = "classic"
+    dialect: Dialect | None = None
     embed: Embed = "auto"
     index: bool = True  # type: ignore[assignment]  # tuple.index
     digest: Digest = "crc32"
@@ -141,8 +142,8 @@ def _factory(graph: Path, params: Path | None, name: str) -> Module:
 
 def _with_imports(plan: BuildPlan) -> Module:
     """The library with what it imports."""
-    root = _host(plan)
-    named: dict[str, Module] = {"library": root}
+    root, library = _host(plan)
+    named: dict[str, Module] = {"library": library}
     for key, path in plan.blobs:
         _add(named, key, blob_module(key, path, alignment=plan.align))
     for path in plan.weights:
@@ -156,8 +157,9 @@ def _with_imports(plan: BuildPlan) -> Module:
     return root
 
 
-def _host(plan: BuildPlan) -> Module:
-    """The root: the first kernel or object imports the others; host modules become one library."""
+def _host(plan: BuildPlan) -> tuple[Module, Module]:
+    """The root, and the host module that imports all others, which become one library with it. The root
+    is that module, or the root of packed modules among the objects."""
     packed = (
         None if not plan.packed else "name" if set(plan.packed) == {"name"} else list(plan.packed)
     )
@@ -166,10 +168,13 @@ def _host(plan: BuildPlan) -> Module:
     if not made:
         if plan.functions:
             raise BuildError("functions= needs kernels or objects that define them")
-        return source_module("", "c", NOTHING)
-    for module in made[1:]:
-        made[0].import_module(module)
-    return made[0]
+        made = [source_module("", "c", NOTHING)]
+    root = next((m for m in made if not is_host(m)), made[0])
+    library = next(m for m in root.walk() if is_host(m))
+    for module in made:
+        if module is not root:
+            library.import_module(module)
+    return root, library
 
 
 def host_modules(
@@ -179,19 +184,32 @@ def host_modules(
     packed: str | Sequence[str] | None,
     who: str,
 ) -> list[Module]:
-    """Modules of sources and of objects. Prototypes belong to the library, not to one of its files; the
-    first module carries them.
+    """Modules of sources and of objects; of objects with packed modules, their tree. Prototypes belong to
+    the library, not to one of its files; the first module carries them.
 
     Args:
         functions, packed, who: as of `Declared`.
+
+    Raises:
+        BuildError: packed modules of two libraries.
     """
     declared = Declared(functions, packed, who)
     others = Declared(None, packed, who) if declared.is_open else NOTHING
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))
-    for path in objects:
-        made.append(object_module(Path(path), others if made else declared))
+    files = [Path(path) for path in objects]
+    there = [path for path in files if path.is_file()]
+    tars = [path for path in there if is_tar(path)]
+    if len(tars) > 1:
+        raise BuildError(
+            f"{tars[0]} and {tars[1]}: objects of two libraries, and a library has one tree of modules"
+        )
+    # The code that packed modules call is in the objects beside them.
+    if tars or (len(files) > 1 and any(map(has_blob, there))):
+        return [*made, tree_of(files, NOTHING if made else declared)]
+    for path in files:
+        made.append(object_module(path, others if made else declared))
     return made
 
 

@@ -23,8 +23,8 @@ from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, BuildTypeError, warn
-from mblob.packager.modules.host_modules import csource_module, static_library
-from mblob.packager.modules.nodes import HostNode, SourceNode, node_of
+from mblob.packager.modules.host_modules import csource_module, object_module
+from mblob.packager.modules.nodes import NOTHING, HostNode, SourceNode, node_of
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
@@ -109,7 +109,7 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
 
 def _module_of(path: Path) -> Module:
     if path.suffix in _OBJECTS:
-        return static_library(existing_file(path, "carry"))
+        return object_module(existing_file(path, "carry"), NOTHING)
     if path.suffix in FORMAT_OF:
         return csource_module(existing_file(path, "carry"))
     known = ", ".join((*FORMAT_OF, *_OBJECTS))

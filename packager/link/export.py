@@ -51,6 +51,7 @@ from mblob.packager.link.request import (
     output_path,
     request_of,
 )
+from mblob.packager.modules.nodes import home_of
 from mblob.packager.path_arguments import workspace
 from mblob.packager.write.file_sink import old_library
 
@@ -147,8 +148,8 @@ def export_library(
         addons: more inputs for the linker, first on its command line: objects, archives, sources,
             libraries.
         workspace_dir: keeps intermediate files here.
-        dialect: "classic" (default), for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for
-            tvm_ffi.
+        dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi. By
+            default that of a library whose objects are in the tree (`static_library`), else classic.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
             the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
             object with `fcompile`, for `.tar`, and for a system library, and c for a target without
@@ -211,7 +212,7 @@ def export_library(
         return None
     request = request_of(
         mod,
-        dialect="classic" if dialect is None else dialect,
+        dialect=home_of(mod) or "classic" if dialect is None else dialect,
         embed=embed,
         index=index is None or index,
         digest="crc32" if digest is None else digest,

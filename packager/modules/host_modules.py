@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
+from mblob.binary.elf_records import ET_DYN
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, THIN_MAGIC, elf_header
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.errors import one_of
 from mblob.module import Module
@@ -83,33 +84,12 @@ def source_module(
     return Module(node=SourceNode(code, fmt, declared, own))
 
 
-@suggesting()
-def static_library(
-    library: Any,
-    functions: Sequence[str] | str | None = None,
-    packed: str | Sequence[str] | None = None,
-) -> Module:
-    """Host code as an object file or an archive; all of an archive is linked.
-
-    Args:
-        library: a path to a `.o` or `.a`, or the bytes of one.
-        functions, packed: as of `csource_module`. Types come from debug information (`cc -g`). A
-            function without a prototype and without debug information is taken for a packed
-            function, as TVM's compilers write them, if the object has a mark of TVM, or if its name
-            is given.
-
-    Raises:
-        OSError: no file at the path.
-        BuildError: a wrong prototype, or one that mblob cannot call.
-    """
-    return _checked(object_module(library, Declared(functions, packed, "static_library")))
-
-
 def object_module(library: Any, declared: Declared) -> Module:
-    """`static_library`, but nobody has looked at the prototypes yet."""
+    """A module of one object or archive. Nobody has looked at the prototypes yet."""
     content: Path | bytes
     if isinstance(library, (str, os.PathLike)):
         content = existing_file(Path(library), "static_library")
+        _check_is_no_library(content)
     else:
         try:
             content = bytes(as_bytes_view(library))
@@ -118,6 +98,16 @@ def object_module(library: Any, declared: Declared) -> Module:
                 f"static_library: expected a path or bytes, found {type(library).__name__}"
             ) from None
     return Module(node=ObjectNode(content, declared))
+
+
+def _check_is_no_library(path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(SNIFF_SIZE)
+    if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") == ET_DYN:
+        raise BuildError(
+            f"{path}: a finished library, which cannot be linked again; add adds modules and code to one, and an"
+            " export to a .tar has its objects"
+        )
 
 
 def _checked(module: Module) -> Module:

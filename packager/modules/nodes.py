@@ -393,6 +393,12 @@ def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) 
     return ("root" if at == id(root) else "root...") + "".join(reversed(steps))
 
 
+def home_of(root: Module) -> str | None:
+    """The dialect of the library whose parts are in a tree; None if there are none, or of both."""
+    homes = {node_of(m).home for m in root.walk()} - {None}
+    return homes.pop() if len(homes) == 1 else None
+
+
 def files_of(root: Module) -> Iterator[tuple[str, Path]]:
     """What each file of a tree is, and its path."""
     return files_in(node_of(module) for module in root.walk())

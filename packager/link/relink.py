@@ -1,0 +1,444 @@
+"""What a library was linked of, as a module tree to link again: the objects and packed modules of a
+`.tar`, of object files and archives, or the packed modules of a finished library.
+
+`static_library` gives such trees to programs; `convert` writes them in the other dialect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mblob.binary import tar
+from mblob.binary.container import refuse_archive
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import ET_REL, STT_FUNC
+from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, linkable_kind
+from mblob.bytes.mapping import map_file
+from mblob.bytes.payload_source import BytesPayload
+from mblob.errors import FormatError
+from mblob.format import classic, ffi_dialect, functions_table
+from mblob.format.functions_table import Row
+from mblob.format.model import Blob
+from mblob.format.prefixes import BLOBS
+from mblob.format.type_keys import SAFETENSORS
+from mblob.inspect.layouts import size_of
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.toolchain import find
+from mblob.packager.errors import BuildError
+from mblob.packager.functions import adapters
+from mblob.packager.functions.adapters import OF_0_21, forms_of
+from mblob.packager.modules.host_modules import csource_module, object_module
+from mblob.packager.modules.nodes import (
+    Declared,
+    HostNode,
+    ObjectNode,
+    PayloadNode,
+    SourceNode,
+    node_of,
+    suggesting,
+)
+from mblob.packager.modules.weights import safetensors_module
+from mblob.packager.objects import object_files
+from mblob.packager.objects.rename import expose_symbols
+from mblob.packager.path_arguments import existing_file, workspace
+from mblob.packager.write.dialects import DIALECTS
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
+
+_MEMBERS = tar.MEMBER_LIMIT  # of an archive
+
+
+@suggesting()
+def static_library(
+    library: Any,
+    functions: Sequence[str] | str | None = None,
+    packed: str | Sequence[str] | None = None,
+) -> Module:
+    """Host code as objects, which are linked; with the packed modules among them, if there are any.
+
+    Args:
+        library: a path to a `.o` or `.a`, or the bytes of one; all of an archive is linked. Or the
+            objects of a whole library, as TVM and mblob export it: the path of a `.tar` or of a
+            folder with its members, or a list of their paths. The root of its packed modules
+            (`devc.o`) is then the root of the result.
+        functions, packed: as of `csource_module`. Types come from debug information (`cc -g`). A
+            function without a prototype and without debug information is taken for a packed
+            function, as TVM's compilers write them, if the object has a mark of TVM, or if its name
+            is given. Of a whole library, functions are callable as they were, and those that are
+            given.
+
+    Raises:
+        OSError: no file at the path.
+        BuildError: a wrong prototype, or one that mblob cannot call; a finished library; or packed
+            modules in two of the files.
+        FormatError: a file that is none of these, or a damaged one.
+    """
+    declared = Declared(functions, packed, "static_library")
+    paths = parts_of(library)
+    made = object_module(library, declared) if paths is None else tree_of(paths, declared)
+    _ = declared.functions  # errors of prototypes are those of this call
+    return made
+
+
+def parts_of(given: Any) -> list[Path] | None:
+    """The files of a whole library, if that was given; None of a single object or archive."""
+    if isinstance(given, (list, tuple)) and given and isinstance(given[0], (str, os.PathLike)):
+        return [existing_file(Path(p), "static_library") for p in given]
+    if not isinstance(given, (str, os.PathLike)):
+        return None
+    path = Path(given)
+    if path.is_dir():
+        found = sorted(p for p in path.iterdir() if p.suffix in _PARTS)
+        if not found:
+            raise BuildError(f"{path}: a folder without objects ({', '.join(_PARTS)})")
+        return found
+    return [path] if is_tar(existing_file(path, "static_library")) else None
+
+
+_PARTS = (".o", ".a", *FORMAT_OF)
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a file is a `.tar` of objects."""
+    with path.open("rb") as file:
+        return linkable_kind(file.read(SNIFF_SIZE)) == "tar"
+
+
+def has_blob(path: Path) -> bool:
+    """Whether a file is the object with packed modules."""
+    with path.open("rb") as file:
+        head = file.read(SNIFF_SIZE)
+    if not head.startswith(ELF_MAGIC) or elf_header(head)("e_type") != ET_REL:
+        return False
+    elf = ElfFile(map_file(path), str(path))
+    return any(s.name in BLOBS and s.is_defined for s in elf.symtab)
+
+
+def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
+    """The module tree of the objects of a library.
+
+    Raises:
+        BuildError, FormatError, OSError: as of `static_library`.
+    """
+    with workspace(None) as work:
+        contents = Contents()
+        for i, path in enumerate(paths):
+            folder = work / str(i)
+            folder.mkdir()
+            read_into(contents, path, folder)
+        contents.check_linkable()
+        contents.expose_forms(work)
+        root = contents.tree()
+        for node in contents.host:
+            content = node.content if isinstance(node, ObjectNode) else None
+            # the folder is gone when the tree is used
+            if isinstance(content, Path) and work in content.parents:
+                node.content = content.read_bytes()  # type: ignore[attr-defined]
+        first = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
+        if not declared.is_open:
+            first.declared = declared
+        home = "ffi" if contents.dialect == "ffi 0.21" else contents.dialect
+        for m in root.walk():
+            node_of(m).home = home
+    return root
+
+
+def read(path: Path, work: Path) -> Contents:
+    """What a file holds."""
+    found = Contents()
+    read_into(found, path, work)
+    return found
+
+
+def read_into(found: Contents, path: Path, work: Path) -> None:
+    """Add what a file holds."""
+    with path.open("rb") as file:
+        head = file.read(SNIFF_SIZE)
+    if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") != ET_REL:
+        found.add_library(path)
+    elif head.startswith((ELF_MAGIC, AR_MAGIC)):
+        found.add_file(path, str(path), work)
+    elif linkable_kind(head) == "tar":
+        _read_tar(found, path, work)
+    else:
+        raise FormatError(
+            f"{path}: neither a shared library nor objects of one (.tar, .o, .a); it starts with {head[:8]!r}",
+            code="not_elf", offset=0,
+        )  # fmt: skip
+
+
+def _read_tar(found: Contents, path: Path, work: Path) -> None:
+    """Members are read for what they hold; their names lead nowhere."""
+    data = tar.content(map_file(path), str(path))
+    for i, (member, start, size) in enumerate(tar.files(data, str(path))):
+        name = Path(member).name
+        refuse_archive(data[start : start + size], f"{path}({member})")
+        copy = work / f"member{i}" / name
+        copy.parent.mkdir()
+        copy.write_bytes(data[start : start + size])
+        found.add_file(copy, f"{path}({name})", work)
+
+
+@dataclass
+class Contents:
+    """What the input holds, as far as it is read.
+
+    Attributes:
+        host: objects and sources of the host code, without what mblob generated for one dialect
+            alone.
+        rows: of the table of functions.
+        functions: of a finished library, which cannot be linked again.
+        calls: the dialect that all of these are called in; None if there are none, or some of each.
+        blob, data, label: the packed modules, their bytes, and the file that they are in.
+        machine: what a finished library is for.
+    """
+
+    host: list[HostNode] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    calls: str | None = None
+    blob: Blob | None = None
+    data: memoryview = field(default_factory=lambda: memoryview(b""))
+    label: str = ""
+    machine: object_files.ElfTarget | None = None
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def add_library(self, path: Path) -> None:
+        """A finished library. Views of it outlive its closing: they keep the mapping."""
+        with Library(path) as library:
+            if not library.is_model_library:
+                raise FormatError(
+                    f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob"
+                )
+            self.functions = library.functions
+            abis = {f.abi for f in library.host_functions} - {"plain"}
+            self.calls = {"ffi": "ffi", "packed": "classic"}[abis.pop()] if len(abis) == 1 else None
+            self.machine = object_files.machine_of(library.elf)
+            if library.blob is not None:
+                symbol = library.elf.find(library.blob.symbol)
+                assert symbol is not None
+                self._set_blob(library.blob, library.elf.bytes_of(symbol)[1], str(path))
+
+    def add_file(self, path: Path, label: str, work: Path) -> None:
+        """An object, an archive, or a source."""
+        fmt = FORMAT_OF.get(path.suffix)
+        if fmt is not None and LANGUAGE_OF[fmt] == "cuda":
+            raise BuildError(
+                f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew"
+            )
+        if fmt is not None:
+            self._add_source(path, fmt, label, work)
+            return
+        for i, (name, data) in enumerate(object_files.objects_in(path, label)):
+            if i >= _MEMBERS:
+                raise FormatError(
+                    f"{label}: more than {_MEMBERS} members, expected objects", code="archive"
+                )
+            self._add_object(path, name, data, name == label, work)
+
+    def _add_source(self, path: Path, fmt: str, label: str, work: Path) -> None:
+        text = path.read_text("utf-8", "surrogateescape")
+        # devc.c: the packed modules as a table of bytes
+        if any(f"{symbol}[" in text for symbol in BLOBS):
+            made = work / f"{path.stem}.packed.o"
+            _compile(path, made, work)
+            self.add_file(made, label, work)
+            return
+        self.host.append(SourceNode(text, fmt))
+
+    def _add_object(
+        self, path: Path, label: str, data: memoryview, alone: bool, work: Path
+    ) -> None:
+        elf = ElfFile(data, label)
+        names = {s.name: s for s in elf.symtab if s.is_defined}
+        undefined = {s.name for s in elf.symtab if not s.is_defined}
+        for registrar in (d.register for d in DIALECTS.values()):
+            if registrar in undefined:
+                raise BuildError(
+                    f"{label}: an object of a system library, which announces itself to one runtime ({registrar});"
+                    " convert a shared library, or its objects"
+                )
+        symbol = next((name for name in BLOBS if name in names), None)
+        if symbol is not None:
+            code = next((s.name for s in names.values() if s.binding and s.type == STT_FUNC), None)
+            if code is not None:
+                raise BuildError(
+                    f"{label} defines {symbol}, the packed modules of another library, and code beside them ({code})"
+                )
+            self._add_blob(elf, symbol, label)
+            return
+        if functions_table.SYMBOL in names:
+            self._add_table(elf, label)
+            return
+        if any(name.startswith(adapters.MARK) for name in names) or path.name == "mblob_defaults.o":
+            return  # they are made anew, for the other dialect
+        if not alone:  # a member of an archive
+            path = work / f"archived{len(self.host)}_{len(self.rows)}.o"
+            path.write_bytes(data)
+        self.host.append(ObjectNode(path, label=label))
+
+    def _add_blob(self, elf: ElfFile, name: str, label: str) -> None:
+        data = _contents(elf, name, label)
+        blob = (
+            classic.read(data, measures=size_of)
+            if name == classic.SYMBOL
+            else ffi_dialect.read(data, name, measures=size_of)
+        )
+        self._set_blob(blob, data, label)
+
+    def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
+        if self.blob is not None:
+            raise BuildError(
+                f"{label}: packed modules, as there are in {self.label}; expected those of one library"
+            )
+        self.blob, self.data, self.label = blob, data, label
+
+    def _add_table(self, elf: ElfFile, label: str) -> None:
+        others = [
+            s.name
+            for s in elf.symtab
+            if s.is_defined and s.binding and s.name != functions_table.SYMBOL
+        ]
+        if others:
+            raise BuildError(
+                f"{label}: a table of functions, and {others[0]} beside it, as fcompile= links them; pack its sources"
+                " again"
+            )
+        self.rows += functions_table.decode(bytes(_contents(elf, functions_table.SYMBOL, label)))
+
+    # -- what becomes of it ------------------------------------------------------------------------
+
+    @property
+    def dialect(self) -> str | None:
+        """Of the packed modules; 0.21 wrote payloads of its own. None without any."""
+        if self.blob is None:
+            return None
+        return "ffi 0.21" if self.blob.symbol == ffi_dialect.SYMBOL_OF_0_21 else self.blob.dialect
+
+    def check(self, target: str, label: str) -> None:
+        """Refuse what cannot be written in the dialect `target`.
+
+        Raises:
+            BuildError: saying why, and what to do.
+        """
+        if self.dialect == "ffi 0.21" and self.calls == "ffi":
+            raise BuildError(f"{label}: {OF_0_21}")
+        if target in (self.dialect, self.calls):
+            raise BuildError(f"{label}: of the {target} dialect already")
+
+    def check_linkable(self) -> None:
+        """Refuse what cannot be linked again.
+
+        Raises:
+            BuildError: a finished library, or one of TVM 0.21.
+        """
+        if self.machine is not None:
+            raise BuildError(
+                f"{self.label or 'a file'}: a finished library, which cannot be linked again; add adds modules and code"
+                " to one, and an export to a .tar has its objects"
+            )
+        if self.dialect == "ffi 0.21":
+            raise BuildError(f"{self.label}: {OF_0_21}")
+
+    def expose_forms(self, work: Path) -> None:
+        """Show the packed functions again that an earlier conversion hid behind adapters."""
+        forms = {form for row in self.rows for form in forms_of(row.name)}
+        for i, node in enumerate(self.host):
+            if (
+                not isinstance(node, ObjectNode)
+                or node.elsewhere
+                or not isinstance(node.content, Path)
+            ):
+                continue
+            if forms & object_files.read(node.content, node.label).hidden:
+                copy = work / f"exposed{i}.o"
+                copy.write_bytes(node.content.read_bytes())
+                expose_symbols(copy, forms, node.label)
+                self.host[i] = ObjectNode(copy, label=node.label)
+
+    def tree(self) -> Module:
+        """The module tree."""
+        host = self._host()
+        if self.blob is None:
+            return host
+        made: list[Module] = []
+        for e in self.blob.entries:
+            if e.offset is None:
+                made.append(host)
+                continue
+            payload = self.data[e.offset : e.offset + e.size]
+            if e.type_key == SAFETENSORS and e.data:
+                made.append(safetensors_module(payload))
+                continue
+            written = None if e.data else self.dialect
+            node = PayloadNode(
+                e.type_key,
+                BytesPayload(payload),
+                data=e.data,
+                dialect=written,
+                alignment=e.alignment if e.bulk else 1,
+            )
+            made.append(Module(node=node))
+        for e, module in zip(self.blob.entries, made):
+            # The last import is numbered first (docs/format.md, section 5), so that modules keep
+            # their numbers.
+            for child in reversed(e.imports):
+                if made[child] is not module:  # TVM 0.7 wrote `_lib` for each host module
+                    module.import_module(made[child])
+        root = made[0]
+        if all(module is not host for module in root.walk()):
+            root.import_module(host)  # a tree without a library, which the ffi dialect has to have
+        return root
+
+    def tree_with(self, finished: HostNode) -> Module:
+        """The module tree of a finished library, whose code `finished` stands for."""
+        self.rows += finished.rows
+        self.host.append(finished)
+        return self.tree()
+
+    def _host(self) -> Module:
+        """The host modules, the first of which imports the others; an empty one if there is no host
+        code."""
+        if not self.host:
+            return csource_module("")
+        for node in self.host:
+            node.rows = tuple(self.rows)
+        made = [Module(node=node) for node in self.host]
+        for module in made[1:]:
+            made[0].import_module(module)
+        return made[0]
+
+
+def _contents(elf: ElfFile, name: str, label: str) -> memoryview:
+    """The bytes of an object that an object file defines."""
+    symbol = next(s for s in elf.symtab if s.name == name and s.is_defined)
+    if not 0 < symbol.st_shndx < len(elf.sections):
+        raise FormatError(
+            f"{label}: {name} lies in section {symbol.st_shndx}, which it has not",
+            code="elf_header",
+        )
+    data = elf.contents(elf.sections[symbol.st_shndx])
+    if symbol.st_value > len(data) or symbol.st_size > len(data) - symbol.st_value:
+        raise FormatError(
+            f"{label}: {name} of {symbol.st_size} bytes ends behind its section",
+            code="elf_truncated",
+        )
+    return (
+        data[symbol.st_value : symbol.st_value + symbol.st_size]
+        if symbol.st_size
+        else data[symbol.st_value :]
+    )
+
+
+def _compile(source: Path, made: Path, work: Path) -> None:
+    tools = find(None, None)
+    run_all(
+        [Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))],
+        work,
+    )

@@ -1,0 +1,184 @@
+"""The objects of a library as TVM and mblob export them (`.tar`, a folder, a list) are linked again, with
+whatever else is given. The root of their modules stays the root."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.cli.main import main
+
+pytestmark = pytest.mark.own_process
+DOUBLE = "void twice(float *x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2; }"
+PRE = "void pre(float *x, long n) { for (long i = 0; i < n; ++i) x[i] += 1; }"
+GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
+
+
+def exported(path: Path, dialect: Any) -> Path:
+    """A `.tar` whose root is no host code, but for ffi, which has no graphs."""
+    host = mblob.csource_module(DOUBLE, functions=["void twice(float x[n], long n)"])
+    host.import_module(mblob.blob_module("one", b"x" * 2000))
+    root = host
+    if dialect == "classic":
+        root = mblob.graph_executor_factory(GRAPH, {"p": np.ones(3, "float32")})
+        root.import_module(host)
+    root.export_library(path, dialect=dialect)
+    return path
+
+
+def members(tar: Path, folder: Path) -> list[Path]:
+    folder.mkdir()
+    subprocess.run(["tar", "-xf", tar, "-C", folder], check=True)
+    return sorted(p for p in folder.rglob("*") if p.is_file())
+
+
+def check(path: Path, dialect: str, *more: str) -> None:
+    keys = (["GraphExecutorFactory"] if dialect == "classic" else []) + ["library", "one"]
+    with mblob.open(path, verify="full") as library:
+        assert library.dialect == dialect
+        assert library.entries[0].type_key == keys[0]
+        assert sorted(e.type_key for e in library.entries) == sorted([*keys, *more])
+    lib, x = mblob.load_module(path), np.ones(3, "float32")
+    lib["twice"](x, 3)
+    lib["pre"](x, 3)
+    assert x.tolist() == [3, 3, 3] and bytes(lib.payloads["one"]) == b"x" * 2000
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("form", ["tar", "folder", "list"])
+def test_in_python(tmp_path: Path, dialect: Any, form: str) -> None:
+    tar = exported(tmp_path / "m.tar", dialect)
+    given: Any = tar
+    if form != "tar":
+        given = members(tar, tmp_path / "members")
+        given = given if form == "list" else tmp_path / "members"
+    root = mblob.static_library(given)
+    root.import_module(mblob.csource_module(PRE, functions=["void pre(float x[n], long n)"]))
+    root.import_module(mblob.safetensors_module({"w": np.ones(2)}))
+    root.export_library(tmp_path / "a.so")
+    check(tmp_path / "a.so", dialect, "safetensors")
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("verb", ["build", "object", "objects", "add"])
+def test_by_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: Any, verb: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exported(tmp_path / "m.tar", dialect)
+    Path("pre.c").write_text(PRE)
+    Path("labels.json").write_text("[1]")
+    words = {
+        "build": ["build", "m.tar"],
+        "object": ["build", "--object", "m.tar"],
+        "add": ["add", "m.tar"],
+    }.get(verb)
+    if words is None:
+        words = [
+            "build",
+            *(w for p in members(tmp_path / "m.tar", tmp_path / "o") for w in ("--object", str(p))),
+        ]
+    words += [
+        "--kernel",
+        "pre.c",
+        "--function",
+        "void pre(float x[n], long n)",
+        "--blob",
+        "labels=labels.json",
+    ]
+    assert main([*words, "-o", "a.so", "-q"]) == 0
+    check(tmp_path / "a.so", dialect, "labels")
+
+
+@pytest.mark.parametrize("name", ["llama_legacy.bytecode", "llama_paged.bytecode"])
+def test_models_of_tvm(golden: Path, tmp_path: Path, name: str) -> None:
+    root = mblob.static_library(golden / "lm" / f"{name}.tar")
+    root.import_module(mblob.csource_module(PRE, functions=["void pre(float x[n], long n)"]))
+    root.export_library(tmp_path / "a.so")
+    with mblob.open(tmp_path / "a.so") as made, mblob.open(golden / "lm" / f"{name}.so") as tvm:
+        assert made.dialect == tvm.dialect == "ffi"
+        assert [bytes(e.view()) for e in made.entries if e.offset] == [
+            bytes(e.view()) for e in tvm.entries if e.offset
+        ]
+        assert sorted(made.functions) == sorted([*tvm.functions, "pre"])
+    x = np.ones(3, "float32")
+    mblob.load_module(tmp_path / "a.so", missing="stub")["pre"](x, 3)
+    assert x.tolist() == [2, 2, 2]
+
+
+def test_what_cannot_be_linked_again(tmp_path: Path) -> None:
+    tar = exported(tmp_path / "m.tar", "ffi")
+    mblob.csource_module(DOUBLE).export_library(tmp_path / "a.so")
+    with pytest.raises(
+        mblob.BuildError, match="a finished library, which cannot be linked again; add adds modules"
+    ):
+        mblob.static_library(tmp_path / "a.so")
+    with pytest.raises(mblob.BuildError, match="expected those of one library"):
+        mblob.static_library([tar, exported(tmp_path / "n.tar", "ffi")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(mblob.BuildError, match="a folder without objects"):
+        mblob.static_library(tmp_path / "empty")
+
+
+def test_a_library_as_an_object_names_the_verb(
+    tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mblob.csource_module(DOUBLE).export_library("a.so")
+    assert main(["build", "--object", "a.so", "-o", "b.so"]) == 2
+    assert (
+        "a.so: a finished library, which cannot be linked again; add adds"
+        in capsys.readouterr().err
+    )
+    for name in ("m.tar", "n.tar"):
+        exported(tmp_path / name, "ffi")
+    assert main(["build", "m.tar", "--object", "n.tar", "-o", "b.so"]) == 2
+    assert "objects of two libraries" in capsys.readouterr().err
+
+
+def test_names_that_the_objects_have_already(tmp_path: Path) -> None:
+    tar = exported(tmp_path / "m.tar", "ffi")
+    with pytest.raises(mblob.BuildError, match="has a payload of this key already"):
+        mblob.add(tar, blobs={"one": b"2"}, output=tmp_path / "a.so")
+    with pytest.raises(mblob.BuildError, match="replaced only in a finished library"):
+        mblob.add(tar, blobs={"one": b"2"}, output=tmp_path / "a.so", replace=True)
+    assert not (tmp_path / "a.so").exists()
+
+
+HOSTILE = {
+    "..": (b"x", "its name leads out of the archive"),
+    ".": (b"x", "m.tar"),
+    "/etc/x.o": (b"junk", "x.o"),
+    "a/../../lib0.o": (b"\x7fELF" + bytes(200), "lib0.o"),
+    "inner.tar": (bytes(512), "inner.tar"),
+    "k.cu": (b"__global__ void k() {}", "no machine code"),
+}
+
+
+@pytest.mark.parametrize("name", list(HOSTILE))
+def test_hostile_members(tmp_path: Path, name: str) -> None:
+    data, message = HOSTILE[name]
+    tar, out = tmp_path / "m.tar", tmp_path / "a.so"
+    with tarfile.open(tar, "w") as file:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        file.addfile(info, io.BytesIO(data))
+    out.write_bytes(b"old")
+    with pytest.raises(mblob.MblobError, match=message) as caught:
+        mblob.add(tar, blobs={"one": b"1"}, output=out)
+    assert len(str(caught.value).splitlines()) == 1 and "m.tar" in str(caught.value)
+    assert out.read_bytes() == b"old"
+
+
+def test_a_tar_that_ends_too_early(tmp_path: Path) -> None:
+    tar = exported(tmp_path / "m.tar", "ffi")
+    tar.write_bytes(tar.read_bytes()[:3000])
+    with pytest.raises(mblob.FormatError, match=r"m\.tar"):
+        mblob.static_library(tar)
