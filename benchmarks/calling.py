@@ -3,9 +3,11 @@ TVM."""
 
 from __future__ import annotations
 
+import subprocess
+
 from benchmarks import inputs
-from benchmarks.results import Row, Section, Target
-from benchmarks.sampling import Bench, Worker, alternate, tvm_worker
+from benchmarks.results import Row, Sample, Section, Target
+from benchmarks.sampling import HERE, Bench, Worker, alternate, compiled, tvm_worker
 
 NUMPY = "np.add(a, b, out=c)"
 INTRO = f"""\
@@ -35,6 +37,9 @@ OWN_CTYPES = "`ctypes.CDLL(path).add4`, its types by hand (`ndpointer`)"
 OBJECT = "call of C++, one tensor as an object"
 VIEW = "the same of C, as a `DLTensor *`"
 OBJECT_LIMIT = 60  # ns more
+FROM_C = "C: mblob_function_call"
+PREPARED = "C: mblob_call_prepared"
+PREPARED_LIMIT = 1.3
 
 
 def run(bench: Bench) -> Section:
@@ -50,6 +55,7 @@ def run(bench: Bench) -> Section:
         worker.ask("prepare_tensors", **inputs.of_tensors(bench))
         objects = _beside(bench, worker, OBJECT, VIEW, "object", "view")
         section.rows.append(objects)
+    section.rows += _from_c(bench)
     with tvm_worker(bench, section.notes) as theirs:
         if theirs:
             library = bench.path("calls_tvm.so")
@@ -62,11 +68,11 @@ def run(bench: Bench) -> Section:
         section.targets.append(
             Target(f"{row.series}: CPU over `{NUMPY}`", limit, row.ratio("cpu"), "x", why)
         )
-    for name, limit in LOOKED_UP.values():
+    kept = f"a {KEPT.partition(' of a ')[2]}"
+    limits = [(name, limit, kept) for name, limit in LOOKED_UP.values()]
+    for name, limit, over in [*limits, (PREPARED, PREPARED_LIMIT, FROM_C)]:
         row = next(r for r in section.rows if r.series == name)
-        target = Target(
-            f"{name}: CPU over a {KEPT.partition(' of a ')[2]}", limit, row.ratio("cpu"), "x", why
-        )
+        target = Target(f"{name}: CPU over {over}", limit, row.ratio("cpu"), "x", why)
         section.targets.append(target)
     more = objects.over("cpu")
     found = None if more is None else more * 1e9
@@ -74,6 +80,20 @@ def run(bench: Bench) -> Section:
         Target(f"{OBJECT}: CPU more than {VIEW}", OBJECT_LIMIT, found, "ns", why)
     )
     return section
+
+
+def _from_c(bench: Bench) -> list[Row]:
+    """Calls whose types are a text, read once or each time."""
+    program = compiled(bench, HERE / "calling.c", *inputs.runtime_options())
+    path, rounds = inputs.library(bench, "calls", None), 5 * bench.scale.rounds
+    words = [str(program), str(path), str(rounds), str(bench.scale.loops)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    columns = zip(*(map(float, line.split()) for line in done.stdout.splitlines()))
+    function, prepared, text = ([Sample(cpu=cpu) for cpu in column] for column in columns)
+    return [
+        Row(PREPARED, None, FROM_C, prepared, function),
+        Row("C: mblob_call", None, FROM_C, text, function),
+    ]
 
 
 def _looked_up(bench: Bench, worker: Worker) -> list[Row]:

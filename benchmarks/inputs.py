@@ -12,6 +12,7 @@ from pathlib import Path
 import mblob
 from benchmarks.results import MIB
 from benchmarks.sampling import ROOT, Bench
+from mblob.compilers import include_flags
 
 PROTOTYPE = "void add4(const float a[4], const float b[4], float c[4])"
 KERNEL = f"{PROTOTYPE} {{\n  for (int i = 0; i < 4; ++i) c[i] = a[i] + b[i];\n}}\n"
@@ -135,3 +136,9 @@ def runtime_library() -> Path:
     from mblob import loader
 
     return next((Path(loader.__file__).parent / "_lib").glob("libmblob.so.0"))
+
+
+def runtime_options() -> list[str]:
+    """Options of the compiler for a program that uses libmblob."""
+    runtime = runtime_library()
+    return [*include_flags(), str(runtime), f"-Wl,-rpath,{runtime.parent}"]

@@ -10,7 +10,6 @@ from pathlib import Path
 from benchmarks import inputs
 from benchmarks.results import MIB, Row, Sample, Section, Target, in_mib, medians, thousand
 from benchmarks.sampling import HERE, Bench, Worker, alternate, command, compiled, tvm_worker
-from mblob.compilers import include_flags
 
 PAYLOADS = 4
 EMPTY = "an empty library"
@@ -77,15 +76,9 @@ def _targets(row: Row, mib: int, limit: float) -> list[Target]:
     ]
 
 
-def _runtime() -> list[str]:
-    """Options of the compiler for a program that uses libmblob."""
-    runtime = inputs.runtime_library()
-    return [*include_flags(), str(runtime), f"-Wl,-rpath,{runtime.parent}"]
-
-
 def _lines(bench: Bench, entries: int, files: list[Path]) -> list[tuple[Sample, float]]:
     """Samples of the C program, and how often the disk was read."""
-    program = compiled(bench, HERE / "opening.c", *_runtime())
+    program = compiled(bench, HERE / "opening.c", *inputs.runtime_options())
     words = [str(program), str(entries), *map(str, files)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     found = []
@@ -171,7 +164,7 @@ def _verify(bench: Bench, section: Section) -> None:
     """A large library by the command, beside a C program that checks it with the same reader."""
     bench.say("verifying a large library")
     path = inputs.large_library(bench)
-    program = compiled(bench, HERE / "looking.c", *_runtime())
+    program = compiled(bench, HERE / "looking.c", *inputs.runtime_options())
     python, environment = inputs.interpreter(bench)
     words = [python, "-m", "mblob.cli.main", "verify", path]
     cases = {

@@ -7,7 +7,7 @@ COMPILE := -std=gnu11 -D_FILE_OFFSET_BITS=64 -fPIC -fvisibility=hidden -pthread 
 # noseparate-code: two pages less of padding.
 LINK := -pthread -Wl,-soname,$(SONAME) -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack -Wl,-z,noseparate-code
 # Files of src/ in which calls, runs and checksums spend their time; the others are compiled for size (SMALL in place of -O2).
-FAST := core/call/function.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/library/environment.c core/call/return_value.c base/map.c exec/graph/run.c exec/relay/interpreter.c base/bytes.c base/float16.c base/blocks.c core/device/array.c core/call/object.c exec/common/storage.c exec/relax/interpreter.c exec/relax/values.c exec/relax/frames.c exec/relax/memory.c
+FAST := core/call/function.c core/library/prepared.c core/threads/thread_pool.c base/crc32.c base/sha256.c core/device/workspace.c host_abi/backend.c core/library/environment.c core/call/return_value.c base/map.c exec/graph/run.c exec/relay/interpreter.c base/bytes.c base/float16.c base/blocks.c core/device/array.c core/call/object.c exec/common/storage.c exec/relax/interpreter.c exec/relax/values.c exec/relax/frames.c exec/relax/memory.c
 # Tables of jumps, and a test copied to each way that leads to it, save time in loops that these files do not have; they
 # cost 2 kB. clang knows no -fexpensive-optimizations, and would say so for each file.
 SMALL := -Os -fno-jump-tables -fno-expensive-optimizations -Wno-ignored-optimization-argument

@@ -105,6 +105,10 @@ SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.oth
 _TYPECODES = {
     "int": "kTVMArgInt", "uint": "kTVMArgInt", "bool": "kTVMArgBool", "float": "kTVMArgFloat", "bfloat": "kTVMArgFloat",
 }  # fmt: skip
+_POINTERS = {
+    "str": "Str", "handle": "OpaqueHandle", "tensor": "DLTensorHandle", "object": "ObjectHandle",
+    "function": "PackedFuncHandle", "module": "ModuleHandle",
+}  # fmt: skip
 
 
 def _words() -> dict[str, str]:
@@ -115,7 +119,7 @@ def _words() -> dict[str, str]:
             bits = 0 if "float" in row.kind else row.bits
             found[row.word] = f"{row.passed}, {_TYPECODES[row.kind]}, {bits}"
     found["double"] = found["float64"]
-    for word, code in ("str", "Str"), ("handle", "OpaqueHandle"), ("tensor", "DLTensorHandle"):
+    for word, code in _POINTERS.items():
         found[word] = f"AS_POINTER, kTVM{code}, 0"
     return found
 
@@ -148,7 +152,9 @@ def macros() -> dict[str, str]:
     return {
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
         "MB_ARGUMENT_WORD_SIZE": str(max(map(len, _words())) + 1),
-        "MB_ARGUMENT_WORDS_TEXT": texts.quoted(", ".join([*_words(), "or DTYPE[dimensions]"])),
+        "MB_ARGUMENT_WORDS_TEXT": texts.quoted(
+            ", ".join([*_words(), "shape[dimensions] or DTYPE[dimensions]"])
+        ),
         "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
         "MB_C_TYPES_OF_LIBRARIES": _listed(
             f'{{"{name}", {CODES[kind]}, {bits[name]}}}' for name, kind in OF_LIBRARIES.items()

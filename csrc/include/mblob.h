@@ -398,9 +398,8 @@ MBLOB_API void mblob_function_release(mblob_function *function);
  * kTVMNullptr means that the function returned nothing. Tensor data must be aligned to
  * mblob_function_alignment() bytes.
  * Ownership: arguments are borrowed for the call. A returned module or function is a new reference,
- * given back with mblob_module_release() or mblob_function_release(). So is a returned array or
- * object: <tvm/runtime/c_runtime_api.h>, which `pkg-config mblob-tvm` finds, declares TVMArrayFree
- * and TVMObjectFree. Returned text is borrowed until the next call on this thread.
+ * given back with mblob_module_release(), mblob_function_release() or mblob_value_release(). So is
+ * a returned array or object. Returned text is borrowed until the next call on this thread.
  * Errors: MBLOB_E_KERNEL, or the status that the function recorded. MBLOB_E_ARGUMENT.
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
@@ -449,20 +448,61 @@ MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
  *   bool              bool              float32            float
  *   str               const char *      float64, double    double
  *   handle            void *            tensor             DLTensor *, shape and strides as it says
+ *   function          mblob_function *  module             mblob_module *
+ *   object            void *, an array or object that a call returned
  *   DTYPE[d0,d1,...]  pointer to compact data of that shape on the host, e.g. float32[8,8]; a
  *                     dimension `*` takes an int64_t from the arguments, before the pointer
+ *   shape[d0,d1,...]  a shape; a dimension `*` takes an int64_t from the arguments
+ *   (TYPE,TYPE,...)   a tuple of such arguments, also of tuples
+ * `-> TYPE` at the end says where the result goes: the last argument is a pointer to the C type of
+ * TYPE, or to memory for the data of DTYPE[...]. A result `tensor`, `object`, `function` or `module`
+ * is a new reference; NULL if the function returned nothing.
  * Pass an int8_t or a float without a cast. Cast a constant for `int64`: (int64_t)3. A uint64 above
  * INT64_MAX is an error, unless the function's prototype has a uint64_t there. If data is less
  * aligned than the kernel needs, mblob passes an aligned copy, and copies the outputs back.
  * Examples:
  *   mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int64", a, b, c, (int64_t)3);
  *   mblob_call(m, "scale", "float32[*],int,float32", (int64_t)n, a, 2, 0.5f);
- * Ownership: arguments are borrowed for the call. A result is dropped; to get it, call
- * mblob_function_call().
- * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read; MBLOB_E_KERNEL: the kernel
- * failed, or refused the arguments (code "kernel_arguments").
+ *   mblob_call(m, "dot", "float32[3],float32[3] -> float64", a, b, &sum);
+ *   mblob_call(vm, "main", "float32[1,4],(float32[4,4],float32[4]) -> float32[1,4]", x, w, b, y);
+ * Ownership: arguments are borrowed for the call. A result that is a new reference is given back with
+ * mblob_value_release(); a text is borrowed until the next call on this thread. Without `->`, a result
+ * is dropped.
+ * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read, the result is of another type,
+ * or the function keeps a tensor of a tuple; MBLOB_E_KERNEL: the kernel failed, or refused the
+ * arguments (code "kernel_arguments").
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_call(mblob_module *module, const char *name, const char *types, ...);
+
+/* A function and the types of its arguments, for mblob_call_prepared(). */
+typedef struct mblob_prepared mblob_prepared;
+/* Look up `name` and read `types`, as mblob_call() does, for any number of calls: a prepared call takes
+ * about as long as mblob_function_call().
+ * Ownership: `*out` is given back with mblob_prepared_release(); it keeps the function. `name` and
+ * `types` are copied.
+ * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read.
+ * Threads: any. */
+MBLOB_API int mblob_prepare(mblob_module *module, const char *name, const char *types,
+                            mblob_prepared **out);
+/* Call it: the arguments are those of mblob_call() after `types`. Examples:
+ *   mblob_prepare(m, "vadd", "float32[3],float32[3],float32[3]", &vadd);
+ *   mblob_call_prepared(vadd, a, b, c);
+ * Ownership: as mblob_call.
+ * Errors: as mblob_call.
+ * Threads: one at a time for each prepared call; a kernel must not call it while it runs. */
+MBLOB_API int mblob_call_prepared(mblob_prepared *call, ...);
+/* Release a prepared call.
+ * Ownership: `call` is gone; its function stays as long as others refer to it.
+ * Errors: none; NULL is fine.
+ * Threads: any. */
+MBLOB_API void mblob_prepared_release(mblob_prepared *call);
+/* Give back what a call returned: a module, a function, an array or an object, by its type code
+ * (kTVMModuleHandle, kTVMPackedFuncHandle, kTVMNDArrayHandle, kTVMObjectHandle). Values of other codes
+ * are left alone. Example: mblob_value_release((TVMValue){.v_handle = object}, kTVMObjectHandle).
+ * Ownership: the reference is gone.
+ * Errors: none; a NULL is fine.
+ * Threads: any. */
+MBLOB_API void mblob_value_release(TVMValue value, int code);
 
 /* Make a function of a C callback. The callback returns 0, or another number after
  * mblob_set_error(). It sets a result with TVMCFuncSetReturn(ret, &value, &code, 1) of

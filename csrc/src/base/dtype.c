@@ -1,5 +1,6 @@
 #include "base/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/argument_types.h"
@@ -21,7 +22,9 @@ static const struct small *small_of(int code) {
   return NULL;
 }
 
-const char *mb_dtype_small_float(DLDataType dtype) {
+/* "e4m3_float8" and the like; NULL of other types. Codes 6 and 7 are TVM's e4m3_float8 and
+ * e5m2_float8 here, not DLPack's bool and float8_e3m4, which is MBLOB_FLOAT8_E3M4. */
+static const char *small_float(DLDataType dtype) {
   const struct small *found = small_of(dtype.code);
   return found && found->bits == dtype.bits ? found->name : NULL;
 }
@@ -45,7 +48,7 @@ DLDataType mb_dtype_for_ffi(DLDataType dtype) {
 bool mb_dtype_takes(DLDataType expected, DLDataType given) {
   if (expected.bits != given.bits || expected.lanes != given.lanes) return false;
   if (expected.code == given.code) return true;
-  if (expected.bits != 8 || !mb_dtype_small_float(expected)) return false;
+  if (expected.bits != 8 || !small_float(expected)) return false;
   return given.code == kDLUInt || same_code(expected.code) == same_code(given.code);
 }
 
@@ -163,4 +166,21 @@ bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out) {
     return true;
   }
   return parse(text, size, true, out);
+}
+
+const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
+  const char *small = small_float(dtype);
+  if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
+  if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits))
+    return dtype.bits ? "handle" : "void";
+  int used;
+  if (small)
+    used = snprintf(text, MB_DTYPE_TEXT, "%s", small);
+  else if (dtype.code < sizeof(NAMES) / sizeof(*NAMES))
+    used = snprintf(text, MB_DTYPE_TEXT, "%s%d", NAMES[dtype.code], dtype.bits);
+  else
+    used = snprintf(text, MB_DTYPE_TEXT, "custom[%d]%d", dtype.code, dtype.bits);
+  if (dtype.lanes != 1)
+    (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
+  return text;
 }

@@ -14,9 +14,6 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
  * `handle`, `void` (or nothing), and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
 
-/* "e4m3_float8" and the like; NULL of other types. Codes 6 and 7 are TVM's e4m3_float8 and
- * e5m2_float8 here, not DLPack's bool and float8_e3m4, which is MBLOB_FLOAT8_E3M4. */
-const char *mb_dtype_small_float(DLDataType dtype);
 /* Whether the bytes of `given` can be elements of the expected type: it is that type, by either
  * name; or uint8, where an 8-bit float is expected, which few callers have. */
 bool mb_dtype_takes(DLDataType expected, DLDataType given);
@@ -32,5 +29,9 @@ DLDataType mb_dtype_stored_in_ffi(DLDataType dtype);
 /* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are
  * those of DLPack, and 129 and above, which TVM leaves to its users. */
 bool mb_dtype_check(int code, int bits, int lanes);
+
+/* "float32", "bool", "int8x4". */
+#define MB_DTYPE_TEXT 32
+const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]);
 
 #endif

@@ -1,7 +1,10 @@
 #include "base/tensor_check.h"
 
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/texts.h"
 
@@ -30,4 +33,34 @@ int mb_tensor_size(const DLTensor *t, size_t *out) {
         mb_fail(MBLOB_E_ARGUMENT, "the shape is impossible: it has more bytes than memory can");
   *out = empty ? 0 : size;
   return status;
+}
+
+const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
+  size_t used = 1;
+  text[0] = '[';
+  for (int32_t i = 0; i < t->ndim; i++) {
+    if (used > MB_SHAPE_TEXT - 32) {
+      used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, ",...");
+      break;
+    }
+    used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "",
+                             (long long)t->shape[i]);
+  }
+  (void)snprintf(text + used, MB_SHAPE_TEXT - used, "]");
+  return text;
+}
+
+int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given) {
+  char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT],
+      have_shape[MB_SHAPE_TEXT];
+  if (!mb_dtype_takes(expected->dtype, given->dtype))
+    return mb_fail_argument(MB_ARGUMENT_DTYPE, "%s: " MB_TEXT_DTYPE, what,
+                            mb_dtype_text(expected->dtype, want),
+                            mb_dtype_text(given->dtype, have));
+  if (expected->ndim != given->ndim ||
+      (given->ndim &&
+       memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
+    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_SHAPE, what,
+                   mb_shape_text(expected, want_shape), mb_shape_text(given, have_shape));
+  return MBLOB_OK;
 }

@@ -38,4 +38,10 @@ static inline bool mb_is_compact(const DLTensor *t) {
   return mb_loose_axis(t, &expected) < 0;
 }
 
+/* `given` must have dtype and shape of `expected`; the error names `what`. Both were checked. */
+int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given);
+/* "[1,8,8]"; shortened where it is long. */
+#define MB_SHAPE_TEXT 128
+const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]);
+
 #endif

@@ -180,7 +180,7 @@ static void a_wrong_word_is_told_the_words(const char *dir) {
   REFUSES("; did you mean 'float64'?", "note", "flaot64", 1.0);
   REFUSES(
       "unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
-      "float64, double, str, handle, tensor, or DTYPE[dimensions]",
+      "float64, double, str, handle, tensor, object, function, module, shape[dimensions] or DTYPE[dimensions]",
       "note", "size_t", (size_t)1);
   REFUSES("unknown element type 'flaot32'; expected one such as", "note", "flaot32[1]",
           (void *)module);
@@ -246,6 +246,127 @@ static void kernels_reach_global_functions(const char *dir) {
   CHECK(finalized == 1);
 }
 
+static int note_count(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *seen) {
+  (void)args;
+  (void)ret;
+  ((int *)seen)[0] = count;
+  ((int *)seen)[1] = count ? codes[count - 1] : -1;
+  return 0;
+}
+
+/* Returns its first argument. */
+static int give(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *unused) {
+  (void)unused;
+  return count ? TVMCFuncSetReturn(ret, args, codes, 1) : 0;
+}
+
+static int find_function(void *self, const char *name, mblob_function **out) {
+  *out = NULL;
+  if (strcmp(name, "note_count") == 0) return mblob_function_create(note_count, self, NULL, out);
+  return strcmp(name, "give") == 0 ? mblob_function_create(give, NULL, NULL, out) : MBLOB_OK;
+}
+
+static mblob_module *callbacks(int *seen) {
+  static const mblob_loader loader = {
+      .struct_size = sizeof(loader), .type_key = "callbacks", .function = find_function};
+  mblob_module *module = NULL;
+  CHECK(mblob_module_create(&loader, seen, &module) == MBLOB_OK);
+  return module;
+}
+
+static void a_prepared_call_takes_new_arguments(const char *dir) {
+  float a[4] = {1, 2, 3}, b[4] = {10, 20, 30}, c[5] = {0};
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_prepared *vadd = NULL;
+  CHECK(mblob_prepare(module, "vadd", "float32[*],float32[3],float32[3]", &vadd) == MBLOB_OK);
+  CHECK(mblob_call_prepared(vadd, (int64_t)3, a, b, c) == MBLOB_OK && c[2] == 33);
+  CHECK(mblob_call_prepared(vadd, (int64_t)1, c, b, c) == MBLOB_OK && c[0] == 21 && c[1] == 22);
+  CHECK(mblob_call_prepared(vadd, (int64_t)3, a, b, c + 1) == MBLOB_OK && c[3] == 33);
+  CHECK(mblob_call_prepared(vadd, (int64_t)-1, a, b, c) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "no array has these dimensions"));
+  CHECK(mblob_call_prepared(vadd, (int64_t)3, a, NULL, c) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(),
+               "argument 1 of \"float32[*],float32[3],float32[3]\": the pointer"));
+  mblob_module_release(module); /* the call keeps the library */
+  CHECK(mblob_call_prepared(vadd, (int64_t)3, a, b, c) == MBLOB_OK);
+  mblob_prepared_release(vadd);
+  mblob_prepared_release(NULL);
+  CHECK(mblob_call_prepared(NULL) == MBLOB_E_ARGUMENT);
+}
+
+static void a_text_is_checked_when_a_call_is_prepared(const char *dir) {
+  static const char *const texts[] = {"float32[3",
+                                      "int,",
+                                      "(int",
+                                      "int)",
+                                      "int -> ",
+                                      "int ->",
+                                      "nothing",
+                                      "int -> nothing",
+                                      "int -> shape[2]",
+                                      "int -> int, int",
+                                      "((((((((((int))))))))))",
+                                      "(int,)",
+                                      ","};
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_prepared *call = NULL;
+  for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+    CHECK(mblob_prepare(module, "returns_int", texts[i], &call) == MBLOB_E_ARGUMENT && !call);
+  CHECK(mblob_prepare(module, "nope", "int", &call) == MBLOB_E_NOT_FOUND && !call);
+  CHECK(mblob_prepare(module, "vadd", "int", NULL) == MBLOB_E_ARGUMENT);
+  mblob_module_release(module);
+}
+
+static void results_go_where_the_text_says(const char *dir) {
+  mblob_module *module = open_ok(dir, "plain.so"), *mine = callbacks(NULL), *child = NULL;
+  const char *text = NULL;
+  int8_t small = 0;
+  int64_t wide = 0;
+  double number = 0;
+  float single = 0;
+  bool flag = false;
+  CHECK(mblob_call(module, "returns_int", "int,int -> int64", 1, 2, &wide) == MBLOB_OK &&
+        wide == 2);
+  CHECK(mblob_call(module, "returns_int", " -> int8", &small) == MBLOB_OK && small == 0);
+  CHECK(mblob_call(module, "returns_int", "int->float64", 1, &number) == MBLOB_OK && number == 1);
+  CHECK(mblob_call(module, "returns_string", "-> str", &text) == MBLOB_OK &&
+        strcmp(text, "from a kernel") == 0);
+  CHECK(mblob_call(module, "returns_string", "-> int", &wide) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "returns_string: result of \"-> int\": expected int, found"));
+  CHECK(mblob_call(mine, "give", "float32 -> float32", 1.5, &single) == MBLOB_OK && single == 1.5f);
+  CHECK(mblob_call(mine, "give", "int -> bool", 1, &flag) == MBLOB_OK && flag);
+  CHECK(mblob_call(mine, "give", "int -> int8", 128, &small) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "128 is no int8"));
+  CHECK(mblob_call(mine, "give", "module -> module", module, &child) == MBLOB_OK);
+  CHECK(child == module);
+  mblob_value_release((TVMValue){.v_handle = child}, kTVMModuleHandle);
+  void *nothing = &wide;
+  CHECK(mblob_call(mine, "give", "-> object", &nothing) == MBLOB_OK && !nothing);
+  mblob_module_release(mine);
+  mblob_module_release(module);
+}
+
+static void tuples_and_shapes_are_objects(const char *dir) {
+  (void)dir;
+  int seen[2] = {0};
+  float x[2] = {1, 2};
+  mblob_module *module = callbacks(seen);
+  CHECK(mblob_call(module, "note_count", "int, (float32[2], (int, float32[*]), ()), shape[2,*]", 1,
+                   x, 2, (int64_t)2, x, (int64_t)3) == MBLOB_OK);
+  CHECK(seen[0] == 3 && seen[1] == kTVMObjectHandle);
+  void *shape = NULL;
+  CHECK(mblob_call(module, "give", "shape[2,*] -> object", (int64_t)3, &shape) == MBLOB_OK &&
+        shape);
+  CHECK(mblob_call(module, "note_count", "object", shape) == MBLOB_OK && seen[0] == 1);
+  mblob_value_release((TVMValue){.v_handle = shape}, kTVMObjectHandle);
+  /* What is kept would point to memory that may go. */
+  void *kept = NULL;
+  CHECK(mblob_call(module, "give", "(float32[2]) -> object", x, &kept) == MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "the function keeps the tensor") && !kept);
+  CHECK(mblob_call(module, "note_count", "(float32[2])", NULL) == MBLOB_E_ARGUMENT);
+  mblob_module_release(module);
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   const char *dir = argv[1];
@@ -258,6 +379,10 @@ int main(int argc, char **argv) {
   RUN(the_table_tells_plain_from_packed, dir);
   RUN(numbers_are_what_their_words_say, dir);
   RUN(numbers_out_of_range_are_refused, dir);
+  RUN(a_prepared_call_takes_new_arguments, dir);
+  RUN(a_text_is_checked_when_a_call_is_prepared, dir);
+  RUN(results_go_where_the_text_says, dir);
+  RUN(tuples_and_shapes_are_objects, dir);
   RUN(a_wrong_word_is_told_the_words, dir);
   RUN(a_damaged_table_is_refused, dir);
   RUN(loops_run_on_real_threads, dir);

@@ -48,6 +48,8 @@ void mb_value_release(TVMValue value, int code) {
     mb_object_release(value.v_handle);
 }
 
+void mblob_value_release(TVMValue value, int code) { mb_value_release(value, code); }
+
 size_t mb_value_references(TVMValue value, int code) {
   if (!value.v_handle) return 0;
   switch (code) {

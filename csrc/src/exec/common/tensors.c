@@ -25,21 +25,6 @@ int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given) {
   return MBLOB_OK;
 }
 
-int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given) {
-  char want[MB_DTYPE_TEXT], have[MB_DTYPE_TEXT], want_shape[MB_SHAPE_TEXT],
-      have_shape[MB_SHAPE_TEXT];
-  if (!mb_dtype_takes(expected->dtype, given->dtype))
-    return mb_fail_argument(MB_ARGUMENT_DTYPE, "%s: " MB_TEXT_DTYPE, what,
-                            mb_dtype_text(expected->dtype, want),
-                            mb_dtype_text(given->dtype, have));
-  if (expected->ndim != given->ndim ||
-      (given->ndim &&
-       memcmp(expected->shape, given->shape, (size_t)given->ndim * sizeof(int64_t)) != 0))
-    return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_SHAPE, what,
-                   mb_shape_text(expected, want_shape), mb_shape_text(given, have_shape));
-  return MBLOB_OK;
-}
-
 int mb_tensor_assign_output(const char *what, DLTensor *to, const DLTensor *from) {
   size_t size = 0;
   int status = mb_tensor_check(to, &size);
@@ -86,37 +71,4 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   status = mb_array_view(&view, given, is_array ? mb_array_release_owner : release_nothing, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
-}
-
-const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
-  static const char names[][8] = {MB_DTYPE_NAMES};
-  const char *small = mb_dtype_small_float(dtype);
-  if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
-  if (dtype.code == kDLOpaqueHandle && (dtype.lanes == 1 || !dtype.bits))
-    return dtype.bits ? "handle" : "void";
-  int used;
-  if (small)
-    used = snprintf(text, MB_DTYPE_TEXT, "%s", small);
-  else if (dtype.code < sizeof(names) / sizeof(*names))
-    used = snprintf(text, MB_DTYPE_TEXT, "%s%d", names[dtype.code], dtype.bits);
-  else
-    used = snprintf(text, MB_DTYPE_TEXT, "custom[%d]%d", dtype.code, dtype.bits);
-  if (dtype.lanes != 1)
-    (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
-  return text;
-}
-
-const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
-  size_t used = 1;
-  text[0] = '[';
-  for (int32_t i = 0; i < t->ndim; i++) {
-    if (used > MB_SHAPE_TEXT - 32) {
-      used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, ",...");
-      break;
-    }
-    used += (size_t)snprintf(text + used, MB_SHAPE_TEXT - used, "%s%lld", i ? "," : "",
-                             (long long)t->shape[i]);
-  }
-  (void)snprintf(text + used, MB_SHAPE_TEXT - used, "]");
-  return text;
 }

@@ -1,4 +1,4 @@
-/* tensors.h - what executors do with tensors: checks against what is expected, copies, text. */
+/* tensors.h - what executors do with tensors: checks against what is expected, copies. */
 #ifndef MB_TENSORS_H
 #define MB_TENSORS_H
 
@@ -9,8 +9,6 @@
 
 /* `given` must be on that device, to be used there without a copy; kinds of host memory are one. */
 int mb_tensor_is_on(const char *what, DLDevice device, const DLTensor *given);
-/* `given` must have dtype and shape of `expected`; the error names `what`. Both were checked. */
-int mb_tensor_match(const char *what, const DLTensor *expected, const DLTensor *given);
 /* Check, match and copy all elements; `from` is the caller's, `to` what is expected. */
 int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from);
 /* The same where `to` is the caller's, and `from` what is expected. */
@@ -20,12 +18,5 @@ int mb_tensor_assign_output(const char *what, DLTensor *to, const DLTensor *from
  * mblob_status. */
 int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array,
                      DLTensor **out);
-
-/* "float32", "bool", "int8x4". */
-#define MB_DTYPE_TEXT 32
-const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]);
-/* "[1,8,8]"; shortened where it is long. */
-#define MB_SHAPE_TEXT 128
-const char *mb_shape_text(const DLTensor *t, char text[MB_SHAPE_TEXT]);
 
 #endif
