@@ -201,8 +201,8 @@ class OpenedNode(Node):
         if not is_made or self.payload() or text(lib.mblob_module_path(self.handle)):
             return None
         return (
-            "it has no bytes; C code gives them by `save` of its mblob_loader, C++ code by SaveToBinary in a file that"
-            " includes <dmlc/io.h>"
+            "it has no bytes; export the library that made it; a kind of your own gives bytes by `save` of its"
+            " mblob_loader (C), or by SaveToBinary in a file that includes <dmlc/io.h> (C++)"
         )
 
     def source(self, fmt: str) -> str | None:

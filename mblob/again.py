@@ -75,6 +75,10 @@ def export_linked(
             f"{shown}: a loaded library has no objects to put into {output}; name a .so, or pack its objects"
             " (static_library) or sources (csource_module)"
         )
+    if output.suffix in _NOT_ELF:
+        raise mblob.BuildError(
+            f"{shown}: a loaded library is an ELF file; name the output {output.with_suffix('.so').name}"
+        )
     with node.opened_file() as opened:
         try:
             path: Any = opened
@@ -89,6 +93,7 @@ def export_linked(
             raise
 
 
+_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
 _OF_CODE = ("cc", "target", "options")  # what compiling new code takes
 Step = Callable[[Any, Path], Any]  # writes a file that is made of another one
 
@@ -116,6 +121,11 @@ def _steps(
         )
     steps: list[Step] = []
     new = digest if other is None and index is not False else None  # digest of the same dialect
+    if blob is None and other is None and (new or index) and not hung:
+        raise mblob.BuildError(
+            f"{shown}: the library has no modules but its code, so an index would list nothing; leave index= and"
+            " digest= out"
+        )
     if new and not (has_index or index or hung):
         raise mblob.BuildError(
             f"{shown}: digest={digest!r}: the library has no index, which has the digests; add index=True"

@@ -176,6 +176,7 @@ def test_the_function_exports_as_the_method_does(packed: Write, tmp_path: Path) 
         ("x.a", {"system_lib": True}, "system_lib= has no meaning for a loaded library"),
         ("x.tar", {}, "has no objects"),
         ("x.o", {}, r"expected a name that ends in \.so"),
+        ("x.dll", {}, r"is an ELF file; name the output x\.so"),
     ],
 )
 def test_what_needs_the_objects_is_one_error_with_the_remedy(
@@ -218,6 +219,17 @@ def test_what_changed_and_what_was_imported_are_exported_together(
     again = mblob.load_module(tmp_path / "x.so")
     assert (again["one"](), again["two"](), again["count"](0)) == (1, 2, 7)
     assert again.imported_modules[0].imported_modules[0]["count"](0) == 9
+
+
+@pytest.mark.parametrize("asked", [{"index": True}, {"digest": "sha256"}])
+def test_code_without_a_blob_gets_no_index(tmp_path: Path, asked: dict[str, Any]) -> None:
+    host = mblob.csource_module("int one(void) { return 1; }", functions=["int one(void)"])
+    host.export_library(tmp_path / "code.so", index=False)
+    loaded = mblob.load_module(tmp_path / "code.so")
+    with pytest.raises(mblob.BuildError, match=r"no modules but its code.*leave index= and digest="):
+        loaded.export_library(tmp_path / "x.so", **asked)
+    loaded.export_library(tmp_path / "x.so", index=False)
+    assert mblob.load_module(tmp_path / "x.so")["one"]() == 1
 
 
 def test_other_modules_than_those_of_the_library_are_one_error(
