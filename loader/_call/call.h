@@ -114,8 +114,12 @@ void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "b
 
 typedef struct call_parameter {
   enum { PARAM_ANY, PARAM_INT, PARAM_FLOAT, PARAM_POINTER } kind;
-  bool is_const;    /* pointer to const: the function only reads */
-  DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
+  bool is_const;      /* pointer to const: the function only reads */
+  DLDataType dtype;   /* of the number, or of what a pointer points to; bits 0 = not known */
+  bool opaque;        /* a pointer to void, a struct or a function: bytes of any kind do */
+  bool function;      /* a pointer to a function */
+  bool indirect;      /* a pointer to pointers */
+  DLDataType pointed; /* of a pointer to pointers: what these point to */
 } call_parameter;
 
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2
@@ -431,6 +435,8 @@ PyObject *call_bound_new(PyObject *function, PyObject *const *args, Py_ssize_t c
 
 /* What makes an object of a pickle: a function of mblob.loader.pickled. */
 PyObject *call_pickled(const char *name);
+/* Call a function of mblob.loader.call_hooks that few programs need, with up to three arguments. */
+PyObject *call_uncommon(const char *name, PyObject *a, PyObject *b, PyObject *c);
 
 /* Borrowed, for code that may keep it. */
 mblob_function *call_function_handle(PyObject *function);

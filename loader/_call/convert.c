@@ -40,6 +40,11 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
     frame->codes[i] = kTVMArgFloat;
     return true;
   }
+  if (p != NULL && p->function) {
+    void *address = PyLong_AsVoidPtr(arg);
+    return !(address == NULL && PyErr_Occurred()) &&
+           set_handle(frame, i, address, kTVMOpaqueHandle);
+  }
   if (p != NULL && p->kind == PARAM_POINTER) {
     return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R",
                             arg);
@@ -137,6 +142,16 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
   TVMByteArray bytes = {slot->u.view.buf, (size_t)slot->u.view.len};
   memcpy(&slot->tensor, &bytes, sizeof bytes);
   return set_handle(frame, i, &slot->tensor, kTVMBytes);
+}
+
+/* Bytes for a parameter that takes those of any kind, such as a pointer to a struct. */
+static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_SIMPLE) != 0) return false;
+  slot->kind = SLOT_BUFFER;
+  slot->readonly = slot->u.view.readonly != 0;
+  slot->tensor.dtype = (DLDataType){kDLUInt, 8, 1};
+  return call_frame_parameter(frame, i) && set_handle(frame, i, slot->u.view.buf, kTVMOpaqueHandle);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -333,7 +348,9 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
     memcpy(&pointer, view->buf, sizeof pointer);
     return set_handle(frame, i, pointer, kTVMOpaqueHandle);
   }
-  if (any_pointer && is_record(view)) return convert_record(frame, i, arg);
+  const bool addresses =
+      any_pointer && p->indirect && view->ndim == 1 && view->itemsize == sizeof(void *);
+  if (any_pointer && (is_record(view) || addresses)) return convert_record(frame, i, arg);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
   return bad_elements(frame, i, arg, view->format);
@@ -402,6 +419,32 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
+/* What a function of Python makes of an argument, which is converted instead; it takes over the
+ * reference. */
+static bool convert_instead(call_frame *frame, int i, PyObject *made) {
+  if (made == NULL) return false;
+  const bool ok = call_convert_argument(frame, i, made); /* its buffer keeps it */
+  Py_DECREF(made);
+  return ok;
+}
+
+/* A list of arrays, for a parameter that is a pointer to pointers: an array of their addresses. */
+static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
+  char dtype[48] = "";
+  const DLDataType pointed = frame->parameters[i].pointed;
+  if (pointed.bits != 0) call_dtype_text(pointed, dtype);
+  PyObject *place = call_frame_place(frame, i);
+  PyObject *name = place ? PyUnicode_FromString(dtype) : NULL;
+  PyObject *made = name ? call_uncommon("addresses", arg, name, place) : NULL;
+  Py_XDECREF(place);
+  Py_XDECREF(name);
+  return convert_instead(frame, i, made);
+}
+
+static bool is_by_reference(PyObject *arg) {
+  return strstr(Py_TYPE(arg)->tp_name, "CArgObject") != NULL;
+}
+
 /* The error for what is no number, where the signature says one. */
 static bool no_number(call_frame *frame, int i, PyObject *arg) {
   const bool is_int = frame->parameters[i].kind == PARAM_INT;
@@ -419,6 +462,7 @@ static bool no_number(call_frame *frame, int i, PyObject *arg) {
 
 static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   PyTypeObject *type = Py_TYPE(arg);
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (PyObject_TypeCheck(arg, &call_tensor_type)) return convert_tensor(frame, i, arg);
   if (PyFloat_Check(arg)) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
   if (PyBool_Check(arg)) return convert_bool(frame, i, arg);
@@ -429,6 +473,12 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
       return true;
     return absent && convert_str(frame, i, arg);
   }
+  if (p != NULL && p->opaque && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
+    return convert_opaque_bytes(frame, i, arg);
+  if (p != NULL && p->indirect && (PyList_Check(arg) || PyTuple_Check(arg)))
+    return convert_list_of_arrays(frame, i, arg);
+  if (p != NULL && p->kind == PARAM_POINTER && is_by_reference(arg))
+    return convert_instead(frame, i, call_uncommon("by_reference", arg, NULL, NULL));
   if (PyBytes_Check(arg))
     return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
   if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
@@ -456,7 +506,6 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
-  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return no_number(frame, i, arg);
   char dtype[48] = "", advice[120] = "";
@@ -466,7 +515,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     snprintf(advice, sizeof advice,
              "; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
              *dtype ? ", " : "", quote, dtype, quote);
-  else if (strstr(type->tp_name, "CArgObject") != NULL) /* ctypes.byref() does not tell where */
+  else if (is_by_reference(arg))
     snprintf(advice, sizeof advice, "; pass ctypes.pointer(x) for byref(x)");
   return call_frame_error(
       frame, i, PyExc_TypeError,

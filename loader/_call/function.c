@@ -355,6 +355,37 @@ static PyObject *function_repr(PyObject *object) {
   return repr;
 }
 
+PyObject *call_uncommon(const char *name, PyObject *a, PyObject *b, PyObject *c) {
+  PyObject *hooks = PyImport_ImportModule("mblob.loader.call_hooks");
+  PyObject *hook = hooks ? PyObject_GetAttrString(hooks, name) : NULL;
+  PyObject *result = hook ? PyObject_CallFunctionObjArgs(hook, a, b, c, NULL) : NULL;
+  Py_XDECREF(hooks);
+  Py_XDECREF(hook);
+  return result;
+}
+
+/* What a function of Python says of a function, by its module and name. */
+static PyObject *said(PyObject *object, const char *hook) {
+  const function_object *self = (const function_object *)object;
+  if (self->owner == Py_None) return Py_NewRef(Py_None);
+  return call_uncommon(hook, self->owner, self->name, NULL);
+}
+
+static PyObject *get_doc(PyObject *object, void *closure) {
+  (void)closure;
+  PyObject *python = call_function_python(object);
+  return python ? PyObject_GetAttrString(python, "__doc__") : said(object, "doc");
+}
+
+static PyObject *get_inspected(PyObject *object, void *closure) {
+  (void)closure;
+  PyObject *found = said(object, "signature");
+  if (found != Py_None) return found;
+  Py_DECREF(found);
+  PyErr_SetString(PyExc_AttributeError, "__signature__");
+  return NULL;
+}
+
 static PyObject *get_signature(PyObject *object, void *closure) {
   (void)closure;
   const char *text = mblob_function_signature(((function_object *)object)->handle);
@@ -458,6 +489,8 @@ static PyMemberDef function_members[] = {
 };
 
 static PyGetSetDef function_getset[] = {
+    {"__doc__", get_doc, NULL, NULL, NULL},
+    {"__signature__", get_inspected, NULL, NULL, NULL},
     {"signature", get_signature, NULL,
      PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
     {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},

@@ -76,12 +76,15 @@ static DLDataType base_type(const words *w) {
 }
 
 static call_parameter parse_one(const char *at, const char *end) {
-  call_parameter p = {PARAM_ANY, false, {0, 0, 1}};
+  call_parameter p = {.kind = PARAM_ANY, .dtype = {0, 0, 1}, .pointed = {0, 0, 1}};
   words w = {0, 0, 0, 0, 0, 0, 0, NULL};
   int stars = 0;
   bool is_const = false;
   while (at < end) {
-    if (*at == '*' || *at == '[') {
+    if (*at == '(') { /* int (*)(float); pointers to arrays have their dimensions last */
+      p.function = true;
+      ++at;
+    } else if (*at == '*' || *at == '[') {
       ++stars;
       if (*at == '[') break; /* dimensions follow: an array parameter is a pointer */
       ++at;
@@ -98,12 +101,17 @@ static call_parameter parse_one(const char *at, const char *end) {
     }
   }
   DLDataType base = base_type(&w);
-  if (stars > 0) {
+  if (p.function) {
+    p.kind = PARAM_POINTER;
+    p.is_const = p.opaque = true;
+  } else if (stars > 0) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;
-    if (stars > 1)
-      p.is_const = true; /* pointers to pointers are nothing an array could be */
-    else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
+    p.opaque = w.unknown > 0;
+    if (stars > 1) {
+      p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
+      p.pointed = base;
+    } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
       p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
   } else if (base.bits != 0) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;

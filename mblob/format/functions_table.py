@@ -127,6 +127,12 @@ class Parameter(NamedTuple):
     dims: tuple[str, ...]
     text: str
 
+    @property
+    def type_text(self) -> str:
+        """The text without the name."""
+        found = re.sub(rf"\b{self.name}\b", "", self.text, count=1) if self.name else self.text
+        return re.sub(r" (?=\)|$)", "", found)
+
 
 def parameters(prototype: str) -> list[Parameter]:
     """The parameters of a prototype; [] where it has none or cannot be read."""
@@ -151,8 +157,13 @@ def split(text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part.strip() not in ("", "void")]
 
 
+_FUNCTION = re.compile(r"\(\s*\*\s*([A-Za-z_]\w*)?\s*\)\s*\(")  # int (*name)(float)
+
+
 def parameter(text: str) -> Parameter:
     """One parameter of a prototype."""
+    if (function := _FUNCTION.search(text)) is not None:
+        return Parameter(function[1] or "", (), True, (), " ".join(text.split()))
     head = text.partition("[")[0]
     dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
     words = re.findall(r"[A-Za-z_]\w*", head)
@@ -171,6 +182,8 @@ def contradicts(row: Row) -> bool:
 
 
 def _is_of_type(text: str, type_text: str) -> bool:
+    if _FUNCTION.search(text) or _FUNCTION.search(type_text):
+        return bool(_FUNCTION.search(text) and _FUNCTION.search(type_text))
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known

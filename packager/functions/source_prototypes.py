@@ -132,9 +132,11 @@ _WORDS = (
     "char",
     "int",
 )  # compilers order them in their own ways
-_UNSIGNED = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
-_SIGNED = {1: "int8_t", 2: "int16_t", 4: "int32_t", 8: "int64_t"}
-_FLOATS = {4: "float", 8: "double"}
+_NAMES = {
+    (row.kind, row.bits // 8): row.c
+    for row in argument_types.TABLE
+    if row.kind in ("int", "uint", "float") and row.c not in argument_types.HALVES
+}
 
 
 def scalar_of(found: CType) -> Scalar | None:
@@ -150,7 +152,7 @@ def scalar_of(found: CType) -> Scalar | None:
     if found.kind == "float":
         if found.base in argument_types.HALVES:
             return Scalar(found.base, argument_types.KINDS[found.base])
-        name = _FLOATS.get(found.size)
+        name = _NAMES.get(("float", found.size))
         return Scalar(name, "float") if name and found.base != "__ibm128" else None
     if found.kind == "enum":
         is_signed = found.target is not None and found.target.kind == "int"
@@ -164,7 +166,7 @@ def _integer(spelled: str, size: int, is_signed: bool) -> Scalar | None:
     """An integer by its size, in the words of C if the source has them."""
     words = spelled.split()
     kind = "int" if is_signed else "uint"
-    if size not in _SIGNED:
+    if (kind, size) not in _NAMES:
         return None
     if words and set(words) <= set(_WORDS):
         if {"long", "short", "char"}.intersection(words):
@@ -172,7 +174,7 @@ def _integer(spelled: str, size: int, is_signed: bool) -> Scalar | None:
         if "char" not in words:
             words = [word for word in words if word != "signed"]
         return Scalar(" ".join(sorted(words, key=_WORDS.index)), kind)
-    return Scalar((_SIGNED if is_signed else _UNSIGNED)[size], kind)
+    return Scalar(_NAMES[kind, size], kind)
 
 
 def _parameter(found: CType, name: str, index: int) -> Parameter:
@@ -204,7 +206,9 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
     scalar = scalar_of(element)
     if scalar is None:
         spelled = f"{target.text}{'' if target.text.endswith('*') else ' '}*"
-        if "?" in spelled or "&" in spelled or target.kind == "void":
+        if target.text.count("?") == 1 and "(?)(" in target.text and "&" not in target.text:
+            spelled = target.text.replace("(?)", "(*?)")
+        elif "?" in spelled or "&" in spelled or target.kind == "void":
             spelled = ""
         return Parameter(name, "pointer", None, is_const, (), spelled)
     if scalar.kind == "char" and is_const and not dims:

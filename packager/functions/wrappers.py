@@ -59,9 +59,14 @@ class Wrapped(NamedTuple):
 
 def packed_forms(functions: Sequence[Wrapped], dialect: Dialect = CLASSIC) -> str:
     """C source of the packed functions of `functions`."""
-    return "\n".join(
-        [_checks(dialect.name), *(_packed_form(f, i) for i, f in enumerate(functions))]
+    forms = [_packed_form(f, i) for i, f in enumerate(functions)]
+    # POSIX has the type in a header that takes longer to read than all else.
+    size = (
+        ["typedef __PTRDIFF_TYPE__ ssize_t;"]
+        if any("(ssize_t" in f or "ssize_t " in f for f in forms)
+        else []
     )
+    return "\n".join([_checks(dialect.name), *size, *forms])
 
 
 @cache

@@ -49,7 +49,8 @@ class Parameter(NamedTuple):
         scalar: the scalar, or the tensor's element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
-        spelled: the type of a pointer as the source has it; "" if it is `void *`.
+        spelled: the type of a pointer as the source has it, with a "?" where a name stands inside of it:
+            `int (*?)(float)`; "" if it is `void *`.
     """
 
     name: str
@@ -76,6 +77,8 @@ class Parameter(NamedTuple):
     @property
     def text(self) -> str:
         """The parameter as a prototype has it: `const float a[n]`."""
+        if "?" in self.spelled:
+            return self.spelled.replace("?", self.name)
         if not self.dims:
             shown = self.spelled or self.c_type
             return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
@@ -108,7 +111,8 @@ class Prototype(NamedTuple):
     @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
-        return ", ".join(p.spelled or p.c_type for p in self.parameters) or "void"
+        types = (p.spelled.replace("?", "") or p.c_type for p in self.parameters)
+        return ", ".join(types) or "void"
 
     @property
     def text(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import inspect
+import pydoc
 import subprocess
 import sys
 from collections.abc import Callable
@@ -307,3 +309,88 @@ def test_bounds_of_cxx(tmp_path: Path) -> None:
     extern "C" void f(int32_t n, float x[4]) { std::vector<float> v(4); x[0] = twice(v[0]) + n; }
     """
     assert shown(packed(tmp_path, source, "cc")) == {"f": "void f(int32_t n, float x[4])"}
+
+
+CALLED = """
+#include <complex.h>
+#include <stdlib.h>
+#include <sys/types.h>
+typedef int (*compare_t)(const void *, const void *);
+struct point { int x, y; };
+ssize_t half(ssize_t n) { return n / 2; }
+int apply(int (*f)(int), int x) { return f(x); }
+void order(int *x, size_t n, compare_t compare) { qsort(x, n, sizeof *x, compare); }
+void fill(float **rows, int n, int m) {
+  for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) rows[i][j] = (float)i;
+}
+int add(const int *a, int *b) { return *b += *a; }
+void conjugate(double complex *x, int n) { for (int i = 0; i < n; i++) x[i] = conj(x[i]); }
+int sum(const struct point *p) { return p->x + p->y; }
+"""
+
+
+def test_function_pointers_take_callbacks_and_addresses(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CALLED)
+    assert shown(lib)["apply"] == "int apply(int (*f)(int), int x)"
+    twice = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda x: 2 * x)
+    address = ctypes.cast(twice, ctypes.c_void_p)
+    assert [lib.apply(f, 4) for f in (twice, address, address.value)] == [8, 8, 8]
+    assert lib.ctypes.apply(twice, 4) == 8
+    types = (ctypes.c_int, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+    x = np.array([3, 1, 2], dtype="int32")
+    lib.order(x, 3, ctypes.CFUNCTYPE(*types)(lambda a, b: a[0] - b[0]))
+    assert x.tolist() == [1, 2, 3]
+    assert lib.half(9) == 4
+
+
+def test_pointers_to_pointers_take_a_list_of_arrays(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CALLED)
+    rows = [np.zeros(2, "float32") for _ in range(3)]
+    tensor = mblob.array(np.zeros(2, "float32"))
+    lib.fill([*rows, tensor], 4, 2)
+    assert [row.tolist() for row in rows] == [[0, 0], [1, 1], [2, 2]]
+    assert tensor.numpy().tolist() == [3, 3]
+    for row in rows:
+        row[:] = 0
+    lib.fill(np.array([row.ctypes.data for row in rows], dtype="uintp"), 3, 2)
+    assert rows[2].tolist() == [2, 2]
+    lib.fill((ctypes.c_void_p * 1)(rows[2].ctypes.data), 1, 2)
+    assert rows[2].tolist() == [0, 0]
+    with pytest.raises(mblob.MblobError, match=r"argument 0: item 1: expected an array of float32"):
+        lib.fill([rows[0], rows[1].astype("float64")], 2, 2)
+    with pytest.raises(mblob.MblobError, match=r"item 0: expected compact row-major data"):
+        lib.fill([np.zeros((2, 2), "float32")[:, 0]], 1, 2)
+
+
+def test_bytes_and_references_of_ctypes_are_passed(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CALLED)
+    a, b = ctypes.c_int(3), ctypes.c_int(4)
+    assert (lib.add(ctypes.byref(a), ctypes.byref(b)), b.value) == (7, 7)
+    point = b"\1\0\0\0\2\0\0\0"
+    assert lib.sum(point) == lib.sum(bytearray(point)) == 3
+    with pytest.raises(mblob.MblobError, match="byref"):
+        lib.sum(ctypes.byref(ctypes.create_string_buffer(16), 8))
+    values = np.array([1 + 2j, 3 - 4j])
+    lib.conjugate(values, 2)
+    assert values.tolist() == [1 - 2j, 3 + 4j]
+
+
+def test_bytes_are_not_written(tmp_path: Path) -> None:
+    lib = packed(tmp_path, "struct s { int x; }; void f(struct s *p) { p->x = 1; }\n")
+    data = bytearray(4)
+    lib.f(data)
+    assert data == b"\1\0\0\0"
+    with pytest.raises(mblob.MblobError, match="read-only"):
+        lib.f(bytes(4))
+
+
+def test_a_function_shows_itself(tmp_path: Path) -> None:
+    lib = packed(tmp_path, SOURCE)
+    assert lib.vadd.__doc__ == PROTOTYPES["vadd"]
+    found = inspect.signature(lib.vadd)
+    assert str(found) == (
+        "(a: 'const float *', b: 'const float *', c: 'float *', n: 'int64_t', /) -> 'void'"
+    )
+    assert PROTOTYPES["dot"] in pydoc.render_doc(lib.dot)
+    assert "A function of a library" in str(mblob.PackedFunction.__doc__)
+    assert mblob.packed_function(len).__doc__ == len.__doc__
