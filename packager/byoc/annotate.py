@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Union
 
-from mblob.arguments import items, mapping, names
-from mblob.errors import MblobError
+from mblob.arguments import items, mapping, names, wrong_type
+from mblob.errors import ArgumentTypeError, MblobError
 from mblob.format.graph_json import NOP
 from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
 from mblob.packager.byoc.graph import Graph, Node, Value, dependencies
@@ -51,6 +51,10 @@ class Tensors:
             constant = self._params.get(node.name) if node.is_input else None
             made = self._made[id(value)] = Tensor(name, value.shape, value.dtype, constant)
         return made
+
+    def operators(self) -> list[Operator]:
+        """All calls, in the order of their nodes."""
+        return [*self._operators.values()]
 
     def operator(self, node: Node) -> Operator:
         """A call as predicates and generators see it."""
@@ -134,7 +138,13 @@ def as_records(params: Mapping[str, Any] | Any) -> dict[str, ArrayRecord]:
     if params is None:
         return {}
     if not isinstance(params, Mapping):
-        return read_param_dict(params)
+        try:
+            return read_param_dict(params)
+        except ArgumentTypeError:
+            expected = "a dict of arrays by name, or the bytes of save_param_dict"
+            raise wrong_type(
+                "partition_graph", "params", expected, params, BuildTypeError
+            ) from None
     made = {}
     for key in names("partition_graph", "params", params, error=BuildTypeError):
         try:

@@ -182,7 +182,13 @@ def merge(
     if not min_cost:
         return large
     tensors = keys.tensors if isinstance(keys, Annotation) else Tensors(graph, {})
-    return [region for region in large if _cost(graph, region, tensors, cost) >= min_cost]
+    calls = (i for i, node in enumerate(graph.nodes) if not node.is_input)
+    operators = dict(zip(calls, tensors.operators()))
+    return [
+        region
+        for region in large
+        if _cost([operators[i] for i in region if graph.nodes[i].function != NOP], cost) >= min_cost
+    ]
 
 
 def _without_edge_reshapes(graph: Graph, region: list[int], whole: set[int]) -> list[int]:
@@ -209,20 +215,16 @@ def _size(graph: Graph, region: Iterable[int]) -> int:
     return sum(graph.nodes[i].function != NOP for i in region)
 
 
-def _cost(
-    graph: Graph, region: Iterable[int], tensors: Tensors, cost: Callable[[Operator], float]
-) -> float:
+def _cost(operators: Iterable[Operator], cost: Callable[[Operator], float]) -> float:
     total = 0.0
-    for i in region:
-        if graph.nodes[i].function != NOP:
-            operator = tensors.operator(graph.nodes[i])
-            found = asked("the cost", cost, operator)
-            if not _is_cost(found):
-                raise BuildError(
-                    f"the cost, for node {operator.name!r} ({operator.op}): expected a number that is 0 or more, found"
-                    f" {found!r}"
-                )
-            total += found
+    for operator in operators:
+        found = asked("the cost", cost, operator)
+        if not _is_cost(found):
+            raise BuildError(
+                f"the cost, for node {operator.name!r} ({operator.op}): expected a number that is 0 or more, found"
+                f" {found!r}"
+            )
+        total += found
     return total
 
 

@@ -137,6 +137,8 @@ class OpPattern(Pattern):
             found = type(attrs).__name__
             raise BuildTypeError(f"has_attr: expected a dict of attributes by name, found {found}")
         for name, value in attrs.items():
+            if not isinstance(name, str):
+                raise BuildTypeError(f"has_attr: expected names as str, found {name!r}")
             if value is not None and not isinstance(value, (str, int, float, list, tuple)):
                 found = type(value).__name__
                 raise BuildTypeError(

@@ -236,12 +236,16 @@ def test_what_a_pass_did_not_make_is_refused() -> None:
     regions = byoc.merge(graph, keys)
     other, _ = annotated(chain("turn"))
     same = byoc.read_graph(text)  # read again: the same graph
-    assert byoc.merge(same, keys) == regions
+    assert byoc.merge(same, keys) == byoc.merge(same, keys, min_cost=1) == regions
     parts = byoc.partition(graph, regions, keys)
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: byoc.annotate(5, {}), "^annotate: graph: expected a Graph, .*, found int"),
         (lambda: byoc.annotate(text, {}), "^annotate: graph: expected a Graph, .*, found "),
         (lambda: byoc.annotate(graph, {}), "^annotate: graph: partition.. has cut it; read it"),
+        (
+            lambda: byoc.annotate(same, {}, [1]),
+            "^partition_graph: params: expected a dict of arrays by name, .*, found list",
+        ),
         (lambda: byoc.annotate(same, {}, {"x": [1]}), r"^params\['x'\]: expected an array"),
         (lambda: byoc.merge(graph, keys), "^merge: graph: partition.. has cut it; read it"),
         (lambda: byoc.merge(other, keys), "^merge: keys: annotate made them of another graph"),

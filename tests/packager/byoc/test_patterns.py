@@ -405,6 +405,7 @@ def test_patterns_that_are_none() -> None:
         (lambda: TURN.optional("bump"), r"optional: expected an operator .*, found str"),
         (lambda: TURN.optional(lambda _: None), "optional: expected patterns .*, found NoneType"),
         (lambda: wildcard().has_attr({"a": 1}), r"has_attr: only is_op\(...\) has attributes"),
+        (lambda: is_op("a").has_attr({5: 1}), "has_attr: expected names as str, found 5"),
         (lambda: is_op("a").has_attr("b"), "has_attr: expected a dict of attributes by name"),
         (
             lambda: is_op("a").has_attr({"b": {}}),
