@@ -226,7 +226,9 @@ def test_code_without_a_blob_gets_no_index(tmp_path: Path, asked: dict[str, Any]
     host = mblob.csource_module("int one(void) { return 1; }", functions=["int one(void)"])
     host.export_library(tmp_path / "code.so", index=False)
     loaded = mblob.load_module(tmp_path / "code.so")
-    with pytest.raises(mblob.BuildError, match=r"no modules but its code.*leave index= and digest="):
+    with pytest.raises(
+        mblob.BuildError, match=r"no modules but its code.*leave index= and digest="
+    ):
         loaded.export_library(tmp_path / "x.so", **asked)
     loaded.export_library(tmp_path / "x.so", index=False)
     assert mblob.load_module(tmp_path / "x.so")["one"]() == 1
