@@ -6,7 +6,7 @@ of kernels in sources (`packager/device/kernels.py`), and `csrc/src/base/argumen
 which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
 csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).
 
-What cannot be derived: a new way to pass an argument (`read_scalar` of `core/library/call_text.c`, `_fetch`
+What cannot be derived: a new way to pass an argument (`take` of `core/library/prepared.c`, `_fetch`
 of `packager/functions/wrappers.py` with `checks*.h`, `loader/_call/convert.c`), a new kind of DWARF's
 types (`mblob/binary/dwarf_functions.py`), and the words in the comment of `mblob_call` in `mblob.h`,
 which a test compares.
@@ -29,7 +29,7 @@ class ArgumentType(NamedTuple):
         kind: "int", "uint", "bool", "float" or "bfloat".
         bits: of the value; a bool in memory has a byte.
         c: as C spells it.
-        passed: how `mblob_call` finds it among its arguments (enum passed of `core/library/call_text.c`);
+        passed: how `mblob_call` finds it among its arguments (enum passed of `core/library/call_text.h`);
             "" of what only tensors hold.
         aliases: other names, which are replaced by `c`.
         others: other names of types with these bits, which stay.

@@ -138,10 +138,12 @@ def _without_letter(element: str) -> DataType | None:
 
 
 def as_record(value: Any) -> ArrayRecord:
-    """Dtype, shape and bytes of anything with the buffer protocol (numpy arrays, tensors).
+    """Dtype, shape and bytes of anything with the buffer protocol or `__dlpack__` (numpy arrays,
+    tensors).
 
     Raises:
         TypeError: not a buffer of numbers.
+        ValueError: DLPack's description cannot be.
     """
     if isinstance(value, ArrayRecord):
         return value
@@ -153,6 +155,10 @@ def as_record(value: Any) -> ArrayRecord:
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise ArgumentTypeError(str(exc)) from None
     except TypeError:
+        if hasattr(value, "__dlpack__"):
+            from mblob.format import dlpack  # with ctypes
+
+            return ArrayRecord(*dlpack.read(value))
         how = "; make it an array with numpy.asarray(x)" if isinstance(value, (list, tuple)) else ""
         if type(value).__name__ == "PyCapsule":
             how = "; make a capsule of DLPack a tensor with mblob.from_dlpack(x)"
@@ -175,7 +181,7 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Serialize named arrays as TVM's `save_param_dict` does (and `load_params` reads).
 
     Args:
-        params: name -> numpy array, tensor, or anything with the buffer protocol. Names are written
+        params: name -> numpy array, tensor, or anything with the buffer protocol or `__dlpack__`. Names are written
             sorted, so that the same content gives the same bytes.
 
     Raises:

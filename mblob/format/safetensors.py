@@ -159,13 +159,14 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
 def encode(
     tensors: Iterable[tuple[str, DataType, tuple[int, ...], memoryview]],
 ) -> tuple[memoryview, ...]:
-    """A file of tensors (name, element type, shape, bytes): its header, then their bytes, the
-    widest elements first, so that all are aligned.
+    """A file of tensors (name, element type, shape, bytes): its header, then their bytes. The format
+    has no gaps: tensors of a multiple of 64 bytes come first, so that as many as possible begin at
+    one; then the widest elements, so that all are aligned to their elements.
 
     Raises:
         ValueError: a name or an element type that the format does not have.
     """
-    ordered = sorted(tensors, key=lambda tensor: (-tensor[1].bits, tensor[0]))
+    ordered = sorted(tensors, key=lambda t: (t[3].nbytes % ALIGNMENT != 0, -t[1].bits, t[0]))
     head = encode_header(
         [(name, dtype, shape, data.nbytes) for name, dtype, shape, data in ordered]
     )

@@ -47,9 +47,9 @@ def safetensors_module(weights: Any) -> Module:
     tensors are views of the mapped file.
 
     Args:
-        weights: a dictionary of arrays by name; a path to a file of weights; or the bytes of a
-            safetensors file. A safetensors file is packed unchanged. If you give its path, only
-            its header is read now.
+        weights: a dictionary of arrays by name, such as a `state_dict` of PyTorch; a path to a file
+            of weights; or the bytes of a safetensors file. A safetensors file is packed unchanged.
+            If you give its path, only its header is read now.
 
     Raises:
         OSError: no file at the path.
@@ -108,7 +108,8 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
 
     Args:
         path: of the file, which appears when it is complete.
-        tensors: name -> numpy array, tensor, or anything with the buffer protocol.
+        tensors: name -> numpy array, tensor, or anything with the buffer protocol or `__dlpack__`, such as the
+            tensors of PyTorch.
 
     Raises:
         BuildError: a value is not an array, the format does not have its element type or its name,

@@ -163,3 +163,69 @@ def test_a_file_of_torch_is_named_with_what_converts_it(tmp_path: Path, how: str
         mblob.FormatError, match=r"a file of torch\.save.*safetensors\.torch\.save_file"
     ):
         mblob.safetensors_module(path)
+
+
+# -- arrays of others ------------------------------------------------------------------------------
+
+
+class Lent:
+    """An array as PyTorch has them: no buffer protocol, a dtype of its own, `view`."""
+
+    def __init__(self, array: Any, device: tuple[int, int] = (1, 0)) -> None:
+        self.array, self.device = array, device
+        self.dtype = f"torch.{array.dtype}"
+
+    def view(self, *_: Any) -> Lent:
+        raise AssertionError("torch.Tensor.view takes no text")
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+
+def test_what_has_dlpack_is_packed(tmp_path: Path) -> None:
+    whole = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    halves = mblob.empty((3,), "bfloat16").copyfrom(np.array([1, 2, 3], "float32"))
+    state = {
+        "rows": whole,
+        "turned": whole.T,
+        "part": whole[:, 1:, ::2],
+        "scalar": np.array(7, "int64"),
+        "empty": np.zeros((0, 3), "int8"),
+        "flags": np.array([True, False]),
+    }
+    lent: dict[str, Any] = {name: Lent(array) for name, array in state.items()}
+    mblob.save_tensors(tmp_path / "w.safetensors", lent | {"halves": Lent(halves)})
+    file = mblob.safetensors_module(lent | {"halves": Lent(halves)})
+    assert bytes(file.payload) == (tmp_path / "w.safetensors").read_bytes()
+    file.export_library(tmp_path / "w.so")
+    found = mblob.load_module(tmp_path / "w.so").tensors
+    for name, array in state.items():
+        np.testing.assert_array_equal(found[name].numpy(), array)
+        assert found[name].dtype == str(array.dtype)
+    assert found["halves"].dtype == "bfloat16"
+    assert mblob.empty((3,), "float32").copyfrom(found["halves"]).numpy().tolist() == [1, 2, 3]
+    new = np.ones((2, 3, 4), "float32")
+    packed = mblob.save_param_dict({"rows": Lent(new)})
+    np.testing.assert_array_equal(mblob.load_param_dict(packed)["rows"].numpy(), new)
+
+
+def test_memory_of_a_device_and_no_capsule_are_told() -> None:
+    with pytest.raises(
+        TypeError, match=r"tensor 'w': expected memory of the host, found Lent on device \(2, 0\)"
+    ):
+        mblob.safetensors_module({"w": Lent(np.zeros(2), (2, 0))})
+    with pytest.raises(TypeError, match=r"tensor 'w': Lent gives no DLPack tensor, but int"):
+        broken = Lent(np.zeros(2))
+        broken.__class__ = type("Lent", (Lent,), {"__dlpack__": lambda self: 3})
+        mblob.safetensors_module({"w": broken})
+
+
+def test_tensors_of_whole_lines_come_first_and_are_aligned(tmp_path: Path) -> None:
+    arrays = {"a": np.zeros(3, "float64"), "b": np.zeros(64, "int8"), "c": np.zeros(32, "float32")}
+    mblob.export_library(mblob.safetensors_module(arrays), tmp_path / "w.so")
+    tensors = mblob.load_module(tmp_path / "w.so").tensors
+    assert list(tensors) == ["c", "b", "a"]
+    assert [t.numpy().ctypes.data % 64 for t in tensors.values()] == [0, 0, 0]

@@ -218,7 +218,7 @@ def test_the_runtime_knows_each_small_float_by_its_row(tmp_path: Path) -> None:
         + ", ".join(f'"{name}"' for name in ADDED)
         + "}; for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) { DLDataType t; char text[40];"
         ' int n = snprintf(text, sizeof(text), "%sx3", names[i]);'
-        " bool known = mb_dtype_parse(text, (size_t)n, &t); const char *small = mb_dtype_small_float(t);"
+        " bool known = mb_dtype_parse(text, (size_t)n, &t); const char *small = small_float(t);"
         ' printf("%s %d %d %d %d %d %d\\n", small ? small : "none", known, t.code, t.bits, t.lanes,'
         " mb_dtype_check(t.code, t.bits, 1), mb_dtype_check(t.code, t.bits + 1, 1)); } return 0; }"
     )
