@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,6 +54,9 @@ def prepare(page: list[Any], root: Path, folder: Path, require: Callable[[str], 
         assert mblob.cli.main.main(["build", str(manifest), "-o", str(folder / "model.so")]) == 0
         images = np.load(root / "examples/digits/test_images.npy")
         np.save(folder / "x.npy", images[:1])
+
+    if "relax" in words:
+        shutil.copy(root / "examples/relax/digits_relax.so", folder / "relax.so")
 
 
 @pytest.mark.sample(4)
