@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
@@ -88,6 +88,7 @@ class Function(NamedTuple):
         is_ordinary: called as the platform's C is. Clang tells of others (ms_abi, vectorcall,
             aarch64_vector_pcs, ...), gcc does not.
         names: of the parameters, "" without.
+        qualified: of a C++ function whose name is mangled: its name with its namespaces.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Function(NamedTuple):
     is_guess: bool = False
     is_ordinary: bool = True
     names: tuple[str, ...] = ()
+    qualified: str = ""
 
     @property
     def types(self) -> str:
@@ -118,6 +120,7 @@ class Described:
 
     Attributes:
         exported: those with external linkage and a name that is not mangled.
+        cxx: free functions of C++ with external linkage, of no template.
         entries: of all functions whose types it tells, by symbol: an object that was linked of
             several may have more than one of a name.
         units: how many there are. An object that was linked of several has more symbols of files
@@ -127,6 +130,7 @@ class Described:
 
     def __init__(self, whole: bool = False) -> None:
         self.exported: list[Function] = []
+        self.cxx: list[Function] = []
         self.entries: dict[str, list[_Entry]] = {}
         self.units = 0
         self.whole = whole
@@ -223,23 +227,37 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
             made.whole = False
             continue
         found = []
-        scopes = [top]
+        places: dict[int, tuple[bytes, ...]] = {}
+        scopes: list[tuple[Any, tuple[bytes, ...]]] = [(top, ())]
         while scopes:
-            for die in children(scopes.pop()):
+            scope, names = scopes.pop()
+            for die in children(scope):
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
                 if die.tag in _SCOPES and _name(die) not in _LIBRARY_NAMESPACES:
-                    scopes.append(die)
-                elif die.tag == "DW_TAG_subprogram" and "DW_AT_declaration" not in die.attributes:
-                    found.append(die)
-        _add(made, found, unit["address_size"], _may_be_terse(producer))
+                    scopes.append((die, (*names[:_DEPTH], _name(die))))
+                elif die.tag == "DW_TAG_subprogram":
+                    places[die.offset] = names
+                    if "DW_AT_declaration" not in die.attributes:
+                        found.append(die)
+        _add(made, found, unit["address_size"], _may_be_terse(producer), places)
     made.whole = made.whole and bool(made.entries)
     return made
 
 
-def _add(made: Described, found: Sequence[Any], pointer_size: int, terse: bool) -> None:
-    """Add the functions that a unit defines, but those whose types it leaves out."""
+def _add(
+    made: Described,
+    found: Sequence[Any],
+    pointer_size: int,
+    terse: bool,
+    places: Mapping[int, tuple[bytes, ...]],
+) -> None:
+    """Add the functions that a unit defines, but those whose types it leaves out.
+
+    Args:
+        places: by the offsets of entries, the namespaces around functions; methods are not there.
+    """
     if found and not any(map(_tells_types, found)):
         made.whole = False
         return
@@ -281,6 +299,11 @@ def _add(made: Described, found: Sequence[Any], pointer_size: int, terse: bool) 
                 candidates.append(function)
             if is_exported:
                 exported.append(function)
+        elif name.startswith(b"_Z") and "DW_AT_external" in declared.attributes:
+            path = (*places.get(declared.offset, (b"",)), _name(declared))
+            if all(part.isidentifier() for part in map(bytes.decode, path)):
+                free = function_of(symbol, *entry)
+                made.cxx.append(free._replace(qualified=b"::".join(path).decode()))
         made.entries.setdefault(symbol, []).append(entry)
     made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
 

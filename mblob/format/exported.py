@@ -188,7 +188,9 @@ def host_functions(
     # a table calls both conventions so
     found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]
     known = ((f, told.get(f.symbol)) for f in ffi)
-    ffi = [f._replace(types=t.types, prototype=t.prototype) if t else f for f, t in known]
+    ffi = [
+        f._replace(name=t.name, types=t.types, prototype=t.prototype) if t else f for f, t in known
+    ]
     return sorted({*found, *ffi}, key=_order)
 
 

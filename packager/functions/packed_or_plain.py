@@ -76,7 +76,7 @@ def classify_undeclared(
         table_rows: rows of a table that came with the files.
     """
     plain = _plain_functions(wrapped, files, table_rows)
-    prototypes = {name for w in wrapped for name in (w.prototype.name, w.packed_symbol)}
+    prototypes = {name for w in wrapped for name in (w.prototype.symbol, w.packed_symbol)}
     rows = {row.symbol for row in (*plain, *table_rows)}
     rows |= {form for row in table_rows for form in forms_of(row.name)}
     packed: set[str] = set()
@@ -147,7 +147,7 @@ def _plain_functions(
     Args:
         table_rows: rows of a table that came with the files.
     """
-    prototypes = {w.prototype.name for w in wrapped}
+    prototypes = {w.prototype.symbol for w in wrapped}
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
     rows = {
@@ -158,7 +158,7 @@ def _plain_functions(
     packed = {r.symbol for r in table_rows if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
-            if function.is_guess and function.name in packed:
+            if function.qualified or (function.is_guess and function.name in packed):
                 continue
             # Of what is compiled with -flto only those are listed that the compiler exports.
             defined_here = (

@@ -36,6 +36,7 @@ def found_prototypes(
     dialect: Dialect,
     *,
     only_named: bool,
+    has_names: bool,
 ) -> list[Wrapped]:
     """Plain functions of host modules, all of them or those that the caller asks for by name.
 
@@ -45,6 +46,7 @@ def found_prototypes(
         wrapped: functions with a prototype of the caller's.
         table_rows: rows of a table that came with the objects.
         only_named: none but those that the caller asks for.
+        has_names: functions may have names that are no symbols.
 
     Warns:
         UserWarning: bounds that cannot be read.
@@ -56,29 +58,49 @@ def found_prototypes(
     listed = {name for row in table_rows for name in (row.name, row.symbol)}
     taken = {name for _, c in files for name in c.defined | c.weak}
     found: dict[str, Wrapped] = {}
+    every = [function.qualified for _, (f, _) in nodes for function in f.functions]
     for node, (f, contents) in nodes:
         for function in f.functions:
-            name = function.name
+            name = function.qualified or function.name
             is_asked = any(name in n.declared.names for n, _ in nodes)
             if not is_asked and (only_named or not node.declared.is_open):
                 continue
             if name in declared or name in found or name in listed:
                 continue
-            if dialect.packed_symbol(name) in taken or not _is_callable(function, contents):
+            packed_symbol = dialect.packed_symbol(name.replace("::", "__"))
+            if packed_symbol in taken or not _is_callable(function, contents):
                 continue
-            own = own_call(name, files)
+            if function.qualified and (name in taken or not has_names):
+                continue
+            own = own_call(function.name, files)
             try:
                 if own is not None or not function.is_ordinary:
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
+                if function.qualified and every.count(name) > 1:
+                    raise NotCallable(_overloaded(name, nodes))
                 found[name] = Wrapped(_with_bounds(prototype_of(function), f), False, dialect)
+                taken.add(packed_symbol)
             except NotCallable as exc:
                 if is_asked:
                     raise BuildError(f"functions: {name} cannot be called: {exc}") from None
     for node, _ in nodes:
         for name in node.declared.packed_among([*declared, *found]):
-            if name in found:
+            if name in found and not found[name].prototype.mangled:
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
+
+
+def _overloaded(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
+    """The remedy for a name that several functions of C++ have."""
+    types = [
+        f"{name}({', '.join(p.spelling for p in function.parameters)})"
+        for _, (f, _) in nodes
+        for function in f.functions
+        if function.qualified == name
+    ]
+    return (
+        f'it is overloaded: {"; ".join(types)}: give an extern "C" function that calls one of them'
+    )
 
 
 def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
@@ -96,7 +118,7 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
         UserWarning: they cannot be read.
     """
     declaration = file.arrays.get(prototype.name)
-    if declaration is None:
+    if declaration is None or prototype.mangled:
         return prototype
     from mblob.packager.modules.prototype_parser import with_bounds  # with pycparser
 
@@ -121,7 +143,10 @@ def prototype_of(function: Function) -> Prototype:
     parameters = tuple(
         _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
     )
-    return Prototype(function.name, *_result(function.result), parameters)
+    result = _result(function.result)
+    if function.qualified:
+        return Prototype(function.qualified, *result, parameters, function.name)
+    return Prototype(function.name, *result, parameters)
 
 
 _WORDS = (

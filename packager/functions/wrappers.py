@@ -40,20 +40,20 @@ class Wrapped(NamedTuple):
 
     @property
     def plain_symbol(self) -> str:
-        return self.prototype.name + (HIDDEN_SUFFIX if self.takes_name else "")
+        return self.prototype.symbol + (HIDDEN_SUFFIX if self.takes_name else "")
 
     @property
     def packed_symbol(self) -> str:
         if self.takes_name and not self.dialect.is_ffi:
             return self.prototype.name
-        return self.dialect.packed_symbol(self.prototype.name)
+        return self.dialect.packed_symbol(self.prototype.name.replace("::", "__"))
 
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
         p = self.prototype
         rows = [Row(p.name, self.packed_symbol, "packed", 0, p.types, p.text)]
         if not self.takes_name:
-            rows.insert(0, Row(p.name, p.name, "plain", 0, p.types, p.text))
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text))
         return rows
 
 

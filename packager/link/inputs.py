@@ -125,8 +125,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     if nodes:
         known = request.wrapped()
         found = found_prototypes(
-            nodes, [*host, *addons], known, request.table_rows(), request.dialect, only_named=hides
-        )
+            nodes, [*host, *addons], known, request.table_rows(), request.dialect,
+            only_named=hides, has_names=not request.system_lib,
+        )  # fmt: skip
         request = request.with_found(found)
     if request.found and not with_table:
         text = source(request.wrapped(), request.dialect, ())
@@ -239,9 +240,9 @@ def _check_functions(
             raise _undefined(name, "void", defined)
     for w in wrapped:
         name = w.prototype.name
-        if name not in defined:
+        if w.prototype.symbol not in defined:
             raise _undefined(name, w.prototype.result_type, defined)
-        _refuse_variables({name}, files)
+        _refuse_variables({w.prototype.symbol}, files)
 
 
 def _undefined(name: str, result_type: str, defined: Collection[str]) -> BuildError:

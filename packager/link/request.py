@@ -185,7 +185,9 @@ class Request(NamedTuple):
         if not self._has_open_graph:
             return changed
         names = packed_names(
-            self.module, self.dialect, [w.prototype.name for w in found if not w.takes_name]
+            self.module,
+            self.dialect,
+            [w.prototype.name for w in found if not (w.takes_name or w.prototype.mangled)],
         )
         plan = self.plan
         plan, _ = plan_blob(

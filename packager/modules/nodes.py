@@ -62,7 +62,7 @@ class Declared:
     def names(self) -> tuple[str, ...]:
         """Names alone: of plain functions whose types debug information tells, or of packed ones."""
         given = self._given if isinstance(self._given, tuple) else ()
-        return tuple(name for name in given if isinstance(name, str) and name.isidentifier())
+        return tuple(name for name in given if isinstance(name, str) and _is_name(name))
 
     @property
     def is_given(self) -> bool:
@@ -131,6 +131,11 @@ class Declared:
                     f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
         return tuple(name for name in names if name in known)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a text is a name of C, or one of C++ with its namespaces."""
+    return all(part.isidentifier() for part in text.split("::"))
 
 
 NOTHING = Declared()

@@ -95,11 +95,12 @@ class Prototype(NamedTuple):
     """One function.
 
     Attributes:
-        name: its C name, which is its symbol.
+        name: its name; of C its symbol.
         result: "void", "scalar", "string" (a `const char *`) or "pointer".
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
+        mangled: its symbol, if that is not its name: of C++, whose names have namespaces.
     """
 
     name: str
@@ -107,6 +108,11 @@ class Prototype(NamedTuple):
     scalar: Scalar | None
     result_type: str
     parameters: tuple[Parameter, ...]
+    mangled: str = ""
+
+    @property
+    def symbol(self) -> str:
+        return self.mangled or self.name
 
     @property
     def types(self) -> str:

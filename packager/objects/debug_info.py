@@ -62,7 +62,7 @@ def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
             described = read_functions(read.get_dwarf_info(relocate_dwarf_sections=False))
             files = sum(s.type == STT_FILE for s in elf.symtab)
             described.whole = described.whole and files <= described.units
-        return [*described.exported, *_without_entry(elf, described, whole)]
+        return [*described.exported, *described.cxx, *_without_entry(elf, described, whole)]
     except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return []  # as if there were none
 

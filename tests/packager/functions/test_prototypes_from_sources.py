@@ -394,3 +394,64 @@ def test_a_function_shows_itself(tmp_path: Path) -> None:
     assert PROTOTYPES["dot"] in pydoc.render_doc(lib.dot)
     assert "A function of a library" in str(mblob.PackedFunction.__doc__)
     assert mblob.packed_function(len).__doc__ == len.__doc__
+
+
+CXX = """
+#include <vector>
+namespace ns {
+struct P { int x; int get() const; };
+int P::get() const { return x; }
+template <typename T> T same(T v) { return v; }
+void scale(const float *x, float *y, int n);
+namespace { int hidden(int x) { return x; } }
+int shown(int x) { return hidden(same(x)); }
+int of_struct(const P &p) { return p.get(); }
+inline namespace v1 { int newest(int x) { return x; } }
+}
+void ns::scale(const float *x, float *y, int n) {
+  std::vector<float> v(1, 2.0f);
+  for (int i = 0; i < n; i++) y[i] = v[0] * x[i];
+}
+float half(float x) { return x / 2; }
+int over(int x) { return x; }
+double over(double x) { return x; }
+static int local(int x) { return x; }
+extern "C" int plain(int x) { return local(x) + over(x); }
+"""
+OF_CXX = {
+    "half": "float half(float x)",
+    "ns::of_struct": "int ns::of_struct(const struct P *p)",
+    "ns::scale": "void ns::scale(const float *x, float *y, int n)",
+    "ns::shown": "int ns::shown(int x)",
+    "ns::v1::newest": "int ns::v1::newest(int x)",
+    "plain": "int plain(int x)",
+}
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_functions_of_cxx_have_their_qualified_names(
+    tmp_path: Path, require: Callable[[str], str], dialect: str, cc: str
+) -> None:
+    lib = packed(tmp_path, CXX, "cc", export={"dialect": dialect, "cc": require(cc)})
+    assert shown(lib) == OF_CXX
+    x, y = np.ones(3, "float32"), np.zeros(3, "float32")
+    lib["ns::scale"](x, y, 3)
+    assert y.tolist() == [2, 2, 2]
+    assert (lib.half(3), lib["ns::shown"](4), lib["ns::of_struct"](bytes([5, 0, 0, 0]))) == (
+        1.5,
+        4,
+        5,
+    )
+    assert lib.symbol("ns::shown")(4) == 4
+    with pytest.raises(mblob.MblobError, match=r"ns::scale: argument 0 \(x\): expected an array"):
+        lib["ns::scale"](x.astype("float64"), y, 3)
+
+
+def test_functions_of_cxx_are_chosen_by_name(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CXX, "cc", functions=["ns::scale", "half"])
+    assert shown(lib) == {name: OF_CXX[name] for name in ("half", "ns::scale")}
+    with pytest.raises(
+        mblob.BuildError, match=r"over is overloaded|it is overloaded: over\(.*over\("
+    ):
+        packed(tmp_path, CXX, "cc", functions=["over"])
