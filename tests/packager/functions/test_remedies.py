@@ -80,8 +80,10 @@ def test_a_struct_is_passed_itself_or_by_its_pointer(lib: mblob.Module) -> None:
     several = (Pair * 2)(Pair(1, 1), Pair(3, 3))
     lib.pointed(several)
     assert (several[0].a, several[1].a) == (2, 3)
-    with pytest.raises(mblob.ArgumentError, match=r"ctypes\.pointer\(x\) for byref\(x\)"):
-        lib.pointed(ctypes.byref(pair))
+    lib.pointed(ctypes.byref(pair))
+    assert (pair.a, pair.b) == (16, 4)
+    with pytest.raises(mblob.ArgumentError, match=r"ctypes\.pointer to the part of x"):
+        lib.pointed(ctypes.byref(pair, 4))
 
 
 def test_an_array_of_structs_is_passed_if_the_function_may_write_to_it(lib: mblob.Module) -> None:
