@@ -7,11 +7,12 @@ from _collections_abc import Callable
 from _thread import get_ident
 
 from mblob.annotations import TYPE_CHECKING, Any
-from mblob.errors import FormatError, LoaderMissingError, StateError
+from mblob.errors import FormatError, LoaderMissingError, MblobError, StateError
 from mblob.loader import _call
 from mblob.loader.bridge import made, nodes
 from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib, text
+from mblob.node import to_write
 
 if TYPE_CHECKING:
     from mblob.inspect.layouts import Told
@@ -44,6 +45,7 @@ def _record(key: str, said: Told, open_: Any, function: Any) -> list[Any]:
             "open": open_,
             "function": function,
             "close": lib.mblob_py_close,
+            "save": lib.mblob_py_save,
             "layout": layout,
             "measure": lib.mblob_py_measure if measure else ffi.NULL,
         },
@@ -186,6 +188,19 @@ def mblob_py_fallback_function(self: Any, name: Any, out: Any) -> int:
     return 0
 
 
+def _not_saved(_: Any, exception: BaseException, __: Any) -> int:
+    if not isinstance(exception, MblobError):
+        return _failed(_, exception, __)
+    return int(lib.mblob_set_error(lib.MBLOB_E_KERNEL, str(exception).encode("utf-8", "replace")))
+
+
+@ffi.def_extern(onerror=_not_saved)  # type: ignore[untyped-decorator]
+def mblob_py_save(self: Any, write: Any, to: Any) -> int:
+    """C code asks for the bytes of a module that a Python loader opened."""
+    view = _node(ffi.cast("mblob_module *", self)).saved_by_loader()
+    return int(write(to, ffi.from_buffer(view), view.nbytes))
+
+
 @ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]
 def mblob_py_close(self: Any) -> None:
     """The library goes."""
@@ -229,6 +244,7 @@ def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
             "type_key": key,
             "function": lib.mblob_py_made_function,
             "close": lib.mblob_py_made_close,
+            "save": lib.mblob_py_made_save,
         },
     )
     out = ffi.new("mblob_module **")
@@ -255,6 +271,17 @@ def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
     asked: Made = ffi.from_handle(self)
     out[0] = _found(asked.find, text(name), f"the module {asked.type_key!r}")
     return 0
+
+
+@ffi.def_extern(onerror=_not_saved)  # type: ignore[untyped-decorator]
+def mblob_py_made_save(self: Any, write: Any, to: Any) -> int:
+    """C code asks for the bytes of a module that was made in Python."""
+    asked: Made = ffi.from_handle(self)
+    module = asked.module()
+    if module is None:
+        raise StateError(f"the module {asked.type_key!r} is gone")
+    view = to_write(module)
+    return int(write(to, ffi.from_buffer(view), view.nbytes))
 
 
 @ffi.def_extern(onerror=lambda *_: None)  # type: ignore[untyped-decorator]

@@ -195,6 +195,11 @@ class OpenedNode(Node):
             raise _not_saved(last_error())
         return memoryview(b"".join(pieces))
 
+    def saved_by_loader(self) -> memoryview:
+        """What the module of a loader in Python saves; the payload if it saves nothing."""
+        saved = self._loaded_module.saved() if self._loaded_module is not None else None
+        return self.payload() if saved is None else saved
+
     def unsaved(self) -> str | None:
         # Modules of a file, of memory and of a system library have a payload, an empty one, too.
         is_made = not (self.origin.library or lib.mblob_module_index(self.handle))

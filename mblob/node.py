@@ -209,7 +209,7 @@ class FunctionsNode(Node):
             return memoryview(given).toreadonly().cast("B")
         except TypeError:
             raise errors.ArgumentTypeError(
-                f"the save function of {self.type_key!r}: expected it to return contiguous bytes, found"
+                f"the save function of {self.type_key!r} failed: expected it to return contiguous bytes, found"
                 f" {type(given).__name__}"
             ) from None
 

@@ -45,6 +45,8 @@ int mblob_py_function(void *, const char *, mblob_function **);
 int mblob_py_fallback_function(void *, const char *, mblob_function **);
 void mblob_py_close(void *);
 int mblob_py_measure(void *, const void *, size_t, size_t *);
+int mblob_py_save(void *, int (*)(void *, const void *, size_t), void *);
+int mblob_py_made_save(void *, int (*)(void *, const void *, size_t), void *);
 int mblob_py_made_function(void *, const char *, mblob_function **);
 void mblob_py_made_close(void *);
 }

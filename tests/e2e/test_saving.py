@@ -193,6 +193,72 @@ def test_a_loader_in_c_has_a_layout_or_measures(register: str) -> None:
     assert text == f"{register}: the loader of 'both' has a layout and measure, expected one"
 
 
+def bytes_in_c(handle: Any) -> bytes:
+    """What mblob_module_save gives."""
+    pieces: list[bytes] = []
+
+    def write(_: Any, data: Any, size: int) -> int:
+        pieces.append(bytes(ffi.buffer(data, size)))
+        return 0
+
+    callback = ffi.callback("int(void *, const void *, size_t)", write)
+    status = lib.mblob_module_save(handle, callback, ffi.NULL)
+    assert not status, (status, ffi.string(lib.mblob_last_error()))
+    return b"".join(pieces)
+
+
+def use_in_c(handle: Any, name: bytes) -> None:
+    out = ffi.new("mblob_function **")
+    assert not lib.mblob_module_function(handle, name, 0, out)
+    lib.mblob_function_release(out[0])
+
+
+def test_c_code_saves_modules_of_loaders_in_python(load: Load) -> None:
+    mblob.register_loader("acme", counting, layout="u64")
+    module = load("acme", 5).imported_modules[0]
+    node: Any = module._node
+    use_in_c(node.handle, b"add")
+    assert bytes_in_c(node.handle) == u64(5)
+    module["add"](3)
+    assert bytes_in_c(node.handle) == u64(8)
+    silent = mblob.Module("acme", functions={"f": len})
+    mblob.register_loader("acme", lambda p, ctx: silent)
+    module = load("acme", 6).imported_modules[0]
+    use_in_c(module._node.handle, b"f")  # type: ignore[attr-defined]
+    assert bytes_in_c(module._node.handle) == u64(6)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("fails", [lambda: 1 / 0, lambda: "text"])
+def test_a_save_in_python_that_fails_is_one_error_in_c_and_python(
+    load: Load, tmp_path: Path, fails: Callable[[], Any]
+) -> None:
+    failing = mblob.Module("acme", functions={"f": len}, save=fails)
+    mblob.register_loader("acme", lambda p, ctx: failing)
+    loaded = load("acme", 5)
+    node: Any = loaded.imported_modules[0]._node
+    use_in_c(node.handle, b"f")
+    assert saved(loaded, lambda *_: 0) == lib.MBLOB_E_KERNEL
+    text = ffi.string(lib.mblob_last_error()).decode()
+    assert text.startswith("the save function of 'acme'") and text.count("save function") == 1
+    with pytest.raises(mblob.MblobError, match="the save function of 'acme'"):
+        loaded.export_library(tmp_path / "x.so")
+
+
+def test_c_code_saves_modules_that_were_made_in_python(load: Load) -> None:
+    from mblob.loader.callbacks import made_module
+
+    given = mblob.Module("acme", save=lambda: b"now")
+    handle = made_module(given, lambda: given)
+    assert bytes_in_c(handle) == b"now"
+    lib.mblob_module_release(handle)
+    bare = mblob.Module("acme", functions={"f": len})
+    handle = made_module(bare, lambda: bare)
+    never = ffi.callback("int(void *, const void *, size_t)", lambda *_: 0)
+    assert lib.mblob_module_save(handle, never, ffi.NULL) == lib.MBLOB_E_KERNEL
+    assert b"'acme' cannot be exported" in ffi.string(lib.mblob_last_error())
+    lib.mblob_module_release(handle)
+
+
 # -- Python ----------------------------------------------------------------------------------------
 
 

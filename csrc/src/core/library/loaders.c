@@ -245,7 +245,7 @@ static int save_failed(const mblob_module *module, int status, uint64_t before) 
   status = mb_fail_opening(status, before, MBLOB_E_KERNEL, what);
   if (said) {
     (void)snprintf(what + size, sizeof(what) - (size_t)size, " failed");
-    mb_error_prefix(what);
+    mb_error_place(what);
   }
   return status;
 }
