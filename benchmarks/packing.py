@@ -34,7 +34,9 @@ def run(bench: Bench) -> Section:
     section = Section("Packing", INTRO)
     with Worker("mblob") as worker:
         for mib in bench.scale.pack:
-            if not bench.room_for((3 if mib <= LARGEST_TO_ADD_TO else 2) * mib * MIB + mib * MIB // 8):
+            if not bench.room_for(
+                (3 if mib <= LARGEST_TO_ADD_TO else 2) * mib * MIB + mib * MIB // 8
+            ):
                 section.notes.append(
                     f"{mib} MiB was not packed: there is no room for two of that in the folder."
                 )
@@ -60,7 +62,17 @@ def add(bench: Bench, library: Path, output: Path) -> Sample:
     small = bench.path("small")
     small.write_bytes(b"labels")
     python, environment = inputs.interpreter(bench)
-    words = [python, "-m", "mblob.cli.main", "add", library, "--blob", f"small={small}", "-o", output]
+    words = [
+        python,
+        "-m",
+        "mblob.cli.main",
+        "add",
+        library,
+        "--blob",
+        f"small={small}",
+        "-o",
+        output,
+    ]
     return command(bench, words, **environment)
 
 
@@ -129,7 +141,7 @@ def _targets(rows: list[Row]) -> list[Target]:
         targets.append(Target(f"pack 1 GiB, `{name}`, wall over `cp`", limit, row and row.ratio("wall"), "x",
                               why(1024, True) if row else ""))  # fmt: skip
     row = by_name.get((ADD, 1024))
-    targets.append(Target(f"add to 1 GiB, `{ADD.partition(',')[0]}`, wall over `cp`", 1.2, row and row.ratio("wall"), "x",
+    targets.append(Target("add to 1 GiB, `mblob-pack add`, wall over `cp`", 1.2, row and row.ratio("wall"), "x",
                           why(1024, True) if row else ""))  # fmt: skip
     for size in sorted({r.size for r in rows if r.size and r.size >= 64}):
         row = by_name[INSIDE, size]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items, mapping
 from mblob.bytes.payload_source import Payload
-from mblob.errors import MblobError, PortabilityWarning, ToolchainError, listed
+from mblob.errors import PortabilityWarning, listed
 from mblob.format import note
-from mblob.format.blob_plan import BlobPlan, OutEntry, check_ffi
+from mblob.format.blob_plan import OutEntry, check_ffi
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.import_tree import topological_order
 from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS
@@ -22,17 +21,9 @@ from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
 from mblob.packager.edit.new_payloads import check_new, tensors_by_name
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
-from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, NameTaken, warn
-from mblob.packager.functions.adapters import OF_0_21
+from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, warn
 from mblob.packager.join.first_blob import with_first_blob
-from mblob.packager.join.join import check_machine, finished_code, join
-from mblob.packager.join.reembed import check_can_move
-from mblob.packager.link.build import host_modules
-from mblob.packager.link.export import export_library
-from mblob.packager.link.relink import is_tar, tree_of
 from mblob.packager.modules.nodes import (
-    NOTHING,
-    HostNode,
     PayloadNode,
     files_in,
     is_host,
@@ -42,9 +33,7 @@ from mblob.packager.modules.nodes import (
 )
 from mblob.packager.modules.payload_modules import blob_module
 from mblob.packager.modules.weights import safetensors_module
-from mblob.packager.objects.object_files import machine_of
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
-from mblob.packager.write.blob_stream import producer
 from mblob.packager.write.dialects import DIALECTS
 
 if TYPE_CHECKING:
@@ -114,16 +103,24 @@ def add(
     hung = _given(weights, blobs, modules)
     functions = [functions] if isinstance(functions, str) else functions
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
-    code = host_modules(sources, others, functions, None, "add")
+    code: list[Module] = []
+    if sources or others:
+        from mblob.packager.edit import add_code
+
+        code = add_code.host_modules(sources, others, functions, None, "add")
     if functions and not code:
         raise BuildError("functions= needs kernels or objects that define them")
     if not code and not any(hung.values()):
         raise BuildError("add: nothing to add; give weights, blobs, kernels or objects")
     target = Path(checked_path(path if output is None else output, "output"))
-    if is_tar(path):
-        return _linked_again(path, hung, code, target, replace, how)
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
+        if opened.kind == "tar":
+            _check_names(opened, hung, _Names(opened, replace))
+            from mblob.packager.edit import add_code
+
+            add_code.link_again(path, hung[0], code, target, how)
+            return 0
         dialect = _dialect_for(opened)
         work = stack.enter_context(workspace(None))
         new = _New(opened, hung, code, _Names(opened, replace))
@@ -132,7 +129,9 @@ def add(
         check_output(target, inputs.items())
         library, left = opened, 0
         if new.code:
-            joined, left = _with_code(opened, dialect, new.code, replace, work, how)
+            from mblob.packager.edit import add_code
+
+            joined, left = add_code.with_code(opened, dialect, new.code, replace, work, how)
             library = stack.enter_context(Library(joined))
         elif opened.blob is None:
             library = stack.enter_context(Library(_with_blob(opened, dialect, work)))
@@ -148,30 +147,21 @@ def add(
         return left if new.code else moved
 
 
-def _linked_again(
-    path: Path, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], target: Path, replace: bool,
-    how: Mapping[str, Any],
-) -> int:  # fmt: skip
-    """Add to the objects of a library, which are linked."""
+def _check_names(library: Library, hung: Mapping[int, Sequence[Module]], names: _Names) -> None:
+    """Refuse what objects of a library cannot get.
+
+    Raises:
+        BuildError: naming it.
+    """
     if hung.keys() != {0}:
         raise BuildError(
-            f"{path}: modules by the entry that imports them, expected a list, which the root imports"
+            f"{library.path}: modules by the entry that imports them, expected a list, which the root imports"
         )
-    with Library(path) as opened:
-        names = _Names(opened, replace)
-        for module in (m for new in hung[0] for m in new.walk() if not is_host(m)):
-            if (index := names.taken_by(module)) is not None:
-                raise BuildError(
-                    f"{opened.entries[index].place}: replaced only in a finished library; build that first"
-                )
-    root = tree_of([path], NOTHING)
-    library = next(m for m in root.walk() if is_host(m))
-    for module in code:
-        library.import_module(module)
-    for module in hung[0]:
-        root.import_module(module)
-    export_library(root, target, **how)
-    return 0
+    for module in (m for new in hung[0] for m in new.walk() if not is_host(m)):
+        if (index := names.taken_by(module)) is not None:
+            raise BuildError(
+                f"{library.entries[index].place}: replaced only in a finished library; build that first"
+            )
 
 
 # -- what was given --------------------------------------------------------------------------------
@@ -308,7 +298,9 @@ def _dialect_for(library: Library) -> str:
             raise BuildError(f"{library.path}: {why}; export the model with another release of TVM")
         return library.blob.dialect
     if CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
-        raise BuildError(f"{library.path}: {OF_0_21}")
+        raise BuildError(
+            f"{library.path}: of TVM 0.21; export the model with another release of TVM"
+        )
     return library.dialect or "classic"
 
 
@@ -320,68 +312,6 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
     except CannotJoin as error:
         raise BuildError(f"{error}; pack the objects that it was linked from again") from None
     return made
-
-
-def _with_code(
-    library: Library, dialect: str, code: Sequence[Module], replace: bool, work: Path,
-    how: Mapping[str, Any],
-) -> tuple[Path, int]:  # fmt: skip
-    """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
-    old blob stay behind in it.
-
-    Raises:
-        BuildError: they cannot be joined.
-        IncompatibleError, ToolchainError, OSError: as of `export_library`.
-    """
-    bare, joined, left = library.path, work / "joined.so", 0
-    check_machine(machine_of(library.elf), str(library.path), work, how)
-    if library.blob is not None:
-        # Old payloads do not go with the code: they come into the blob behind it, from the library.
-        check_can_move(library.elf, library.blob.symbol, library.path)
-        alone = BlobPlan([OutEntry(LIBRARY, None)], dialect, producer=producer())
-        alone.has_tree = dialect == "ffi"
-        bare = work / "bare.so"
-        left = write_library(library, alone, bare, reuse=False, inputs={})
-        left = left and len(library.blob_bytes())
-    names = _declared(code)
-    taken = {f.name for f in library.host_functions}.intersection(names)
-    if taken and not replace:
-        raise BuildError(
-            f"{library.path}: has a function {min(taken)!r} already; replace=True replaces it"
-        )
-    try:
-        finished = finished_code(bare, work, how, but=names if replace else None)
-        root = Module(node=finished)
-        for module in code:
-            node = copy(node_of(module))
-            node.imports = []
-            root.import_module(Module(node=node))
-        join(bare, root, joined, DIALECTS[dialect], work, how, replaces=replace)
-    except MblobError as error:
-        error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
-        if isinstance(error, NameTaken):
-            raise BuildError(f"{error}; replace=True replaces it") from None
-        if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
-            raise BuildError(
-                f"the new code has static C++ objects with destructors; {_RELINK}"
-            ) from None
-        if isinstance(error, CannotJoin):
-            raise BuildError(f"{error}; {_RELINK}") from None
-        raise
-    return joined, left
-
-
-_RELINK = (
-    "so it cannot join a finished library; link it with the objects of the library: export the model to a .tar, and"
-    " give the .tar to build, with the new code"
-)
-
-
-def _declared(code: Sequence[Module]) -> set[str]:
-    """Names of functions that the caller lists."""
-    nodes = [node for node in map(node_of, code) if isinstance(node, HostNode)]
-    declared = {p.name for node in nodes for p in node.declared.functions}
-    return declared.union(*(node.declared.names for node in nodes))
 
 
 class _Names:

@@ -56,6 +56,9 @@ LATE = {
         "mblob.packager.compile.call_attributes", "mblob.packager.compile.vector_c.own_names",
         "mblob.packager.compile.vector_c.rewrite",
     },
+    "20 ms, for libraries that get weights and files, which need nothing that compiles or links": {
+        "mblob.packager.edit.add_code",
+    },
     "the face costs nothing": {"mblob.errors"},
 }  # fmt: skip
 FIRST_RESULT = """

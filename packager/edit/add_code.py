@@ -1,0 +1,105 @@
+"""What `mblob.add` does with code: it joins a finished library, or is linked with the objects of one. It is
+imported with the first code, since payloads alone need nothing that compiles or links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from mblob.errors import MblobError, ToolchainError
+from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.format.type_keys import LIBRARY
+from mblob.inspect.library import Library
+from mblob.module import Module
+from mblob.packager.edit.rewrite import write_library
+from mblob.packager.errors import BuildError, CannotJoin, NameTaken
+from mblob.packager.join.join import check_machine, finished_code, join
+from mblob.packager.join.reembed import check_can_move
+from mblob.packager.link.build import host_modules as host_modules
+from mblob.packager.link.export import export_library
+from mblob.packager.link.relink import tree_of
+from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
+from mblob.packager.objects.object_files import machine_of
+from mblob.packager.write.blob_stream import producer
+from mblob.packager.write.dialects import DIALECTS
+
+
+def link_again(
+    path: Path, hung: Sequence[Module], code: Sequence[Module], target: Path, how: Mapping[str, Any]
+) -> None:
+    """Link the objects of a library with more code, and with modules that the root imports.
+
+    Raises:
+        As of `static_library` and `export_library`.
+    """
+    root = tree_of([path], NOTHING)
+    library = next(m for m in root.walk() if is_host(m))
+    for module in code:
+        library.import_module(module)
+    for module in hung:
+        root.import_module(module)
+    export_library(root, target, **how)
+
+
+def with_code(
+    library: Library, dialect: str, code: Sequence[Module], replace: bool, work: Path,
+    how: Mapping[str, Any],
+) -> tuple[Path, int]:  # fmt: skip
+    """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
+    old blob stay behind in it.
+
+    Raises:
+        BuildError: they cannot be joined.
+        IncompatibleError, ToolchainError, OSError: as of `export_library`.
+    """
+    bare, joined, left = library.path, work / "joined.so", 0
+    check_machine(machine_of(library.elf), str(library.path), work, how)
+    if library.blob is not None:
+        # Old payloads do not go with the code: they come into the blob behind it, from the library.
+        check_can_move(library.elf, library.blob.symbol, library.path)
+        alone = BlobPlan([OutEntry(LIBRARY, None)], dialect, producer=producer())
+        alone.has_tree = dialect == "ffi"
+        bare = work / "bare.so"
+        left = write_library(library, alone, bare, reuse=False, inputs={})
+        left = left and len(library.blob_bytes())
+    names = _declared(code)
+    taken = {f.name for f in library.host_functions}.intersection(names)
+    if taken and not replace:
+        raise BuildError(
+            f"{library.path}: has a function {min(taken)!r} already; replace=True replaces it"
+        )
+    try:
+        finished = finished_code(bare, work, how, but=names if replace else None)
+        root = Module(node=finished)
+        for module in code:
+            node = copy(node_of(module))
+            node.imports = []
+            root.import_module(Module(node=node))
+        join(bare, root, joined, DIALECTS[dialect], work, how, replaces=replace)
+    except MblobError as error:
+        error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
+        if isinstance(error, NameTaken):
+            raise BuildError(f"{error}; replace=True replaces it") from None
+        if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
+            raise BuildError(
+                f"the new code has static C++ objects with destructors; {_RELINK}"
+            ) from None
+        if isinstance(error, CannotJoin):
+            raise BuildError(f"{error}; {_RELINK}") from None
+        raise
+    return joined, left
+
+
+_RELINK = (
+    "so it cannot join a finished library; link it with the objects of the library: export the model to a .tar, and"
+    " give the .tar to build, with the new code"
+)
+
+
+def _declared(code: Sequence[Module]) -> set[str]:
+    """Names of functions that the caller lists."""
+    nodes = [node for node in map(node_of, code) if isinstance(node, HostNode)]
+    declared = {p.name for node in nodes for p in node.declared.functions}
+    return declared.union(*(node.declared.names for node in nodes))
