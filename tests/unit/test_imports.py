@@ -29,7 +29,7 @@ LATE = {
         "mblob.loader.pickled", "mblob.loader.sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
-        "ast", "ctypes", "hashlib", "importlib", "tarfile", "tempfile", "zipfile",
+        "ast", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
     },
     "an interrupt is one line from the first moment of `mblob-pack`": {
         "signal", "mblob.cli.command_line", "mblob.interrupts",
