@@ -30,6 +30,7 @@ LATE = {
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
         "ast", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
+        "mblob.format.dlpack",  # with ctypes
     },
     "an interrupt is one line from the first moment of `mblob-pack`": {
         "signal", "mblob.cli.command_line", "mblob.interrupts",
