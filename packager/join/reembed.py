@@ -18,13 +18,13 @@ from mblob.format.blob_plan import BLOB_ALIGN, TENSOR_ALIGN, BlobPlan, Measured
 from mblob.packager.errors import BuildError
 from mblob.packager.join.blob_references import find_reference
 from mblob.packager.join.new_segment import new_segment
-from mblob.packager.link import embed
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library
 from mblob.packager.write.elf_writer import GROW_SECTION
+from mblob.packager.write.grow import APPEND_SECTION, grow_stub, segment_to_grow
 
 # Those that have the blob alone, and what is in front of it for its place.
-_SECTIONS = (GROW_SECTION, embed.APPEND_SECTION.name)
+_SECTIONS = (GROW_SECTION, APPEND_SECTION.name)
 
 Edit = Callable[[Patch], None]
 
@@ -127,7 +127,7 @@ def reembed(
         OSError, MblobError: what writing and the payloads raise.
     """
     if place.how == "grown":
-        embed.grow_stub(
+        grow_stub(
             library,
             path,
             output,
@@ -150,7 +150,7 @@ def _can_grow(library: Stub) -> bool:
     """Whether the blob ends the last segment, and nothing that is loaded lies behind it in the
     file."""
     try:
-        embed.segment_to_grow(library)
+        segment_to_grow(library)
     except ToolchainError:
         return False
     symbol, elf = library.symbol, library.elf

@@ -20,8 +20,7 @@ from mblob.bytes.digest import Crc32
 from mblob.bytes.sink import STEP
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN
-from mblob.packager.link import embed
-from mblob.packager.write import blob_stream, elf_patch
+from mblob.packager.write import blob_stream, elf_patch, grow
 from mblob.packager.write.file_sink import PAGE, FileSink
 
 DATA = bytes(range(251)) * 20_000
@@ -346,6 +345,6 @@ def test_the_place_of_a_blob_follows_the_rules_of_segments(tmp_path: Path) -> No
         if s.p_type == 1:
             assert (s.p_offset - s.p_vaddr) % s.p_align == 0
     with pytest.raises(ToolchainError, match="did not place the packed modules"):
-        embed.segment_to_grow(
+        grow.segment_to_grow(
             elf_patch.Stub(b"", elf, next(s for s in elf.dynsym if s.name == "f"), None)
         )
