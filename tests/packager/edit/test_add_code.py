@@ -272,3 +272,37 @@ def test_what_cannot_be_added_by_hand(golden: Path, tmp_path: Path) -> None:
     with pytest.raises(mblob.BuildError, match="another library, which cannot be linked again"):
         lib.export_library(out)
     assert not out.exists()
+
+
+RUNNER = """#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **paths) {
+  void *library = dlopen(paths[1], RTLD_NOW);
+  if (!library) return puts(dlerror()), 1;
+  int (*get)(int) = (int (*)(int))dlsym(library, "get"), (*half)(int) = (int (*)(int))dlsym(library, "half");
+  unsigned char *blob = dlsym(library, "__tvm_dev_mblob");
+  return !(get && get(3) == 4 && half && half(8) == 4 && blob && blob[0]);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["cc", "musl-gcc"])
+def test_dynamic_linkers_take_the_result(tmp_path: Path, require: Any, compiler: str) -> None:
+    """A library of anybody, with code and files, opened by glibc and by musl without mblob."""
+    require(compiler)
+    for name, text in (
+        ("half.c", "int half(int x) { return x / 2; }"),
+        ("get.c", "int get(int x) { return x + 1; }"),
+        ("runner.c", RUNNER),
+    ):
+        (tmp_path / name).write_text(text)
+    for words in (
+        ["-shared", "-fPIC", "half.c", "-o", "l.so"],
+        ["runner.c", "-o", "runner", "-ldl"],
+    ):
+        subprocess.run([compiler, *words], cwd=tmp_path, check=True)
+    made, given = tmp_path / "a.so", {"k": b"x" * 5000}
+    mblob.add(tmp_path / "l.so", kernels=tmp_path / "get.c", blobs=given, output=made, cc=compiler)
+    subprocess.run([tmp_path / "runner", made], check=True)
+    mblob.add(made, blobs={"more": b"y"})
+    subprocess.run([tmp_path / "runner", made], check=True)
