@@ -13,7 +13,7 @@ from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.packed_or_plain import plain_row
-from mblob.packager.functions.prototype_check import OWN_CALL, own_call
+from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
@@ -78,7 +78,10 @@ def found_prototypes(
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
                 if function.qualified and every.count(name) > 1:
                     raise NotCallable(_overloaded(name, nodes))
-                found[name] = Wrapped(_with_bounds(prototype_of(function), f), False, dialect)
+                prototype = _with_bounds(prototype_of(function), f)
+                for text in (n.declared.of_source.get(name) for n, _ in nodes):
+                    prototype = prototype if text is None else _written(text, function, prototype)
+                found[name] = Wrapped(prototype, False, dialect)
                 taken.add(packed_symbol)
             except NotCallable as exc:
                 if is_asked:
@@ -88,6 +91,36 @@ def found_prototypes(
             if name in found and not found[name].prototype.mangled:
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
+
+
+def _written(text: str, function: Function, told: Prototype) -> Prototype:
+    """The prototype of a caller's text with types of the source.
+
+    Args:
+        told: what debug information says.
+
+    Raises:
+        BuildError: no prototype, or one of another function.
+    """
+    from mblob.packager.modules.prototype_parser import with_types  # with pycparser
+
+    types: dict[str, str] = {}
+    for found in (*function.parameters, function.result):
+        for t in (found, found.target):
+            if t is not None and (name := t.text.replace("const", "").strip()).isidentifier():
+                scalar = scalar_of(t)
+                types[name] = scalar.name if scalar else "void *" if t.kind == "pointer" else "void"
+    written = with_types(text, types)
+    if difference := contradiction(written, function):
+        raise BuildError(
+            f"functions: {written.name}: the prototype {difference}; write it as the source has it"
+        )
+    return written._replace(
+        parameters=tuple(
+            p._replace(spelled=t.spelled) if p.kind == t.kind == "pointer" else p
+            for p, t in zip(written.parameters, told.parameters)
+        )
+    )
 
 
 def _overloaded(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:

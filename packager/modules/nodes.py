@@ -57,12 +57,28 @@ class Declared:
             self._given = (functions,) if isinstance(functions, str) else tuple(functions)
         self._packed = packed
         self._who = who
+        self.source: Callable[[], str] | None = None  # of the module, if it is one
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Names alone: of plain functions whose types debug information tells, or of packed ones."""
+        """Functions that need debug information: plain ones without types, or with types of the source's
+        own; and packed ones."""
         given = self._given if isinstance(self._given, tuple) else ()
-        return tuple(name for name in given if isinstance(name, str) and _is_name(name))
+        names = (name for name in given if isinstance(name, str) and _is_name(name))
+        return (*names, *self.of_source)
+
+    @cached_property
+    def of_source(self) -> dict[str, str]:
+        """By name, prototypes with types that the source defines."""
+        if self.source is None or not isinstance(self._given, tuple):
+            return {}
+        texts = [t for t in self._given if isinstance(t, str) and not _is_name(t)]
+        if not texts:
+            return {}
+        from mblob.packager.modules.prototype_parser import function_with_own_types
+
+        named = ((function_with_own_types(text, self.source), text) for text in texts)
+        return {name: text for name, text in named if name}
 
     @property
     def is_given(self) -> bool:
@@ -87,8 +103,8 @@ class Declared:
         else:
             from mblob.packager.modules.prototype_parser import parse  # with pycparser
 
-            names = self.names
-            found = parse([t for t in self._given if t not in names] if names else self._given)
+            others = {*self.names, *self.of_source.values()}
+            found = parse([t for t in self._given if t not in others] if others else self._given)
         self.packed_among([p.name for p in found], has_all=not self.looks)
         return found
 
@@ -188,6 +204,8 @@ class SourceNode(HostNode):
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(C, declared)
+        if declared is not NOTHING:
+            declared.source = self.text
         self.code = code
         self.fmt = fmt
         self.options = tuple(options)

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
 from typing import Any
@@ -188,6 +188,36 @@ def _dims(kind: Any, where: str, integers: Mapping[str, str]) -> tuple[Any, list
             dims.append(_dim(kind, where, integers, outermost=False))
             kind = kind.type
     return kind, dims
+
+
+def function_with_own_types(text: str, source: Callable[[], str]) -> str:
+    """The name of the function that a prototype declares with types which only its source knows, ""
+    if it has no such types.
+
+    Args:
+        source: gives the text of the source.
+    """
+    try:
+        code = _standard(text)
+        types = _type_names(code)
+        if not types or not set(types) <= set(re.findall(r"\w+", source())):
+            return ""
+        (node,) = _tree(code, types)
+    except (BuildError, ParseError, ValueError):
+        return ""
+    is_function = isinstance(getattr(node, "type", None), c_ast.FuncDecl)
+    return str(node.name) if is_function and not _mixes(node, types) else ""
+
+
+def with_types(text: str, types: Mapping[str, str]) -> Prototype:
+    """The prototype of a text, in which names stand for types.
+
+    Raises:
+        BuildError: as of `parse`.
+    """
+    for name, meant in types.items():
+        text = re.sub(rf"\b{re.escape(name)}\b", meant, text)
+    return parse(text)[0]
 
 
 def with_bounds(prototype: Prototype, declaration: str) -> tuple[Prototype, str]:

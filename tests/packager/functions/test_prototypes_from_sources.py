@@ -455,3 +455,38 @@ def test_functions_of_cxx_are_chosen_by_name(tmp_path: Path) -> None:
         mblob.BuildError, match=r"over is overloaded|it is overloaded: over\(.*over\("
     ):
         packed(tmp_path, CXX, "cc", functions=["over"])
+
+
+def test_prototypes_know_types_of_the_source(tmp_path: Path) -> None:
+    given = [
+        "real dot(const real a[n], const real b[n], size_t n)",
+        "int area(const image_t *im)",
+        "int width(view_t im)",
+        "int pick(int m, kind_t k)",
+    ]
+    lib = packed(tmp_path, SOURCE, functions=given)
+    assert shown(lib) == {
+        "dot": "float dot(const float a[n], const float b[n], size_t n)",
+        "area": PROTOTYPES["area"],
+        "width": PROTOTYPES["width"],
+        "pick": "int pick(int m, uint32_t k)",
+    }
+    assert lib.area(Image(3, 4, 1.0)) == 12
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(3,\)"):
+        lib.dot(np.zeros(4, "float32"), np.zeros(3, "float32"), 3)
+
+
+@pytest.mark.parametrize(
+    ("prototype", "says"),
+    [
+        ("int area(real *im)", "unknown type 'real'"),
+        ("double dot(const real *a, const real *b, size_t n)", "the source's returns 'real'"),
+        ("real dot(const real *a, size_t n)", "has 2 parameters, the source has 3"),
+        ("int area(const imagee_t *im)", "unknown type 'imagee_t'"),
+    ],
+)
+def test_prototypes_with_types_of_the_source_are_compared(
+    tmp_path: Path, prototype: str, says: str
+) -> None:
+    with pytest.raises(mblob.BuildError, match=says):
+        packed(tmp_path, SOURCE, functions=[prototype])
