@@ -145,6 +145,12 @@ class VirtualMachine(Timed):
         Register them with `mblob.register_func`."""
         return missing.of_program(self._executable)
 
+    @property
+    def params(self) -> tuple[Tensor, ...]:
+        """The parameters that were packed with the program, in its order: tensors that cannot be
+        written, each at a multiple of 64. Pass the tuple where the program takes its weights."""
+        return tuple(self.module["get_params"]())
+
     def invoke_closure(self, closure: Any, *args: Any) -> Any:
         """Call `closure`, a function that a function returned, on `args`; `closure(*args)` does the same."""
         return self.module["invoke_closure"](closure, *args)

@@ -584,6 +584,16 @@ MBLOB_API int mblob_executor_run(mblob_module *executor);
 MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type,
                                         void *data);
 
+/* The parameters of a Relax program that were packed with it (build --params): a tuple of tensors in
+ * the order of the program, each at a multiple of 64. Those that lie elsewhere in the file were copied
+ * when the executor was made. Without any, it is an empty tuple. To pass the tuple, write `object`:
+ *   mblob_call(executor, "main", "float32[1,4],object -> float32[1,10]", x, params, y);
+ * Ownership: `*out` is a new reference to an Array, given back with mblob_value_release() and the code
+ * kTVMObjectHandle. Its tensors keep the library, and cannot be written.
+ * Errors: MBLOB_E_ARGUMENT: `executor` was not made of a Relax program.
+ * Threads: one at a time for each executor. */
+MBLOB_API int mblob_executor_params(mblob_module *executor, void **out);
+
 typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
 /* How many inputs or outputs a model has. `end` is a mblob_end. Parameters of a GraphExecutor count
  * as inputs that already have values (MBLOB_TENSOR_PARAMETER). The outputs of a virtual machine of

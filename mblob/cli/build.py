@@ -93,7 +93,13 @@ def configure(verbs: Any) -> None:
     model.add_argument(
         "--params",
         metavar="FILE",
-        help="its parameters: .safetensors, or a file of save_param_dict",
+        help="its parameters: .safetensors, or a file of save_param_dict. Without --graph: those of a Relax program, "
+        "also .npz or a folder with tensor-cache.json, in the order of the file",
+    )
+    model.add_argument(
+        "--order",
+        metavar="FILE",
+        help="JSON list of the names of --params in the order of the Relax program",
     )
     model.add_argument(
         "--name", metavar="NAME", help="name of the model in the library (default: default)"
@@ -239,7 +245,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     }
     changes.update(
         (name, Path(getattr(args, name)))
-        for name in ("graph", "params", "depfile")
+        for name in ("graph", "params", "order", "depfile")
         if getattr(args, name) is not None
     )
     if args.no_index:

@@ -39,6 +39,7 @@ _ENDINGS: dict[str, tuple[str, ...]] = {
     "--kernel FILE": _SOURCES, "--object FILE": ("o", "a"),
     "--weights FILE": ("safetensors",), "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "params"),
+    "--order FILE": ("json",),
 }  # fmt: skip
 
 

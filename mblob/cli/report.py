@@ -96,7 +96,8 @@ _ARGUMENTS = {
     "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "-- CFLAGS",
     "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
-                                      "name", "assume", "packed", "params", "prefix", "replace", "target", "weights")},
+                                      "name", "assume", "order", "packed", "params", "prefix", "replace", "target",
+                                      "weights")},
 }  # fmt: skip
 # Functions, which the command line leaves out.
 _FUNCTIONS = (

@@ -19,6 +19,8 @@ from mblob.format.ndarray import NDIM_LIMIT, is_addressable
 
 # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
 ALIGNMENT = 64
+# Metadata: a JSON list of the names of all tensors, in the order in which a program takes them.
+PARAMETERS = "mblob.params"
 HEADER_LIMIT = 100_000_000  # bytes of JSON, the format's own limit
 
 # Every dtype of the format; float types of 8 bits and fewer by the names that DLPack and ml_dtypes
@@ -122,22 +124,47 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     return offset, entries
 
 
+def order_of(data: memoryview) -> list[str] | None:
+    """The order of the parameters of a program in a file that `read` accepts; None if it says none.
+
+    Raises:
+        FormatError: "payload": it is no list of texts.
+    """
+    root = json_text.parse(bytes(data[8 : data_offset(data, data.nbytes)]), dict)
+    text = root.get(METADATA, {}).get(PARAMETERS)
+    if text is None:
+        return None
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _fail(f"{PARAMETERS} in its metadata is no list of names", 8)
+    return names
+
+
 def dtype_name(dtype: DataType) -> str | None:
     """What the format calls an element type, None if it has none for it."""
     return _NAMES.get(dtype)
 
 
-def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]]) -> bytes:
+def encode_header(
+    tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]],
+    order: Sequence[str] | None = None,
+) -> bytes:
     """What stands in a file before the data of its tensors, which follow each other without gaps.
 
     Args:
         tensors: name, element type, shape and bytes of each, in the order of their data. Names are
             there once.
+        order: the tensors are parameters of a program, which takes them in this order.
 
     Raises:
         ValueError: a name or an element type that the format does not have.
     """
     members: dict[str, Any] = {}
+    if order is not None:
+        members[METADATA] = {PARAMETERS: json.dumps(list(order), ensure_ascii=False)}
     at = 0
     for name, dtype, shape, size in tensors:
         kind = dtype_name(dtype)
@@ -158,6 +185,7 @@ def encode_header(tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]])
 
 def encode(
     tensors: Iterable[tuple[str, DataType, tuple[int, ...], memoryview]],
+    order: Sequence[str] | None = None,
 ) -> tuple[memoryview, ...]:
     """A file of tensors (name, element type, shape, bytes): its header, then their bytes. The format
     has no gaps: tensors of a multiple of 64 bytes come first, so that as many as possible begin at
@@ -168,7 +196,7 @@ def encode(
     """
     ordered = sorted(tensors, key=lambda t: (t[3].nbytes % ALIGNMENT != 0, -t[1].bits, t[0]))
     head = encode_header(
-        [(name, dtype, shape, data.nbytes) for name, dtype, shape, data in ordered]
+        [(name, dtype, shape, data.nbytes) for name, dtype, shape, data in ordered], order
     )
     return memoryview(head), *(data for *_, data in ordered)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.link.depfile import check_target, write_depfile
@@ -44,7 +45,9 @@ class BuildPlan(NamedTuple):
         carry: plug-ins to link in: sources, objects, archives; names of those that come with mblob.
         graph: JSON of a graph whose operators are functions of the library. Its executor's factory
             is the root then, and imports the library.
-        params: the graph's parameters: a safetensors file, or one of `save_param_dict`.
+        params: the graph's parameters: a safetensors file, or one of `save_param_dict`. Without a
+            graph those of the Relax program that is packed, in the order of the file.
+        order: a JSON list of the names of these, in the order of the program.
         name: of the factory's function.
         options: of all compilations and the link.
         cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of
@@ -66,6 +69,7 @@ class BuildPlan(NamedTuple):
     carry: Sequence[Path | str] = ()
     graph: Path | None = None
     params: Path | None = None
+    order: Path | None = None
     name: str = DEFAULT_NAME
     options: Sequence[str] = ()
     cc: str | None = None
@@ -90,7 +94,11 @@ def build(plan: BuildPlan) -> None:
     """
     if plan.manifest is not None:
         check_output(plan.output, [("the manifest", plan.manifest)])
-    inputs = [("the graph", plan.graph), ("the parameters", plan.params)]
+    inputs = [
+        ("the graph", plan.graph),
+        ("the parameters", plan.params),
+        ("the order of the parameters", plan.order),
+    ]
     given = [(what, path) for what, path in inputs if path is not None]
     check_output(plan.output, given)
     if plan.depfile is not None:
@@ -120,15 +128,27 @@ def module_of(plan: BuildPlan) -> Module:
         raise BuildError("nothing to pack: expected kernels, objects, blobs, weights or a graph")
     check_alignment("align", plan.align)
     library = _with_imports(plan)
+    if plan.order is not None and (plan.params is None or plan.graph is not None):
+        raise BuildError("order= is that of params= of a Relax program, without graph=")
     if plan.graph is None:
         if plan.params is not None:
-            raise BuildError("params= needs graph=; weights without a graph are packed by weights=")
+            _add_params(library, plan.params, plan.order)
         if plan.name != DEFAULT_NAME:
             raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
         return library
     factory = _factory(plan.graph, plan.params, plan.name)
     factory.import_module(library)
     return factory
+
+
+def _add_params(root: Module, params: Path, order: Path | None) -> None:
+    """Hang parameters below the one program of Relax in a tree."""
+    programs = [module for module in root.walk() if module.type_key in RELAX_EXECUTABLES]
+    if len(programs) != 1:
+        raise BuildError(
+            f"params= needs graph= or one Relax program, found {len(programs)}; other weights are packed by weights="
+        )
+    programs[0].import_module(safetensors_module(params, order=order or True))
 
 
 def _factory(graph: Path, params: Path | None, name: str) -> Module:

@@ -47,7 +47,9 @@ def write_depfile(plan: BuildPlan, path: Path) -> None:
     plugins = [Path(item) for item in plan.carry if Path(item).is_file()]
     sources = [p for p in (*kernels, *plugins) if p.suffix in FORMAT_OF]
     given = [*kernels, *plan.objects, *plugins, *(file for _, file in plan.blobs), *plan.weights]
-    given += [file for file in (plan.manifest, plan.graph, plan.params) if file is not None]
+    given += [
+        file for file in (plan.manifest, plan.graph, plan.params, plan.order) if file is not None
+    ]
     found = list(dict.fromkeys([*map(str, given), *_included(plan, sources)]))
     found.sort(key=_reads_as_variable)
     if found and _reads_as_variable(found[0]):

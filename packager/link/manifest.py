@@ -8,7 +8,8 @@
     weights = ["model.safetensors"]            # or one text
     carry = ["plugin.c"]                       # plug-ins that the library brings (mblob/plugin.h)
     graph = "graph.json"                       # whose operators are functions of the library
-    params = "model.safetensors"               # of the graph
+    params = "model.safetensors"               # of the graph, or of a Relax program
+    order = "names.json"                       # of the parameters of a Relax program
     name = "default"                           # of the function that makes its executor
     options = ["-O3"]                          # or one text
     cc = "gcc"
@@ -72,7 +73,7 @@ _LONG_KEY = re.compile(rf"(?:\.[^.=,\[\]{{}}\n]*){{{_DEPTH_LIMIT}}}")
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "reuse")
 _PATHS = ("kernels", "objects", "weights")
-_FILES = ("graph", "params")
+_FILES = ("graph", "params", "order")
 _KEYS = (
     "output",
     *_PATHS,

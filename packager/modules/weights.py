@@ -9,14 +9,17 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from mblob import json_text
 from mblob.arguments import mapping
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.bytes.whole_file import replacing
-from mblob.errors import FormatError, MblobError
+from mblob.dtype import DataType
+from mblob.errors import FormatError, MblobError, did_you_mean
 from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
@@ -42,7 +45,7 @@ KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
 @suggesting("; give a dictionary of arrays by name: {'w': array}")
-def safetensors_module(weights: Any) -> Module:
+def safetensors_module(weights: Any, *, order: Any = None) -> Module:
     """Named weights (type key safetensors). mblob aligns them in the library. After loading, the
     tensors are views of the mapped file.
 
@@ -50,6 +53,11 @@ def safetensors_module(weights: Any) -> Module:
         weights: a dictionary of arrays by name, such as a `state_dict` of PyTorch; a path to a file
             of weights; or the bytes of a safetensors file. A safetensors file is packed unchanged.
             If you give its path, only its header is read now.
+        order: the weights are the parameters of the Relax program that imports the module. They are
+            written anew, and `VirtualMachine(...).params` is a tuple of them in this order: a list of
+            their names, the path of a JSON file with such a list, or True for the order of `weights`.
+            Then `weights` may also be a folder with `tensor-cache.json` or `ndarray-cache.json`, as
+            TVM and MLC write it.
 
     Raises:
         OSError: no file at the path.
@@ -58,6 +66,8 @@ def safetensors_module(weights: Any) -> Module:
             name of a tensor.
     """
     who = "safetensors_module"
+    if order is not None and order is not False:
+        return _parameters(who, weights, order)
     if isinstance(weights, Mapping):
         pieces = _encoded(who, records(weights))
         return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(weights))
@@ -101,6 +111,105 @@ def _module(
     node.tensor_names = names
     node.files = files
     return Module(node=node)
+
+
+def _parameters(who: str, weights: Any, order: Any) -> Module:
+    """A module of the parameters of a program."""
+    files: list[Path] = []
+    if isinstance(weights, Mapping):
+        tensors, known = records(weights), None
+    elif isinstance(weights, (str, os.PathLike)):
+        path = Path(checked_path(weights, who))
+        tensors, files, known = (
+            read_tensor_cache(path) if path.is_dir() else (*_of_file(path), None)
+        )
+        if not path.is_dir():
+            data = map_file(path)
+            known = None if kind_of(data) else safetensors.order_of(data)
+    else:
+        raise BuildTypeError(
+            f"{who}: order: expected the path of a file or a dictionary of arrays, found {type(weights).__name__}"
+        )
+    names = _order(who, order, known or list(tensors))
+    missing = [name for name in tensors if name not in set(names)]
+    unknown = [name for name in names if name not in tensors]
+    if missing or unknown or len(names) != len(tensors):
+        what = (
+            f"has no {missing[0]!r}" if missing
+            else f"names {unknown[0]!r}, which is none of them{did_you_mean(unknown[0], list(tensors))}" if unknown
+            else "names one twice"
+        )  # fmt: skip
+        raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
+    pieces = _encoded(who, tensors, names)
+    return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors), files)
+
+
+def _of_file(path: Path) -> tuple[dict[str, ArrayRecord], list[Path]]:
+    return read_tensors(path), [path]
+
+
+def _order(who: str, order: Any, known: list[str]) -> list[str]:
+    """The names that a caller gave; `known`: those of the file."""
+    if order is True:
+        return known
+    if isinstance(order, (str, os.PathLike)):
+        path = checked_path(order, who)
+        try:
+            order = json_text.parse(Path(path).read_bytes())
+        except json_text.JsonError as exc:
+            raise BuildError(f"{path}: not JSON: {exc}") from None
+        who = str(path)
+    if not isinstance(order, (list, tuple)) or not all(isinstance(name, str) for name in order):
+        raise BuildTypeError(f"{who}: order: expected a list of names of tensors")
+    return list(order)
+
+
+def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path], None]:
+    """The arrays of a folder that TVM wrote, in its order, and its files.
+
+    Raises:
+        OSError: a file cannot be read.
+        FormatError: it is no such folder, or damaged.
+    """
+    names = ("tensor-cache.json", "ndarray-cache.json")
+    index = next((folder / name for name in names if (folder / name).is_file()), None)
+    if index is None:
+        raise FormatError(f"{folder}: expected {' or '.join(names)} in this folder", code="payload")
+    found: dict[str, ArrayRecord] = {}
+    files = [index]
+    try:
+        for shard in json_text.parse(index.read_bytes())["records"]:
+            if shard.get("format", "raw-shard") != "raw-shard":
+                raise ValueError(f"shards of format {shard['format']!r}")
+            path = folder / Path(str(shard["dataPath"])).name
+            files.append(path)
+            data = map_file(path)
+            for row in shard["records"]:
+                found[check_name(row["name"])] = _of_cache(row, data)
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        if isinstance(exc, MblobError) and exc.culprit:
+            raise
+        raise FormatError.about(
+            str(index), f"not an index of tensors: {exc!r}", code="payload"
+        ) from None
+    return found, files, None
+
+
+def _of_cache(row: Any, data: memoryview) -> ArrayRecord:
+    dtype, shape = DataType.parse(row["dtype"]), tuple(int(n) for n in row["shape"])
+    begin, size, form = int(row["byteOffset"]), int(row["nbytes"]), row.get("format", "raw")
+    if begin < 0 or size < 0 or begin > data.nbytes or size > data.nbytes - begin:
+        raise ValueError(f"{row['name']!r} lies outside of its file")
+    if form not in ("raw", "f32-to-bf16"):
+        raise ValueError(f"{row['name']!r} has the format {form!r}")
+    piece = data[begin : begin + size]
+    if form == "f32-to-bf16" and dtype == DataType(2, 32):
+        wide = bytearray(2 * size)  # the upper halves
+        wide[2::4], wide[3::4] = piece[0::2], piece[1::2]
+        piece = memoryview(wide)
+    if min(shape, default=0) < 0 or prod(shape) * dtype.bits * dtype.lanes != 8 * piece.nbytes:
+        raise ValueError(f"{row['name']!r}: {piece.nbytes} bytes are no {dtype} of shape {shape}")
+    return ArrayRecord(dtype, shape, piece)
 
 
 def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> None:
@@ -237,13 +346,16 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
         raise
 
 
-def _encoded(who: str, arrays: Mapping[str, ArrayRecord]) -> tuple[memoryview, ...]:
+def _encoded(
+    who: str, arrays: Mapping[str, ArrayRecord], order: Sequence[str] | None = None
+) -> tuple[memoryview, ...]:
     """The pieces of a safetensors file of arrays.
 
     Raises:
         BuildError: a name or a type of elements that the format has not.
     """
     try:
-        return safetensors.encode((name, a.dtype, a.shape, a.data) for name, a in arrays.items())
+        rows = [(name, a.dtype, a.shape, a.data) for name, a in arrays.items()]
+        return safetensors.encode(rows, order)
     except ValueError as exc:
         raise BuildError(f"{who}: {exc}") from None

@@ -144,10 +144,13 @@ static bool read_tensor(struct reader *r, struct mb_tensor *t, struct range *ran
           mb_json_fail(j, MB_TEXT_NO_MEMORY));
 }
 
-static bool read_metadata(struct mb_json *j) {
+static bool read_metadata(struct mb_json *j, char **order) {
   struct mb_slice key, value;
   if (!mb_json_begin_object(j)) return false;
-  while (mb_json_next_key(j, &key)) (void)mb_json_string(j, &value);
+  while (mb_json_next_key(j, &key))
+    if (mb_json_string(j, &value) && !*order && mb_json_is(key, MB_PARAMETERS) &&
+        !(*order = mb_json_text(value)))
+      return mb_json_fail(j, MB_TEXT_WRONG_ESCAPE);
   return !j->error;
 }
 
@@ -170,7 +173,7 @@ static bool read_header(struct reader *r, struct mb_tensors *out) {
   if (!mb_json_begin_object(j)) return false;
   while (mb_json_next_key(j, &key)) {
     if (mb_json_is(key, "__metadata__")) {
-      if (!once(j, &metadata) || !read_metadata(j)) return false;
+      if (!once(j, &metadata) || !read_metadata(j, &out->order)) return false;
       continue;
     }
     if (!add(r, out)) return false;
@@ -254,5 +257,6 @@ void mb_tensors_free(struct mb_tensors *tensors) {
     free(tensors->items[i].view.shape);
   }
   free(tensors->items);
+  free(tensors->order);
   *tensors = (struct mb_tensors){0};
 }

@@ -17,9 +17,13 @@ struct mb_tensor {
   DLTensor view; /* data in the file's bytes, shape on the heap */
 };
 
+#define MB_PARAMETERS \
+  "mblob.params" /* metadata: a JSON list of the names of a program's parameters */
+
 struct mb_tensors {
   struct mb_tensor *items;
   size_t count, capacity;
+  char *order; /* the text of MB_PARAMETERS, NULL if there is none */
 };
 
 /* Read the header of `size` bytes and check every rule: known types, shapes that fit their

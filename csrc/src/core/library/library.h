@@ -65,6 +65,9 @@ int mb_module_import_all(mblob_module *module, const mblob_module *other);
 /* What a tensor is, that a caller looks at; NULL: one of which only the name is known. */
 void mb_tensor_describe(const char *name, const DLTensor *tensor, mblob_tensor_info *out);
 
+/* The tensors of a data module, which is no library; none if it is of another kind. */
+int mb_module_read_tensors(mblob_module *module, const struct mb_tensors **out);
+
 /* ---- lookup (lookup.c) ----------------------------------------------------------------------- */
 
 enum mb_scope { MB_ITSELF, MB_WITH_IMPORTS, MB_IMPORTS_ONLY };

@@ -82,7 +82,7 @@ static int list_tensors(mblob_module *module, void *argument) {
   return 0;
 }
 
-static int read_tensors(mblob_module *module) {
+int mb_module_read_tensors(mblob_module *module, const struct mb_tensors **out) {
   int status = MBLOB_OK;
   struct mb_module_use *use = module->use;
   mb_lock(&module->library->lock);
@@ -96,15 +96,17 @@ static int read_tensors(mblob_module *module) {
     use->tensors_read = !status;
   }
   mb_unlock(&module->library->lock);
+  *out = &use->tensors;
   return status;
 }
 
 static int find_tensor(mblob_module *module, void *argument) {
   struct tensor_search *search = argument;
   if (module->is_library) return 0;
-  int status = read_tensors(module);
+  const struct mb_tensors *tensors = NULL;
+  int status = mb_module_read_tensors(module, &tensors);
   if (status) return status;
-  search->found = mb_tensors_find(&module->use->tensors, search->name);
+  search->found = mb_tensors_find(tensors, search->name);
   return search->found ? 1 : 0;
 }
 
@@ -124,8 +126,8 @@ void mb_tensor_describe(const char *name, const DLTensor *tensor, mblob_tensor_i
 
 int mblob_module_tensors(mblob_module *module, mblob_tensor_visitor visit, void *context) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(visit)) return MBLOB_E_ARGUMENT;
-  int status = module->is_library ? MBLOB_OK : read_tensors(module);
   const struct mb_tensors *tensors = &module->use->tensors;
+  int status = module->is_library ? MBLOB_OK : mb_module_read_tensors(module, &tensors);
   for (size_t i = 0; !status && i < tensors->count; i++) {
     mblob_tensor_info info;
     mb_tensor_describe(tensors->items[i].name, &tensors->items[i].view, &info);

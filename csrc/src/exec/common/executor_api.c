@@ -158,6 +158,15 @@ int mblob_executor_get_output(mblob_module *executor, int64_t index, const char 
   return of_method(status, method, __func__);
 }
 
+int mblob_executor_params(mblob_module *executor, void **out) {
+  if (out) *out = NULL;
+  if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  if (!is_relax(executor))
+    return mb_fail(MBLOB_E_ARGUMENT, "module '%s' is no machine of Relax",
+                   mblob_module_type_key(executor));
+  return mblob_call(executor, "get_params", "-> object", out);
+}
+
 int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
   struct mb_end ignored;
   if (out) *out = 0;

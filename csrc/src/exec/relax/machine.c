@@ -397,6 +397,7 @@ static void close_machine(void *object) {
   relax_frames_free(m);
   vm_pool_close(m->pool);
   mblob_function_release(m->instrument);
+  mb_return_drop(&m->params);
   relax_link_release(m->link);
   mblob_module_release(m->module);
   free(m);
@@ -444,7 +445,9 @@ int relax_machine_create(const struct relax_executable *exec, const struct relax
   m->model = model;
   m->module = mblob_module_retain(exec->module);
   m->call_limit = RELAX_CALL_LIMIT;
+  m->params = (struct mb_return)MB_RETURN_NOTHING;
   int status = fill(m);
+  if (!status) status = relax_parameters_make(exec, &m->params);
   if (!status) status = mb_builtin_create(&machine_class, m, out);
   if (status)
     close_machine(m);

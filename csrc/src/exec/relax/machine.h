@@ -51,6 +51,7 @@ struct relax_machine {
   mblob_module *self;   /* its own, not counted */
   const struct relax_executable *exec;
   const struct relax_function *model; /* may be NULL */
+  struct mb_return params;            /* an Array, counted */
   bool ready;                         /* vm_initialization was called */
   DLDevice *devices;                  /* all are the host's memory, which programs tell apart */
   size_t device_count;
@@ -128,6 +129,11 @@ extern const struct mb_method relax_machine_methods[];
 /* Of the class of machines: inputs and outputs of the model. */
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
                            struct mb_end *out);
+
+/* ---- parameters.c --- */
+
+/* An Array of the parameters that the program's weights have, in their order; of none if there are none. */
+int relax_parameters_make(const struct relax_executable *exec, struct mb_return *out);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

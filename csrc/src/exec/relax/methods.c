@@ -435,6 +435,13 @@ static int get_function_param_name(void *object, struct mb_call *call) {
   return mb_call_return_text(call, f->params[i]);
 }
 
+/* The tuple of the program's parameters. */
+static int get_params(void *object, struct mb_call *call) {
+  const struct relax_machine *m = object;
+  int status = relax_expect(call, 0);
+  return status ? status : mb_return_set(call->result, m->params.value, m->params.code);
+}
+
 /* (function or None), or (name of a global function, args...), which gives it */
 static int set_instrument(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
@@ -502,6 +509,7 @@ const struct mb_method relax_machine_methods[] = {
     {"save_function", save_function},
     {"get_function_arity", get_function_arity},
     {"get_function_param_name", get_function_param_name},
+    {"get_params", get_params},
     {"set_instrument", set_instrument},
     {"profile", profile},
     {"set_limits", set_limits},

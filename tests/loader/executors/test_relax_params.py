@@ -1,0 +1,198 @@
+"""Parameters that are packed with a program: their order, where they lie, and how they are passed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.loader.executors.relax_programs import BUILTINS, ITEM, Function, Program, call, i, r, ret
+
+pytestmark = pytest.mark.own_process  # starts libmblob-ffi.so
+
+ARRAYS = {
+    "b": np.arange(3, dtype="float32"),
+    "w": np.arange(32, dtype="float32").reshape(2, 16),
+    "a": np.arange(5, dtype="int8"),
+}
+NAMES = ["b", "w", "a"]
+
+
+def program() -> mblob.Module:
+    """main(which, params): field 1 of the tuple."""
+    functions = [Function(f"vm.builtin.{name}") for name in BUILTINS]
+    functions.append(Function("main", [call(ITEM, [r(1), i(1)], 2), ret(2)], ["x", "params"]))
+    root = mblob.blob_module("relax.VMExecutable", Program(functions).payload())
+    root.import_module(mblob.csource_module(""))
+    return root
+
+
+def machine(weights: Any, order: Any, tmp_path: Path) -> mblob.relax.VirtualMachine:
+    root = program()
+    root.import_module(mblob.safetensors_module(weights, order=order))
+    root.export_library(tmp_path / "m.so", dialect="ffi")
+    return mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
+
+
+def check(vm: mblob.relax.VirtualMachine, names: list[str]) -> None:
+    params = vm.params
+    assert isinstance(params, tuple) and len(params) == len(names)
+    for name, tensor in zip(names, params):
+        np.testing.assert_array_equal(tensor.numpy(), ARRAYS[name])
+        assert tensor.numpy().ctypes.data % 64 == 0
+    result = vm["main"](np.zeros(1, "float32"), params)
+    np.testing.assert_array_equal(result.numpy(), ARRAYS[names[1]])
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "npz", "params", "file of mblob", "folder"])
+def test_parameters_keep_the_order_of_the_file(kind: str, tmp_path: Path) -> None:
+    weights: Any = ARRAYS
+    if kind == "npz":
+        weights = tmp_path / "p.npz"
+        np.savez(weights, **ARRAYS)
+    elif kind == "params":
+        weights = tmp_path / "p.params"
+        weights.write_bytes(mblob.save_param_dict(ARRAYS))
+    elif kind == "file of mblob":
+        weights = tmp_path / "p.safetensors"
+        weights.write_bytes(mblob.safetensors_module(ARRAYS, order=True).payload)
+    elif kind == "folder":
+        weights = tensor_cache(tmp_path)
+    names = sorted(NAMES) if kind == "params" else NAMES  # written sorted
+    check(machine(weights, True, tmp_path), names)
+
+
+def tensor_cache(folder: Path) -> Path:
+    """As TVM's tensor_cache.save writes it; b as bfloat16."""
+    stored = {
+        "b": (ARRAYS["b"].view("uint32") >> 16).astype("uint16"),
+        "w": ARRAYS["w"],
+        "a": ARRAYS["a"],
+    }
+    rows, data = [], b""
+    for name, array in stored.items():
+        rows.append({
+            "name": name, "shape": list(ARRAYS[name].shape), "dtype": str(ARRAYS[name].dtype), "byteOffset": len(data),
+            "nbytes": array.nbytes, "format": "f32-to-bf16" if name == "b" else "raw",
+        })  # fmt: skip
+        data += array.tobytes()
+    (folder / "params_shard_0.bin").write_bytes(data)
+    shard = {
+        "dataPath": "params_shard_0.bin",
+        "format": "raw-shard",
+        "nbytes": len(data),
+        "records": rows,
+    }
+    (folder / "tensor-cache.json").write_text(json.dumps({"metadata": {}, "records": [shard]}))
+    return folder
+
+
+def test_another_order_wins_over_the_file(tmp_path: Path) -> None:
+    check(machine(ARRAYS, ["a", "w", "b"], tmp_path), ["a", "w", "b"])
+    (tmp_path / "names.json").write_text('["w", "a", "b"]')
+    check(machine(ARRAYS, tmp_path / "names.json", tmp_path), ["w", "a", "b"])
+
+
+def test_a_program_without_parameters_has_none(tmp_path: Path) -> None:
+    assert machine(ARRAYS, None, tmp_path).params == ()
+
+
+def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
+    params = machine(ARRAYS, True, tmp_path).params
+    for name, tensor in zip(NAMES, params):
+        np.testing.assert_array_equal(tensor.numpy(), ARRAYS[name])
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        (["b", "w"], "has no 'a'"),
+        (["b", "w", "aa"], "has no 'a'"),
+        (["b", "w", "a", "c"], "names 'c', which is none of them"),
+        (["b", "w", "a", "a"], "names one twice"),
+        ("nothing.json", "nothing.json"),
+        (3, "expected a list of names of tensors"),
+    ],
+)
+def test_a_wrong_order_is_told(order: Any, text: str) -> None:
+    with pytest.raises((mblob.MblobError, OSError), match=text):
+        mblob.safetensors_module(ARRAYS, order=order)
+
+
+def test_a_damaged_order_is_told_when_the_machine_is_made(tmp_path: Path) -> None:
+    payload = bytes(mblob.safetensors_module(ARRAYS, order=True).payload)
+    order = rb"[\"b\", \"w\", \"a\"]"
+    assert order in payload
+    for damaged, text in [
+        (rb"[\"b\", \"x\", \"a\"]", "no tensor 'x'"),
+        (rb"[\"b\", \"w\", \"a\" ", "order of parameters"),
+        (rb"[\"b\",12, \"a\"]", "order of parameters"),
+        (rb"{\"b\": \"w\",\"a\"}", "order of parameters"),
+    ]:
+        (tmp_path / "w.safetensors").write_bytes(payload.replace(order, damaged.ljust(len(order))))
+        root = program()
+        root.import_module(mblob.safetensors_module(tmp_path / "w.safetensors"))
+        root.export_library(tmp_path / "m.so", dialect="ffi")
+        with pytest.raises(mblob.FormatError, match=text):
+            mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
+
+
+HOST = """
+#include <mblob.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  mblob_module *lib = NULL, *vm = NULL;
+  void *params = NULL;
+  float x[1] = {0}, w[2][16] = {{0}};
+  int failed = mblob_open(argv[1], NULL, &lib) || mblob_executor_create(lib, NULL, kDLCPU, 0, &vm) ||
+               mblob_executor_params(vm, &params) ||
+               mblob_call(vm, "main", "float32[1],object -> float32[2,16]", x, params, w);
+  puts(failed ? mblob_last_error() : w[1][15] == 31 ? "31" : "wrong");
+  mblob_value_release((TVMValue){.v_handle = params}, kTVMObjectHandle);
+  params = lib;
+  if (mblob_executor_params(lib, &params) != MBLOB_E_ARGUMENT || params) puts("wrong");
+  mblob_module_release(vm);
+  mblob_module_release(lib);
+  return 0;
+}
+"""
+
+
+def test_a_c_program_passes_them(tmp_path: Path, require: Callable[[str], str]) -> None:
+    machine(ARRAYS, True, tmp_path)
+    (tmp_path / "host.c").write_text(HOST)
+    library = mblob.get_library_dir()
+    words = [
+        "cc",
+        "host.c",
+        "-o",
+        "host",
+        f"-I{mblob.get_include()}",
+        f"-L{library}",
+        f"-Wl,-rpath,{library}",
+        "-lmblob",
+    ]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        ["./host", "m.so"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "31\n"
+
+
+def test_build_packs_them_by_command(tmp_path: Path) -> None:
+    program().export_library(tmp_path / "p.tar", dialect="ffi")
+    np.savez(tmp_path / "p.npz", **ARRAYS)
+    (tmp_path / "names.json").write_text('["a", "w", "b"]')
+    words = ["build", "--object", "p.tar", "--params", "p.npz", "-o", "m.so"]
+    for more, names in (([], NAMES), (["--order", "names.json"], ["a", "w", "b"])):
+        subprocess.run(
+            [sys.executable, "-m", "mblob.cli.main", *words, *more], cwd=tmp_path, check=True
+        )
+        check(mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0)), names)
