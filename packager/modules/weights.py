@@ -16,6 +16,7 @@ from typing import Any
 from mblob import json_text
 from mblob.arguments import mapping
 from mblob.bytes.mapping import map_file
+from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.bytes.whole_file import replacing
 from mblob.dtype import DataType
@@ -282,7 +283,7 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
         if kind == "npy":
             return {path.stem: npy.read(data, str(path))}
         if kind == "npz":
-            return _arrays_of_npz(path)
+            return _arrays_of_npz(path, data)
     except MblobError as exc:
         if not exc.culprit:
             exc.prefix(str(path))
@@ -302,14 +303,16 @@ def kind_of(data: memoryview) -> str:
     return "npz" if start[:4] in _ZIP else "npy" if start[:6] == npy.MAGIC else ""
 
 
-def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
+def _arrays_of_npz(path: Path, data: memoryview) -> dict[str, ArrayRecord]:
     found: dict[str, ArrayRecord] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             if any(Path(name).name == "data.pkl" for name in archive.namelist()):
                 raise _of_torch(str(path))
-            for name in archive.namelist():
-                array = npy.read(memoryview(archive.read(name)), f"{path}:{name}")
+            for info in archive.infolist():
+                name, view = info.filename, _as_it_is(data, info)
+                view = memoryview(archive.read(name)) if view is None else view
+                array = npy.read(view, f"{path}:{name}")
                 if found.setdefault(name.removesuffix(".npy"), array) is not array:
                     raise FormatError.about(
                         str(path), f"two arrays called {name!r}; expected each name once", code="payload"
@@ -317,6 +320,25 @@ def _arrays_of_npz(path: Path) -> dict[str, ArrayRecord]:
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as exc:
         raise FormatError.about(str(path), f"not a .npz file: {exc}", code="payload") from None
     return found
+
+
+def _as_it_is(data: memoryview, info: zipfile.ZipInfo) -> memoryview | None:
+    """The bytes of a member in the mapping of its archive, as `numpy.savez` writes it; None of a member
+    that is compressed or damaged."""
+    head = bytes(data[info.header_offset : info.header_offset + 30])
+    start = (
+        info.header_offset + 30 + sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
+    )
+    is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
+    if (
+        not is_plain
+        or head[:4] != _ZIP[0]
+        or start > len(data)
+        or info.file_size > len(data) - start
+    ):
+        return None
+    view = data[start : start + info.file_size]
+    return view if crc32(view) == info.CRC else None
 
 
 def _of_torch(who: str) -> FormatError:

@@ -210,6 +210,23 @@ def test_weights_are_views_at_multiples_of_64_and_never_in_memory(tmp_path: Path
     assert tensor.ctypes.data % 64 == 0 and tensor.sum() == 80 << 20
 
 
+def test_arrays_of_npz_are_never_in_memory(tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", big=np.ones(80 << 20, "uint8"), small=np.arange(3))
+    packed(tmp_path / "a.so")
+    script = """import resource, mblob
+used = int(open("/proc/self/status").read().split("VmData:")[1].split()[0]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (used + (50 << 20),) * 2)
+mblob.add("a.so", weights="w.npz")
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    tensors = mblob.load_module(tmp_path / "a.so").tensors
+    assert tensors["big"].numpy().sum() == 80 << 20 and tensors["small"].numpy().tolist() == [
+        0,
+        1,
+        2,
+    ]
+
+
 def test_how_many_bytes_stay_behind(golden: Path, tmp_path: Path) -> None:
     with mblob.open(golden / "opencl_llvm.so") as library:
         assert library.blob_symbol is not None
