@@ -101,6 +101,8 @@ def _in_short(entry: EntryView) -> Iterator[str]:
         yield f"{machine['machine']} {machine['version']}, {_count(len(machine['functions']), 'function')}"
     if content.tensors:
         yield f"{_count(len(content.tensors), 'tensor')} of {human_size(sum(t.size for t in content.tensors))}"
+    if "parameters" in facts:
+        yield f"parameters, {human_size(facts['copied'])} to be copied"
     if facts.get("func_names"):
         yield _count(len(facts["func_names"]), "function")
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mblob.binary.elf_records import EM_AMDGPU, EM_CUDA, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError
-from mblob.format import graph_json
+from mblob.format import graph_json, safetensors
 from mblob.format.grammar import FunctionInfo, Grammars, decode_payload, text
 from mblob.format.type_keys import (
     DEVICE_KEYS,
@@ -82,7 +82,8 @@ def read_content(key: str, payload: memoryview, grammars: Grammars) -> DecodedPa
         # a parameter dictionary is known by its magic
         if key == SAFETENSORS or key not in grammars:
             described = _described(tensors_of(key, payload, grammars))
-            return DecodedPayload(tensors=described) if described else NOTHING
+            facts = _parameters(payload, described) if key == SAFETENSORS else {}
+            return DecodedPayload(facts, tensors=described) if described else NOTHING
         fields = decode_payload(key, payload, grammars)
         if key in DEVICE_KEYS:
             return _device(fields)
@@ -116,6 +117,16 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
 
 def _described(tensors: Iterable[StoredTensor]) -> tuple[Tensor, ...]:
     return tuple(Tensor(t.name, str(t.dtype), t.shape, t.offset, len(t.data)) for t in tensors)
+
+
+def _parameters(payload: memoryview, tensors: Iterable[Tensor]) -> dict[str, Any]:
+    """Of weights that are the parameters of a program: their order, and bytes that a machine copies."""
+    order = safetensors.order_of(payload)
+    if order is None:
+        return {}
+    data = safetensors.data_offset(payload, payload.nbytes)
+    copied = sum(t.size for t in tensors if (t.offset - data) % safetensors.ALIGNMENT)
+    return {"parameters": order, "copied": copied}
 
 
 def _device(fields: dict[str, Any]) -> DecodedPayload:

@@ -196,3 +196,14 @@ def test_build_packs_them_by_command(tmp_path: Path) -> None:
             [sys.executable, "-m", "mblob.cli.main", *words, *more], cwd=tmp_path, check=True
         )
         check(mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0)), names)
+
+
+def test_inspect_tells_the_order_and_what_is_copied(tmp_path: Path) -> None:
+    machine(ARRAYS, True, tmp_path)
+    with mblob.open(tmp_path / "m.so") as library:
+        (entry,) = (e for e in library.entries if e.type_key == "safetensors")
+        facts = dict(entry.content.facts)
+    assert facts == {"parameters": NAMES, "copied": 5}  # w has 128 bytes, b lies behind it, then a
+    words = [sys.executable, "-m", "mblob.cli.main", "inspect", "m.so", "--tree"]
+    done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "3 tensors of 145 B, parameters, 5 B to be copied" in done.stdout
