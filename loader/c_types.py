@@ -117,7 +117,7 @@ def no_number(expected: Any, value: Any) -> errors.MblobError:
     floats = (ctypes.c_float, ctypes.c_double, ctypes.c_longdouble)
     is_float = isinstance(expected, type) and issubclass(expected, floats)
     if is_float and isinstance(value, int):
-        return errors.ArgumentValueError("the int is too large for a float")
+        return errors.ArgumentValueError(texts.INT_TOO_LARGE)
     return unexpected("float" if is_float else getattr(expected, "__name__", "another type"), value)
 
 
@@ -290,9 +290,7 @@ class Pointer:
         try:
             return value.encode()
         except UnicodeEncodeError:
-            raise errors.ArgumentValueError(
-                "the str has surrogates, which no Unicode text has; pass bytes"
-            ) from None
+            raise errors.ArgumentValueError(texts.say(texts.SURROGATES, "pass bytes")) from None
 
     def _check_pointer(self, value: Any) -> None:
         """Compare what a pointer of ctypes points at, as far as its type tells."""

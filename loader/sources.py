@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from mblob import errors
+from mblob import errors, texts
 from mblob.arguments import whole, wrong_type
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
@@ -83,6 +83,8 @@ def _load_bytes(data: Any, options: Options) -> Module:
                 "load_module: source: expected contiguous bytes, found elements with gaps"
             ) from None
         raise wrong_type("load_module", "source", SOURCES, data) from None
+    if not view.nbytes:
+        raise errors.FormatError.about("memory", texts.EMPTY, code="not_elf")
     if linkable_kind(bytes(view[:SNIFF_SIZE])):
         from mblob.loader.link_object import temporary_file
 

@@ -45,12 +45,6 @@ def linked(module: Module) -> Module:
     return copy
 
 
-def is_linked(module: Module) -> bool:
-    """Whether a tree is that of a loaded library, with its linked code."""
-    nodes = [m._node for m in module.walk()]
-    return nodes[0].is_opened and any(n.type_key == LIBRARY and n.is_opened for n in nodes)
-
-
 def export_linked(
     module: Module, output: Path, dialect: Dialect | None, index: bool | None, digest: Digest | None,
     reuse: bool, others: Mapping[str, Any],

@@ -578,3 +578,9 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
         found = type(value).__name__
         raise errors.ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
     return value
+
+
+def is_linked(module: Module) -> bool:
+    """Whether a tree is that of a loaded library, with its linked code."""
+    nodes = [m._node for m in module.walk()]
+    return nodes[0].is_opened and any(n.type_key == LIBRARY and n.is_opened for n in nodes)

@@ -34,6 +34,8 @@ NO_NUMBERS = (
     "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8"
     " or complex in native byte order, found %S; convert it with astype"
 )
+INT_TOO_LARGE = "the int is too large for a float"
+SURROGATES = "the str has surrogates, which no Unicode text has; %s"  # what to pass
 GIVES_NO_NUMBERS = "%s gives no numbers: %S"
 IS_NULL = "%s: an argument is NULL"
 NESTED = (
@@ -46,6 +48,7 @@ SYMBOL = ", or get a function of ctypes with symbol(%s)"
 PACKED_FIRST = (
     "; sources, objects and weights are packed into a shared library first (mblob-pack build)"
 )
+EMPTY = "an empty file"
 CUT_OFF = "; is it an incomplete copy?"
 
 # Tensors that others describe.

@@ -487,12 +487,12 @@ MBLOB_API int mblob_prepare(mblob_module *module, const char *name, const char *
 /* Call it: the arguments are those of mblob_call() after `types`. Examples:
  *   mblob_prepare(m, "vadd", "float32[3],float32[3],float32[3]", &vadd);
  *   mblob_call_prepared(vadd, a, b, c);
- * Ownership: as mblob_call.
+ * Ownership: `call` is borrowed; arguments and results as of mblob_call().
  * Errors: as mblob_call.
  * Threads: one at a time for each prepared call; a kernel must not call it while it runs. */
 MBLOB_API int mblob_call_prepared(mblob_prepared *call, ...);
 /* Release a prepared call.
- * Ownership: `call` is gone; its function stays as long as others refer to it.
+ * Ownership: takes the caller's `call`; its function stays as long as others refer to it.
  * Errors: none; NULL is fine.
  * Threads: any. */
 MBLOB_API void mblob_prepared_release(mblob_prepared *call);

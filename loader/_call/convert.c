@@ -34,7 +34,7 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
     if (value == -1.0 && PyErr_Occurred()) {
       if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return false;
       PyErr_Clear();
-      return call_frame_error(frame, i, PyExc_OverflowError, "the int is too large for a float");
+      return call_frame_error(frame, i, PyExc_OverflowError, MB_TEXT_INT_TOO_LARGE);
     }
     frame->values[i].v_float64 = value;
     frame->codes[i] = kTVMArgFloat;
@@ -107,8 +107,7 @@ static bool convert_str(call_frame *frame, int i, PyObject *arg) {
   if (text == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
     PyErr_Clear();
-    return call_frame_error(frame, i, PyExc_ValueError,
-                            "the str has surrogates, which no Unicode text has; %s", instead_of(p));
+    return call_frame_error(frame, i, PyExc_ValueError, MB_TEXT_SURROGATES, instead_of(p));
   }
   if (strlen(text) != (size_t)size) {
     if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);

@@ -490,7 +490,6 @@ static PyMemberDef function_members[] = {
 
 static PyGetSetDef function_getset[] = {
     {"__doc__", get_doc, NULL, NULL, NULL},
-    {"__signature__", get_inspected, NULL, NULL, NULL},
     {"signature", get_signature, NULL,
      PyDoc_STR("C argument types that the library recorded, \"\" if none"), NULL},
     {"address", get_address, NULL, PyDoc_STR("address of its mblob_function, borrowed"), NULL},
@@ -499,6 +498,13 @@ static PyGetSetDef function_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+/* A function has a __signature__, the class has none: inspect would take a descriptor for one. */
+static PyObject *function_getattro(PyObject *object, PyObject *name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__signature__") == 0)
+    return get_inspected(object, NULL);
+  return PyObject_GenericGetAttr(object, name);
+}
+
 PyTypeObject call_function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "mblob.PackedFunction",
     .tp_basicsize = sizeof(function_object),
@@ -506,6 +512,7 @@ PyTypeObject call_function_type = {
     .tp_vectorcall_offset = offsetof(function_object, vectorcall),
     .tp_repr = function_repr,
     .tp_call = PyVectorcall_Call,
+    .tp_getattro = function_getattro,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_doc = PyDoc_STR(
         "A function of a library. Call it with arrays, numbers, str, bytes, None, modules, functions.\n\n"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from mblob import texts
 from mblob.binary import archive, mach_o, tar
 from mblob.binary.elf_records import STB_GLOBAL, Symbol
 from mblob.binary.file_kind import (
@@ -73,7 +74,7 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
             damaged, or has an archive in it; what the readers say.
     """
     if not data:
-        raise FormatError.about(label, "an empty file", code="not_elf")
+        raise FormatError.about(label, texts.EMPTY, code="not_elf")
     wanted = _machine(label, machine) if machine is not None else None
     if found := mach_o.slices(data, label):
         return _of_universal(data, label, found, wanted)

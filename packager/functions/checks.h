@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 /* Headers of the system take longer to read than all of this, so there are as few as can be. */
+#define MBLOB_FEW_HEADERS
 int snprintf(char *text, size_t size, const char *format, ...);
 int vsnprintf(char *text, size_t size, const char *format, va_list values);
 

@@ -43,38 +43,7 @@ from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write import devc_c, elf_writer
 from mblob.packager.write.blob_stream import WriteBlob, check_written, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
-from mblob.packager.write.elf_writer import GROW_SECTION, PLACEHOLDER_SIZE, BlobSection, section_for
-from mblob.packager.write.grow import APPEND_SECTION as APPEND_SECTION
-from mblob.packager.write.grow import grow as grow
-
-
-def grow_section(alignment: int, lead: int) -> BlobSection:
-    """Where the placeholder is for linkers that know INSERT."""
-    return BlobSection(GROW_SECTION, alignment=alignment, lead=lead)
-
-
-def linker_script(alignment: int) -> str:
-    """Keeps the linker's own script and adds one output section behind all others, on pages of its
-    own: in memory. The file has no gap in front of it, as of other segments: the address is the next
-    one on a new page that an offset right behind the others' bytes is congruent to.
-
-    The note has its place named, because bfd puts read-only sections that it does not know behind
-    the last one it does.
-    """
-    page = f"MAX({alignment}, CONSTANT(MAXPAGESIZE))"
-    address = f"ALIGN(ALIGN({page}) + (. & ({page} - 1)), {alignment})"
-    return f"""SECTIONS
-{{
-  .note.mblob : {{ KEEP(*(.note.mblob)) }}
-}}
-INSERT BEFORE .dynsym;
-SECTIONS
-{{
-  {GROW_SECTION} {address} : ALIGN({alignment}) {{ KEEP(*({GROW_SECTION})) }}
-}}
-INSERT AFTER .bss;
-"""
-
+from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE, BlobSection, section_for
 
 # -- append ----------------------------------------------------------------------------------------
 

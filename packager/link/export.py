@@ -17,7 +17,7 @@ each is a function of another file.
    `packager/functions/slot_shims.py`.
 6. Choose the way of `embed=`; link with a placeholder for the blob and the note that announces its index:
    `link` in `linking.py`, with `packager/write/elf_writer.py`.
-7. Write the blob in that way: `grow`, `append` and others in `embed.py`.
+7. Write the blob in that way: `grow` in `packager/write/grow.py`, `append` and others in `embed.py`.
 8. Read the library back, check it: `check` in `read_back.py`.
 9. Rename the library: `replacing` in `mblob/bytes/whole_file.py`.
 
@@ -38,7 +38,7 @@ from mblob import again
 from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
-from mblob.module import Module
+from mblob.module import Module, is_linked
 from mblob.packager.errors import BuildTypeError
 from mblob.packager.link import inputs, linking
 from mblob.packager.link import system_lib as system_library
@@ -199,7 +199,7 @@ def export_library(
         fcompile = None
     _check_call(mod, fcompile, kwargs)
     path = output_path(file_name, fcompile is not None, system_lib)
-    if again.is_linked(mod):
+    if is_linked(mod):
         check_choices(dialect=dialect or "classic", embed=embed, digest=digest or "crc32")
         again.export_linked(
             mod, path, dialect, index, digest, reuse,

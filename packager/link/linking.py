@@ -19,6 +19,7 @@ from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.inputs import LinkLine
 from mblob.packager.link.request import Request
 from mblob.packager.options import asks_for_stack, linker_named
+from mblob.packager.write import grow
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_writer import BlobSection, large_section, placeholder
 
@@ -96,7 +97,7 @@ def _embed(
                 " use embed='grow' or 'object'"
             )
         is_mold = _linker(request, line, work) == "mold"
-        section = embed.MOLD_SECTION if is_mold else embed.APPEND_SECTION
+        section = embed.MOLD_SECTION if is_mold else grow.APPEND_SECTION
         stub = _link_stub(request, line, section, [], work)
         return embed.append(stub, output, symbol, write, request.plan.alignment, request.lead)
     if request.embed == "c":
@@ -114,7 +115,7 @@ def _embed(
         if copy is not None:
             copy.cancel()
         return _link_object(request, line, output, work)
-    return embed.grow(stub, output, symbol, write, copy)
+    return grow.grow(stub, output, symbol, write, copy)
 
 
 def _linker(request: Request, line: LinkLine, work: Path) -> str:
@@ -152,8 +153,8 @@ def _growable_stub(request: Request, line: LinkLine, work: Path) -> Path:
     alignment, lead = request.plan.alignment, request.lead
     linker = linker_named(request.options)
     if linker not in ("gold", "mold"):
-        (work / "insert.ld").write_text(embed.linker_script(alignment))
-        section = embed.grow_section(alignment, lead)
+        (work / "insert.ld").write_text(grow.linker_script(alignment))
+        section = grow.grow_section(alignment, lead)
         try:
             # bfd gives code pages of its own, in the file too; others do not, and gold knows no word for it.
             flags = ["-Wl,-T,insert.ld", "-Wl,-z,noseparate-code"]

@@ -174,8 +174,8 @@ class Request(NamedTuple):
         """Whether graphs call functions by names that are known when objects are."""
         return (
             not (self.dialect.is_ffi or self.system_lib)
-            and any(node.declared.looks for node in self.host)
             and any(m.type_key == GRAPH_FACTORY for m in self.module.walk())
+            and any(node.declared.looks for node in self.host)
         )
 
     def with_found(self, found: Sequence[Wrapped]) -> Request:

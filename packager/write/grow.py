@@ -14,7 +14,7 @@ from mblob.errors import ToolchainError
 from mblob.format.blob_plan import SEGMENT_ALIGN, TENSOR_ALIGN
 from mblob.packager.write.blob_stream import WriteBlob, write_all
 from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
-from mblob.packager.write.elf_writer import BlobSection
+from mblob.packager.write.elf_writer import GROW_SECTION, BlobSection
 
 
 class WrittenAlready(Protocol):
@@ -29,6 +29,34 @@ class WrittenAlready(Protocol):
 # An alignment that no other note has: bfd, gold and lld give notes of one alignment one common
 # program header.
 APPEND_SECTION: BlobSection = BlobSection(".note.tvm_mblob", alignment=32, kind=SHT_NOTE)
+
+
+def grow_section(alignment: int, lead: int) -> BlobSection:
+    """Where the placeholder is for linkers that know INSERT."""
+    return BlobSection(GROW_SECTION, alignment=alignment, lead=lead)
+
+
+def linker_script(alignment: int) -> str:
+    """Keeps the linker's own script and adds one output section behind all others, on pages of its
+    own: in memory. The file has no gap in front of it, as of other segments: the address is the next
+    one on a new page that an offset right behind the others' bytes is congruent to.
+
+    The note has its place named, because bfd puts read-only sections that it does not know behind
+    the last one it does.
+    """
+    page = f"MAX({alignment}, CONSTANT(MAXPAGESIZE))"
+    address = f"ALIGN(ALIGN({page}) + (. & ({page} - 1)), {alignment})"
+    return f"""SECTIONS
+{{
+  .note.mblob : {{ KEEP(*(.note.mblob)) }}
+}}
+INSERT BEFORE .dynsym;
+SECTIONS
+{{
+  {GROW_SECTION} {address} : ALIGN({alignment}) {{ KEEP(*({GROW_SECTION})) }}
+}}
+INSERT AFTER .bss;
+"""
 
 
 def segment_to_grow(stub: Stub) -> int:

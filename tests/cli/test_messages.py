@@ -92,7 +92,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     ((*BUILD, "--packed", "foo"), "--packed names 'foo', and --function has no prototype of it"),
     ((*BUILD, "--prefix", "a_"), "add --system-lib"),
     ((*BUILD, "--name", "m"), "error: --name names the model of --graph; found 'm' and no graph"),
-    ((*BUILD, "--params", "x.npy"), "error: --params needs --graph; .* packed by --weights"),
+    ((*BUILD, "--params", "x.npy"), "error: --params needs --graph or one Relax program, found 0; .* by --weights"),
     ((*BUILD, "--object", "vadd.c"), r"vadd.c: expected an ELF object file or an archive, .* a source with --kernel"),
     ((*BUILD, "--weights", "empty"), "error: empty: the file is empty; expected .safetensors, .npz, .npy"),
     (("build", "--kernel", "x.npy", "-o", "o.so"), "x.npy: expected the suffix of a source, .*, found '.npy'"),

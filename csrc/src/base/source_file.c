@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/texts.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010U /* Linux 6.3: says that the memory file may be executed */
@@ -38,7 +39,7 @@ static int map_file(struct mb_source *source, const char *name) {
   source->device = st.st_dev;
   source->inode = st.st_ino;
   source->changed = st.st_mtim;
-  if (!st.st_size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "%s: an empty file", name);
+  if (!st.st_size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "%s: " MB_TEXT_EMPTY, name);
   source->size = (size_t)st.st_size;
   void *bytes = mmap(NULL, source->size, PROT_READ, MAP_PRIVATE, source->fd, 0);
   if (bytes == MAP_FAILED)
@@ -109,7 +110,7 @@ bool mb_memory_file_seal(int fd) {
 
 int mb_source_open_memory(const void *data, size_t size, struct mb_source *out) {
   *out = nothing;
-  if (!size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "memory: an empty file");
+  if (!size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "memory: " MB_TEXT_EMPTY);
   out->fd = mb_memory_file("mblob");
   if (out->fd < 0) return mb_fail_errno(errno, "memory: cannot make a memory file (memfd_create)");
   int status = write_all(out->fd, data, size);

@@ -83,7 +83,7 @@ static int read_header(struct mb_elf *elf) {
   const uint8_t *d = elf->data;
   if (elf->size < 4 || memcmp(d, ELFMAG, SELFMAG) != 0)
     return mb_fail_format("not_elf", 0, MB_UNKNOWN,
-                          elf->size ? "not an ELF file" MB_TEXT_PACKED_FIRST : "an empty file");
+                          elf->size ? "not an ELF file" MB_TEXT_PACKED_FIRST : MB_TEXT_EMPTY);
   if (elf->size < EI_NIDENT) return truncated(elf, elf->size, "an ELF identification", EI_NIDENT);
   unsigned class = d[EI_CLASS], data = d[EI_DATA];
   if (class < 1 || class > 2 || data < 1 || data > 2 || d[EI_VERSION] != EV_CURRENT)

@@ -505,10 +505,8 @@ def test_a_buffer_that_was_closed_says_so_wherever_an_array_is_expected(
 
 def test_an_array_without_view_is_no_attribute_error() -> None:
     assert mblob.array(Foreign()).dtype == "bfloat16"
-    with pytest.raises(
-        TypeError, match="expected an array with the buffer protocol, found Foreign"
-    ):
-        mblob.save_param_dict({"a": Foreign()})
+    saved = mblob.save_param_dict({"a": Foreign()})
+    assert mblob.load_param_dict(saved)["a"].dtype == "bfloat16"
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((2, 3), "float32"), ((0, 3), "int64"), ((), "bool")])

@@ -109,6 +109,7 @@ int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, 
   struct mb_measure measure = {.layout = "rest"};
   struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
   bool rest = false;
+  if (MB_IS_NULL(type_key) || MB_IS_NULL(told)) return MBLOB_E_ARGUMENT;
   *told = measure_of(NULL, type_key, &measure);
   if (*told && !measure.measure && strcmp(measure.layout, "rest") == 0) *told = 2;
   if (!*told || !out) return MBLOB_OK;

@@ -300,6 +300,7 @@ int mblob_call_prepared(mblob_prepared *call, ...) {
 
 int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   mblob_prepared *call = NULL;
+  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(types)) return MBLOB_E_ARGUMENT;
   int status = mblob_prepare(module, name, types, &call);
   if (status) return status;
   va_list args;

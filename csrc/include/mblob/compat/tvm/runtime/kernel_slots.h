@@ -14,9 +14,19 @@
 #error "include tvm/runtime/c_runtime_api.h"
 #endif
 
-/* No header of the system: reading three of them takes longer than compiling a small kernel. So
- * functions of the C library are the compiler's, and this one has a name of ours, beside which a
- * <stdlib.h> of C++ may declare its own. */
+#ifndef MBLOB_FEW_HEADERS /* for kernels, which may use them; the code of packed functions does not */
+#ifdef __cplusplus
+} /* extern "C": the headers below have their own */
+#endif
+#include <stdlib.h>
+#include <string.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+/* Functions of the C library are the compiler's here, and this one has a name of ours, beside which
+ * a <stdlib.h> of C++ may declare its own. */
 extern void *mblob_aligned_alloc(size_t alignment, size_t size) __asm__("aligned_alloc");
 
 /* What a parallel task is given; layout of TVM's c_backend_api.h. */
