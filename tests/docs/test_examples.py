@@ -372,6 +372,7 @@ def test_address_and_undefined_sanitizers_report_nothing(
     assert len(done.stdout.split()) == 360
 
 
+@pytest.mark.slow
 def test_a_kind_of_module_in_each_language_saves_what_it_has_become(
     root: Path, tmp_path: Path, require: Callable[[str], str]
 ) -> None:

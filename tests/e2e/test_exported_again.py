@@ -69,6 +69,7 @@ def form_of(path: Path) -> tuple[str | None, bool, str | None]:
         return looked.dialect, has_index, looked.entries[1].digest_algorithm
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize(
     ("had", "asked", "expected"),

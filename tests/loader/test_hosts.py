@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.loader.streams import LIB, item, library, string, tree, u64
 
 CUDA = item(b"cuda", string(b"ptx") + u64(0) + string(b"//PTX"))
@@ -74,6 +76,7 @@ for library in libraries:
 )
 
 
+@pytest.mark.slow
 def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
     cc: Callable[..., Path], tmp_path: Path, root: Path, require: Callable[[str], str]
 ) -> None:
@@ -105,6 +108,7 @@ def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
         assert "(at byte " in line
 
 
+@pytest.mark.slow
 def test_what_a_cxx_loader_writes_to_its_stream_is_an_error(
     cc: Callable[..., Path], tmp_path: Path, root: Path, require: Callable[[str], str]
 ) -> None:

@@ -51,6 +51,7 @@ def check(path: Path, dialect: str, *more: str) -> None:
     assert x.tolist() == [3, 3, 3] and bytes(lib.payloads["one"]) == b"x" * 2000
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("form", ["tar", "folder", "list"])
 def test_in_python(tmp_path: Path, dialect: Any, form: str) -> None:
@@ -66,6 +67,7 @@ def test_in_python(tmp_path: Path, dialect: Any, form: str) -> None:
     check(tmp_path / "a.so", dialect, "safetensors")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("verb", ["build", "object", "objects", "add"])
 def test_by_command(

@@ -136,6 +136,7 @@ TVM_REGISTER_GLOBAL("relay.ext.to_cpp").set_body([](tvm::runtime::TVMArgs args, 
 """
 
 
+@pytest.mark.slow
 def test_a_generator_in_cpp_is_registered_as_in_tvm(tmp_path: Path) -> None:
     if not shutil.which("c++"):
         pytest.skip("needs c++")

@@ -156,6 +156,7 @@ def test_what_waits_for_what(seed: int) -> None:
         assert {j for j in range(1, i) if order.waits(i, [j])} == before[i]
 
 
+@pytest.mark.slow
 def test_plans_take_steps_in_proportion(count_calls: Callable[[Callable[[], object]], int]) -> None:
     def plan(count: int) -> Callable[[], object]:
         graph = byoc.read_graph(branches(count, 3, (4,)).graph_json())
