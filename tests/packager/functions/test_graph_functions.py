@@ -143,7 +143,7 @@ def test_an_operator_that_is_another_name_of_a_plain_function_is_told_too(
     )
     assert "it calls 'again' as a packed function, but 'again' is a plain C function" in said
     assert "no prototype is given for 'again'" in said
-    with pytest.raises(mblob.MblobError, match="'again' is (a plain C function|called)"):
+    with pytest.raises(mblob.MblobError, match=r"'again' is (a plain C function|called)"):
         run(tmp_path / "m.so")
 
 
