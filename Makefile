@@ -81,10 +81,10 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc
 
-test: env ## the quick tests: 4 to 5 minutes on two cores; WORKERS=4 for four
+test: env ## the quick tests: about 5 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
-test-all: env ## the slow tests, which make test leaves out: 10 minutes
+test-all: env ## the slow tests, which make test leaves out: 25 minutes
 	@$(PYTEST) -m 'slow and not nightly'
 
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py setup.py wheels.py

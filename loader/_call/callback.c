@@ -400,22 +400,50 @@ static int call_python(PyObject *callable, TVMValue *args, const int *codes, int
   return status;
 }
 
-/* What a function that calls Python has. All of them are in rows by the function's address; with the
- * interpreter's lock. */
+/* What a function that calls Python has. All of them are in rows by the function's address, of which
+ * there are as many as functions at least; with the interpreter's lock. */
 typedef struct callback {
   PyObject *callable;
   const mblob_function *function;
   struct callback *next;
 } callback;
 
-static callback *rows[1024];
+static struct {
+  callback **at;
+  size_t size; /* a power of two, or 0 */
+  size_t count;
+} rows;
 
 static callback **row_of(const mblob_function *function) {
-  return &rows[((uintptr_t)function >> 5) % (sizeof rows / sizeof rows[0])];
+  return &rows.at[((uintptr_t)function >> 5) & (rows.size - 1)];
+}
+
+static void add_to_row(callback *one) {
+  callback **row = row_of(one->function);
+  one->next = *row;
+  *row = one;
+}
+
+/* Make room for one more. Without memory for more rows those that are there get longer. */
+static bool reserve_row(void) {
+  if (rows.count < rows.size) return true;
+  callback **old = rows.at;
+  const size_t size = rows.size;
+  callback **at = calloc(size ? 2 * size : 256, sizeof *at);
+  if (at == NULL) return size != 0;
+  rows.at = at;
+  rows.size = size ? 2 * size : 256;
+  for (size_t i = 0; i < size; ++i)
+    for (callback *one = old[i], *next; one != NULL; one = next) {
+      next = one->next;
+      add_to_row(one);
+    }
+  free(old);
+  return true;
 }
 
 PyObject *call_callback_callable(const mblob_function *function) {
-  const callback *one = *row_of(function);
+  const callback *one = rows.size ? *row_of(function) : NULL;
   while (one != NULL && one->function != function) one = one->next;
   return one != NULL ? one->callable : NULL;
 }
@@ -458,6 +486,7 @@ static void finalize(void *resource) {
   callback **at = row_of(self->function);
   while (*at != self) at = &(*at)->next;
   *at = self->next;
+  rows.count--;
   Py_DECREF(self->callable);
   free(self);
   PyGILState_Release(state);
@@ -466,7 +495,8 @@ static void finalize(void *resource) {
 mblob_function *call_callback_new(PyObject *callable) {
   mblob_function *function = NULL;
   callback *self = calloc(1, sizeof *self);
-  if (self == NULL) {
+  if (self == NULL || !reserve_row()) {
+    free(self);
     PyErr_NoMemory();
     return NULL;
   }
@@ -478,7 +508,7 @@ mblob_function *call_callback_new(PyObject *callable) {
     return NULL;
   }
   self->function = function;
-  self->next = *row_of(function);
-  *row_of(function) = self;
+  add_to_row(self);
+  rows.count++;
   return function;
 }
