@@ -13,22 +13,11 @@ import pytest
 import mblob
 from mblob.loader import loaders
 from mblob.native import ffi, lib
-from tests.loader.streams import u64
+from tests.loader.streams import counter, u64
 
 pytestmark = pytest.mark.own_process
 DIALECTS: Any = ("classic", "ffi")
 Write = Callable[..., Path]
-
-
-def counter(payload: memoryview, ctx: Any) -> mblob.Module:
-    """A loader of modules that count, and save what they have counted."""
-    state = [int.from_bytes(payload, "little")]
-
-    def count(step: int) -> int:
-        state[0] += step
-        return state[0]
-
-    return mblob.Module("acme", functions={"count": count}, save=lambda: u64(state[0]))
 
 
 @pytest.fixture(autouse=True)

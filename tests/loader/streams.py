@@ -1,11 +1,14 @@
 """Streams of the classic dialect, put together byte by byte as docs/format.md, section 2, says.
-Nothing here is mblob's own writer."""
+Nothing of it is mblob's own writer."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import mblob
 
 LIB_KEY, TREE_KEY = b"_lib", b"_import_tree"
 
@@ -64,3 +67,14 @@ def library(cc: Callable[..., Path], path: Path, *items: bytes) -> Path:
     """A library with these items in its stream, and a packed function `give` that returns 42."""
     data = blob(*items)
     return cc(SOURCE % (len(data), ",".join(map(str, data))), path, "-Wl,-Bsymbolic")
+
+
+def counter(payload: memoryview, ctx: Any) -> mblob.Module:
+    """A loader of modules that count, and save what they have counted."""
+    state = [int.from_bytes(payload, "little")]
+
+    def count(step: int) -> int:
+        state[0] += step
+        return state[0]
+
+    return mblob.Module("acme", functions={"count": count}, save=lambda: u64(state[0]))

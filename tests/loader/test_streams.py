@@ -18,7 +18,7 @@ import mblob
 from mblob.inspect import layouts
 from mblob.loader import loaders
 from mblob.native import ffi, lib
-from tests.loader.streams import LIB, array, item, library, string, strings, tree, u64
+from tests.loader.streams import LIB, array, counter, item, library, string, strings, tree, u64
 
 CUDA = item(b"cuda", string(b"ptx") + u64(0) + string(b"//PTX"))
 JSON = string(b"region_0") + string(b"{}") + strings(b"w0", b"w1")
@@ -517,17 +517,6 @@ def test_an_index_is_stripped_if_layouts_say_where_payloads_end(build: Build) ->
     mblob.strip_index(path)
     assert of_both(path) == [("library", 0), ("acme", 8), ("beta", 13)]
     assert len(path.read_bytes()) >= len(before)
-
-
-def counter(payload: memoryview, ctx: Any) -> mblob.Module:
-    """A loader of modules that count, and save what they have counted."""
-    state = [int.from_bytes(payload, "little")]
-
-    def count(step: int) -> int:
-        state[0] += step
-        return state[0]
-
-    return mblob.Module("acme", functions={"count": count}, save=lambda: u64(state[0]))
 
 
 @pytest.mark.own_process

@@ -6,7 +6,6 @@ import ctypes
 import inspect
 import pydoc
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from tests.packager.functions.test_tvm_executor import pack_verb
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
 
@@ -222,18 +222,8 @@ def test_the_command_line_selects(tmp_path: Path) -> None:
     (tmp_path / "k.c").write_text(SOURCE)
 
     def build(*options: str) -> tuple[list[str], Any]:
-        command = [
-            sys.executable,
-            "-m",
-            "mblob.cli.main",
-            "build",
-            "--kernel",
-            "k.c",
-            "-o",
-            "x.so",
-            *options,
-        ]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        files = ("--kernel", tmp_path / "k.c", "-o", tmp_path / "x.so")
+        done = pack_verb("build", *files, *options)
         if done.returncode:
             return [], done
         return list(mblob.load_module(tmp_path / "x.so").functions), done
