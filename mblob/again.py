@@ -3,7 +3,7 @@ and opened libraries that are written once more."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shutil import copy
@@ -176,8 +176,8 @@ def _payloads(
     """
     code = next(m for m in module.walk() if m.type_key == LIBRARY)
     of_file = {id(m) for m in module.walk() if m is module or _file_of(m) == _file_of(code)}
-    modules = _own(module, of_file)
-    order = _walk(library)
+    modules = _walk(module, lambda m: [c for c in m.imported_modules if id(c) in of_file])
+    order = _walk(0, lambda i: library.entries[i].imports) if library.entries else []
     entries = [library.entries[i] for i in order]
     index = {id(m): i for i, m in zip(order, modules)}
     keys, found = [e.type_key for e in entries], [m.type_key for m in modules]
@@ -216,25 +216,12 @@ def _file_of(module: Module) -> Any:
     return (node.path or id(getattr(node, "origin", None))) if node.is_opened else None
 
 
-def _own(module: Module, of_file: set[int]) -> list[Module]:
-    """The modules of the file, in the order of `Module.walk` without the others."""
-    found: dict[int, Module] = {}
-    stack = [module]
+def _walk(root: Any, below: Callable[[Any], Sequence[Any]]) -> list[Any]:
+    """What a root leads to, in the order of `Module.walk`."""
+    found: dict[Any, None] = {}
+    stack = [root]
     while stack:
-        m = stack.pop()
-        if id(m) in of_file and id(m) not in found:
-            found[id(m)] = m
-            stack.extend(reversed(m.imported_modules))
-    return list(found.values())
-
-
-def _walk(library: Any) -> list[int]:
-    """Indices of the modules of a file in the order of `Module.walk`."""
-    found: list[int] = []
-    stack = [0] if library.entries else []
-    while stack:
-        index = stack.pop()
-        if index not in found:
-            found.append(index)
-            stack.extend(reversed(library.entries[index].imports))
-    return found
+        if (at := stack.pop()) not in found:
+            found[at] = None
+            stack.extend(reversed(below(at)))
+    return list(found)

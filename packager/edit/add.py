@@ -101,13 +101,12 @@ def add(
     """
     path = existing_file(Path(checked_path(file, "add: file")), "add: file")
     hung = _given(weights, blobs, modules)
-    functions = [functions] if isinstance(functions, str) else functions
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
     code: list[Module] = []
     if sources or others:
-        from mblob.packager.edit import add_code
+        from mblob.packager.link.build import host_modules
 
-        code = add_code.host_modules(sources, others, functions, None, "add")
+        code = host_modules(sources, others, functions, None, "add")
     if functions and not code:
         raise BuildError("functions= needs kernels or objects that define them")
     if not code and not any(hung.values()):
@@ -117,9 +116,9 @@ def add(
         opened = stack.enter_context(Library(path))
         if opened.kind == "tar":
             _check_names(opened, hung, _Names(opened, replace))
-            from mblob.packager.edit import add_code
+            from mblob.packager.edit.add_code import link_again
 
-            add_code.link_again(path, hung[0], code, target, how)
+            link_again(path, hung[0], code, target, how)
             return 0
         dialect = _dialect_for(opened)
         work = stack.enter_context(workspace(None))
@@ -129,9 +128,9 @@ def add(
         check_output(target, inputs.items())
         library, left = opened, 0
         if new.code:
-            from mblob.packager.edit import add_code
+            from mblob.packager.edit.add_code import with_code
 
-            joined, left = add_code.with_code(opened, dialect, new.code, replace, work, how)
+            joined, left = with_code(opened, dialect, new.code, replace, work, how)
             library = stack.enter_context(Library(joined))
         elif opened.blob is None:
             library = stack.enter_context(Library(_with_blob(opened, dialect, work)))

@@ -17,7 +17,6 @@ from mblob.packager.edit.rewrite import write_library
 from mblob.packager.errors import BuildError, CannotJoin, NameTaken
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
-from mblob.packager.link.build import host_modules as host_modules
 from mblob.packager.link.export import export_library
 from mblob.packager.link.relink import tree_of
 from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
@@ -59,8 +58,8 @@ def with_code(
     if library.blob is not None:
         # Old payloads do not go with the code: they come into the blob behind it, from the library.
         check_can_move(library.elf, library.blob.symbol, library.path)
-        alone = BlobPlan([OutEntry(LIBRARY, None)], dialect, producer=producer())
-        alone.has_tree = dialect == "ffi"
+        tree = dialect == "ffi"
+        alone = BlobPlan([OutEntry(LIBRARY, None)], dialect, has_tree=tree, producer=producer())
         bare = work / "bare.so"
         left = write_library(library, alone, bare, reuse=False, inputs={})
         left = left and len(library.blob_bytes())

@@ -17,17 +17,16 @@ from mblob.bytes.payload_source import (
     PlacedPayload,
     as_bytes_view,
 )
-from mblob.dtype import DataType
 from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, did_you_mean
 from mblob.format.grammar import Grammars
-from mblob.format.ndarray import ArrayRecord, as_record
+from mblob.format.ndarray import ArrayRecord
 from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect import contents, layouts, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
-from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry
+from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry, record_of
 from mblob.packager.modules.weights import check_name, kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file, payload_or_path
 
@@ -220,14 +219,7 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
         if len(tensors) == 1:
             return next(iter(tensors.values()))
         raise BuildError(f"{path}: no tensor {name[:80]!r} among the {len(tensors)} in it")
-    try:
-        return as_record(value)
-    except (TypeError, ValueError) as exc:
-        try:  # arrays whose elements the buffer protocol has no letter for: bfloat16, float8
-            dtype = DataType.parse(str(value.dtype))
-            return ArrayRecord(dtype, tuple(value.shape), memoryview(value.tobytes()))
-        except (AttributeError, ValueError, TypeError):
-            raise refused(exc, f"swap: tensor {name!r}") from None
+    return record_of(value, f"swap: tensor {name!r}")
 
 
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:

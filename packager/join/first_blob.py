@@ -7,7 +7,6 @@ The blob is an empty one, with an index, and ends the last segment. So it can gr
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
@@ -54,29 +53,26 @@ def with_first_blob(library: ElfFile, path: Path, output: Path, dialect: Dialect
         [OutEntry(LIBRARY, None)], dialect.name, has_tree=dialect.is_ffi,
         target=f"{library.machine}-linux", producer=producer(),
     )  # fmt: skip
-    file = io.BytesIO()
-    plan.write(_BytesSink(file))
-    part, symbol = _part(library, dialect.symbol, file.getvalue())
+    sink = _BytesSink()
+    plan.write(sink)
+    part, symbol = _part(library, dialect.symbol, sink.data)
     write(merge_data(library, part, symbol), path, output)
 
 
 class _BytesSink(PlainSink):
     """A small blob in memory."""
 
-    def __init__(self, file: io.BytesIO) -> None:
-        self._file = file
+    def __init__(self) -> None:
+        self.data = bytearray()
 
     def write(self, data: memoryview | bytes, /) -> None:
-        self._file.write(data)
+        self.data += data
 
     def patch(self, offset: int, data: bytes, /) -> None:
-        end = self._file.tell()
-        self._file.seek(offset)
-        self._file.write(data)
-        self._file.seek(end)
+        self.data[offset : offset + len(data)] = data
 
 
-def _part(host: ElfFile, symbol: str, blob: bytes) -> tuple[ElfFile, Entry]:
+def _part(host: ElfFile, symbol: str, blob: bytearray) -> tuple[ElfFile, Entry]:
     """The blob as a library that joins another one, and the entry of its symbol."""
     layout = host.layout
     announced = note.announced(host)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, Symbol
+from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.bytes.mapping import map_file
 from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, IncompatibleError
@@ -32,7 +32,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import CannotJoin
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.blob_references import find_reference
-from mblob.packager.join.merge import Names, is_shared, merge
+from mblob.packager.join.merge import CONTENTS, Names, is_shared, merge
 from mblob.packager.join.merged_file import write
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.nodes import Declared, ObjectNode
@@ -41,7 +41,6 @@ from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, Dialect
 
 _NAME = re.compile(r"[A-Za-z0-9_.$]+")
-_CONTENTS = (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
 _TEXT = 4096  # bytes of the name that __tvm_main__ may hold
 
 
@@ -91,7 +90,7 @@ def join(
     export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
     with replacing(output) as temporary:
         new = _read(part)
-        taken = {s.name for s in new.dynsym if s.is_exported and s.type in _CONTENTS}
+        taken = {s.name for s in new.dynsym if s.is_exported and s.type in CONTENTS}
         names = {*replaced, *BLOBS, *(n for n in taken if replaces and not is_shared(n))}
         merged = merge(_read(path), new, hidden, names)
         write(merged, path, temporary, _unused_blob(path))

@@ -42,7 +42,7 @@ from mblob.packager.write.dialects import DIALECTS
 Names = Callable[[str], bool]
 
 
-_CONTENTS = (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
+CONTENTS = (STT_FUNC, STT_GNU_IFUNC, STT_OBJECT)
 _OURS = "__mblob_"  # begins names of which the part's stand for the result
 
 
@@ -289,7 +289,7 @@ class _MergedSymbols:
         if (
             found is not None
             and found[1].is_found
-            and s.type in _CONTENTS
+            and s.type in CONTENTS
             and not self._hidden(s.name)
         ):
             raise NameTaken(f"{self._host.name}: exports {s.name}, a name that the new code needs")

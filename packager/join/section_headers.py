@@ -181,9 +181,9 @@ def _left_rows(
     headers in front of the first section."""
     host = merged.host
     taken = [row.sh_addr for row in rows if row.sh_flags & SHF_ALLOC and row.sh_size]
+    headers = places.headers + places.headers_size
     left = []
     for s in host.segments:
-        headers = places.headers + places.headers_size
         covered = (
             headers - s.p_offset if s.p_offset <= places.headers < s.p_offset + s.p_filesz else 0
         )

@@ -33,7 +33,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
-from mblob.packager.modules.host_modules import csource_module, object_module
+from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
 from mblob.packager.modules.nodes import (
     Declared,
     HostNode,
@@ -135,10 +135,10 @@ def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
         contents.expose_forms(work)
         root = contents.tree()
         for node in contents.host:
-            content = node.content if isinstance(node, ObjectNode) else None
-            # the folder is gone when the tree is used
-            if isinstance(content, Path) and work in content.parents:
-                node.content = content.read_bytes()  # type: ignore[attr-defined]
+            if not isinstance(node, ObjectNode) or not isinstance(node.content, Path):
+                continue
+            if work in node.content.parents:  # a folder that is gone when the tree is used
+                node.content = node.content.read_bytes()
         first = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
         if not declared.is_open:
             first.declared = declared
@@ -339,10 +339,7 @@ class Contents:
             BuildError: a finished library, or one of TVM 0.21.
         """
         if self.machine is not None:
-            raise BuildError(
-                f"{self.label or 'a file'}: a finished library, which cannot be linked again; add adds modules and code"
-                " to one, and an export to a .tar has its objects"
-            )
+            raise BuildError(f"{self.label or 'a file'}: {FINISHED}")
         if self.dialect == "ffi 0.21":
             raise BuildError(f"{self.label}: {OF_0_21}")
 

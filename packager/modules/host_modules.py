@@ -28,6 +28,11 @@ from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, FORTRAN, LANGUAGE_OF
 if TYPE_CHECKING:
     from mblob.typed import SourceFormat
 
+FINISHED = (
+    "a finished library, which cannot be linked again; add adds modules and code to one, and an export to a .tar has"
+    " its objects"
+)
+
 
 @suggesting()
 def csource_module(
@@ -104,10 +109,7 @@ def _check_is_no_library(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(SNIFF_SIZE)
     if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") == ET_DYN:
-        raise BuildError(
-            f"{path}: a finished library, which cannot be linked again; add adds modules and code to one, and an"
-            " export to a .tar has its objects"
-        )
+        raise BuildError(f"{path}: {FINISHED}")
 
 
 def _checked(module: Module) -> Module:

@@ -58,7 +58,7 @@ LATE = {
         "mblob.packager.compile.vector_c.rewrite",
     },
     "20 ms, for libraries that get weights and files, which need nothing that compiles or links": {
-        "mblob.packager.edit.add_code",
+        "mblob.packager.edit.add_code", "mblob.packager.link.build",
     },
     "the face costs nothing": {"mblob.errors"},
 }  # fmt: skip
