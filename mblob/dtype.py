@@ -127,6 +127,11 @@ class DataType(NamedTuple):
             widths = _BITS_OF.get(self.code, ())
         return self.bits in widths and 0 < self.lanes < 65536
 
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, all lanes together."""
+        return (self.bits * self.lanes + 7) // 8
+
     def to_bytes(self) -> bytes:
         return bytes((self.code, self.bits)) + self.lanes.to_bytes(2, "little")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
+from math import prod
 from typing import Any
 
+from mblob.devices import HOST
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
-
-_HOST = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
+from mblob.format.ndarray import NDIM_LIMIT, is_addressable
 
 
 class _Tensor(ctypes.Structure):
@@ -39,7 +39,7 @@ def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
     """
     what = type(source).__name__
     device = getattr(source, "__dlpack_device__", None)
-    if device is not None and int(device()[0]) not in _HOST:
+    if device is not None and int(device()[0]) not in HOST:
         raise ArgumentTypeError(
             f"expected memory of the host, found {what} on device {tuple(map(int, device()))}; copy it first (x.cpu())"
         )
@@ -50,23 +50,22 @@ def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
     except Exception as exc:
         raise ArgumentTypeError(f"{what} gives no DLPack tensor: {exc}") from None
     t = _tensor(capsule, what)
-    if t.device_type not in _HOST:
+    if t.device_type not in HOST:
         raise ArgumentTypeError(f"expected memory of the host, found {what} on a device")
-    if not 0 <= t.ndim <= 64 or (t.ndim and not t.shape):
+    if not 0 <= t.ndim <= NDIM_LIMIT or (t.ndim and not t.shape):
         raise ArgumentValueError(f"{what} has {t.ndim} dimensions")
-    shape = tuple(t.shape[i] for i in range(t.ndim))
+    shape = tuple(t.shape[: t.ndim])
     dtype = DataType.from_bytes(bytes(t.dtype)).of_ffi()
     if not dtype.is_possible or (dtype.bits * dtype.lanes % 8 and dtype.bits != 1):
         raise ArgumentValueError(
             f"{what} has elements of type {dtype}, which have no bytes of their own"
         )
-    size = (dtype.bits * dtype.lanes + 7) // 8
-    count = math.prod(shape)
-    if min(shape, default=0) < 0 or count * size > 1 << 62 or (count and not t.data):
+    size, count = dtype.itemsize, prod(shape)
+    if min(shape, default=0) < 0 or not is_addressable(shape, size) or (count and not t.data):
         raise ArgumentValueError(f"{what} has shape {shape}, which has no addresses")
     if not count:
         return dtype, shape, memoryview(b"")
-    strides = [t.strides[i] for i in range(t.ndim)] if t.strides else None
+    strides = t.strides[: t.ndim] if t.strides else None
     return dtype, shape, _bytes(capsule, t.data + t.byte_offset, shape, strides, size)
 
 

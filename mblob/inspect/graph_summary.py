@@ -206,7 +206,7 @@ def _bytes(shape: list[int], dtype: Any) -> int:
         kind = DataType.parse(dtype if isinstance(dtype, str) else "")
     except ValueError:
         return 0
-    total = (kind.bits * kind.lanes + 7) // 8
+    total = kind.itemsize
     for extent in shape[:64]:
         total *= max(extent, 0)
         if total >= 1 << 63:

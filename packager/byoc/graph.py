@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from mblob.dtype import DataType
@@ -42,11 +43,7 @@ class Value:
     @property
     def size(self) -> int:
         """Bytes."""
-        element = DataType.parse(self.dtype)
-        size = (element.bits * element.lanes + 7) // 8
-        for extent in self.shape:
-            size *= extent
-        return size
+        return DataType.parse(self.dtype).itemsize * prod(self.shape)
 
     def __repr__(self) -> str:
         name = self.node.name + (f":{self.output}" if len(self.node.outputs) > 1 else "")

@@ -165,22 +165,20 @@ class _Order:
         self._seen: list[dict[int, int]] = []  # those of a chain share one
         ends: list[int] = []  # the last place of each chain
         for node, before in zip(graph.nodes, dependencies(graph)):
-            chain: int | None = -1
+            chain, place = -1, -1
             seen: dict[int, int] = {}
             if not node.is_input:
                 before = {j for j in before if not graph.nodes[j].is_input}
                 chain, seen = self._behind(before, ends)
-                if chain is None:
-                    chain = len(ends)
+                if chain == len(ends):
                     ends.append(-1)
-                ends[chain] += 1
-            assert chain is not None
+                place = ends[chain] = ends[chain] + 1
             self._chain.append(chain)
-            self._place.append(ends[chain] if ends else -1)
+            self._place.append(place)
             self._seen.append(seen)
 
-    def _behind(self, before: set[int], ends: Sequence[int]) -> tuple[int | None, dict[int, int]]:
-        """The chain that an operator continues, None if it begins one, and what it depends on."""
+    def _behind(self, before: set[int], ends: Sequence[int]) -> tuple[int, dict[int, int]]:
+        """The chain that an operator continues or begins, and what it depends on."""
         if len(before) == 1:
             (j,) = before
             if ends[self._chain[j]] == self._place[j]:
@@ -193,7 +191,7 @@ class _Order:
                 for chain, place in self._seen[j].items():
                     seen[chain] = max(seen.get(chain, -1), place)
             seen[self._chain[j]] = max(seen.get(self._chain[j], -1), self._place[j])
-        return next((c for c, place in seen.items() if ends[c] == place), None), seen
+        return next((c for c, place in seen.items() if ends[c] == place), len(ends)), seen
 
     def waits(self, node: int, others: Sequence[int]) -> bool:
         """Whether a node depends on all others, which stand before it."""

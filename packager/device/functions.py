@@ -11,7 +11,7 @@ from typing import Any
 from mblob.arguments import items, names
 from mblob.dtype import DataType
 from mblob.format.grammar import FunctionInfo
-from mblob.packager.device.kernels import Kernel, size_of
+from mblob.packager.device.kernels import Kernel
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
@@ -235,8 +235,8 @@ def _check(given: _Given, types: Sequence[DataType], kernel: Kernel) -> None:
             f"device_module: {given.name}: arg_types has {len(types)} types, the kernel takes {len(kernel.parameters)}"
         )
     for i, (dtype, parameter) in enumerate(zip(types, kernel.parameters)):
-        if parameter.size and size_of(dtype) != parameter.size:
+        if parameter.size and dtype.itemsize != parameter.size:
             raise BuildError(
-                f"device_module: {given.name}: argument {i}: {dtype} has {size_of(dtype)} bytes, the kernel takes"
+                f"device_module: {given.name}: argument {i}: {dtype} has {dtype.itemsize} bytes, the kernel takes"
                 f" {parameter.size}"
             )

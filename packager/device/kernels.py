@@ -42,14 +42,9 @@ class Kernel:
     parameters: tuple[Parameter, ...]
 
 
-def size_of(dtype: DataType) -> int:
-    """Bytes of a parameter of that type."""
-    return (dtype.bits * dtype.lanes + 7) // 8
-
-
 def _known(text: str) -> Parameter:
     dtype = DataType.parse(text)
-    return Parameter(dtype, size_of(dtype))
+    return Parameter(dtype, dtype.itemsize)
 
 
 # -- sources ---------------------------------------------------------------------------------------
