@@ -547,10 +547,8 @@ def of_row(row: functions_table.Row) -> Declared:
 
 
 def of_dwarf(name: str, function: Function) -> Declared:
-    from mblob.binary.dwarf_functions import spelled
-
     told = [*(p.spelling for p in function.parameters), *["..."] * function.variadic]
-    text = spelled(function.result.text, f"{name}({', '.join(told) or 'void'})")
+    text = function.result.declaration(f"{name}({', '.join(told) or 'void'})")
     argtypes = [_parameter_of_dwarf(p) for p in function.parameters]
     ok, restype = _result_of_dwarf(function.result)
     refusal = of_result = None if ok else _no_type("its result", function.result.spelling)

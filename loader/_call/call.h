@@ -400,12 +400,12 @@ PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
 PyObject *call_function_parameter(PyObject *function, int i);
 /* How the prototype declares it, "float y[3]", or "it" where nothing tells it. */
 PyObject *call_function_declared(PyObject *function, int i);
-/* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
- * `args` are those that it was made of. */
 /* "; for the tensor of that name pass lib.tensors[...]", "" if the library has no such tensor. */
 PyObject *call_function_tensor_of(PyObject *function, PyObject *name);
 /* Refuse an array whose shape cannot be right, whatever the other arguments are. */
 bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view);
+/* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
+ * `args` are those that it was made of. */
 bool call_function_check_bound(const call_frame *frame, PyObject *args);
 
 /* ---- error.c: exceptions, all of them classes of mblob.errors -------------------------------- */

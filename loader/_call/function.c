@@ -355,11 +355,17 @@ static PyObject *function_repr(PyObject *object) {
   return repr;
 }
 
+/* A function of a module of Python, which is imported now if it was not before. */
+static PyObject *function_in(const char *module, const char *name) {
+  PyObject *imported = PyImport_ImportModule(module);
+  PyObject *found = imported ? PyObject_GetAttrString(imported, name) : NULL;
+  Py_XDECREF(imported);
+  return found;
+}
+
 PyObject *call_uncommon(const char *name, PyObject *a, PyObject *b, PyObject *c) {
-  PyObject *hooks = PyImport_ImportModule("mblob.loader.call_hooks");
-  PyObject *hook = hooks ? PyObject_GetAttrString(hooks, name) : NULL;
+  PyObject *hook = function_in("mblob.loader.call_hooks", name);
   PyObject *result = hook ? PyObject_CallFunctionObjArgs(hook, a, b, c, NULL) : NULL;
-  Py_XDECREF(hooks);
   Py_XDECREF(hook);
   return result;
 }
@@ -408,12 +414,7 @@ static PyObject *as_ffi_object(PyObject *object, PyObject *unused) {
   return PyObject_CallFunction(call_hook.ffi_function, "N", get_address(object, NULL));
 }
 
-PyObject *call_pickled(const char *name) {
-  PyObject *pickled = PyImport_ImportModule("mblob.loader.pickled");
-  PyObject *found = pickled ? PyObject_GetAttrString(pickled, name) : NULL;
-  Py_XDECREF(pickled);
-  return found;
-}
+PyObject *call_pickled(const char *name) { return function_in("mblob.loader.pickled", name); }
 
 static PyObject *function_reduce(PyObject *object, PyObject *unused) {
   const function_object *self = (const function_object *)object;

@@ -74,6 +74,13 @@ class CType(NamedTuple):
         """The type for people, without a name."""
         return self.text if self.text == "?" else self.text.replace("?", "").rstrip()
 
+    def declaration(self, declarator: str) -> str:
+        """C's spelling of a declaration: this type around, or in front of, what it declares."""
+        text = self.text
+        if "?" in text:
+            return text if text == "?" else text.replace("?", declarator).rstrip()
+        return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()
+
 
 class Function(NamedTuple):
     """A function that an object defines with external linkage and a name that is not mangled.
@@ -557,17 +564,17 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag in _POINTERS and depth < _DEPTH:
         target = _type(referred(die), pointer_size, depth + 1)
         star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
-        text = target.text
-        return "pointer", pointer_size, spelled(text, star + "?" * ("?" in text)), target
+        declared = target.declaration(star + "?" * ("?" in target.text))
+        return "pointer", pointer_size, declared, target
     if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
         element = _type(referred(die), pointer_size, depth + 1)
         if "DW_AT_GNU_vector" in die.attributes:
             return "record", size, "?", element
         dims = "".join(f"[{'' if d is None else d}]" for d in _dims(die))
-        return "other", size, spelled(element.text, f"(?){dims}"), element
+        return "other", size, element.declaration(f"(?){dims}"), element
     if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
         result = _type(referred(die), pointer_size, _FUNCTION_DEPTH)
-        return "other", size, spelled(result.text, f"(?)({_parameters(die, pointer_size)})"), None
+        return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
     if die.tag in _RECORDS:
         return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
@@ -584,10 +591,3 @@ def _parameters(die: Any, pointer_size: int) -> str:
         for c in islice(children(die), _LISTED)
     ]
     return ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"
-
-
-def spelled(text: str, declarator: str) -> str:
-    """C's spelling of a declaration: the text of a type around, or in front of, what it declares."""
-    if "?" in text:
-        return text if text == "?" else text.replace("?", declarator).rstrip()
-    return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()

@@ -3,6 +3,7 @@ those of debug information, the bounds of arrays those of the source."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -54,16 +55,16 @@ def found_prototypes(
     Raises:
         BuildError: the caller asks for a function that no packed function can call.
     """
-    declared = {w.prototype.name for w in wrapped}
+    declared = dict.fromkeys(w.prototype.name for w in wrapped)
     listed = {name for row in table_rows for name in (row.name, row.symbol)}
     taken = {name for _, c in files for name in c.defined | c.weak}
     found: dict[str, Wrapped] = {}
-    every = [function.qualified for _, (f, _) in nodes for function in f.functions]
+    asked = {name for node, _ in nodes for name in node.declared.names}
+    defined = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
         for function in f.functions:
             name = function.qualified or function.name
-            is_asked = any(name in n.declared.names for n, _ in nodes)
-            if not is_asked and (only_named or not node.declared.is_open):
+            if name not in asked and (only_named or not node.declared.is_open):
                 continue
             if name in declared or name in found or name in listed:
                 continue
@@ -76,7 +77,7 @@ def found_prototypes(
             try:
                 if own is not None or not function.is_ordinary:
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
-                if function.qualified and every.count(name) > 1:
+                if function.qualified and defined[name] > 1:
                     raise NotCallable(_overloaded(name, nodes))
                 prototype = _with_bounds(prototype_of(function), f)
                 for text in (n.declared.of_source.get(name) for n, _ in nodes):
@@ -84,7 +85,7 @@ def found_prototypes(
                 found[name] = Wrapped(prototype, False, dialect)
                 taken.add(packed_symbol)
             except NotCallable as exc:
-                if is_asked:
+                if name in asked:
                     raise BuildError(f"functions: {name} cannot be called: {exc}") from None
     for node, _ in nodes:
         for name in node.declared.packed_among([*declared, *found]):
@@ -182,14 +183,8 @@ def prototype_of(function: Function) -> Prototype:
     return Prototype(function.name, *result, parameters)
 
 
-_WORDS = (
-    "unsigned",
-    "signed",
-    "long",
-    "short",
-    "char",
-    "int",
-)  # compilers order them in their own ways
+# Compilers order them in their own ways.
+_WORDS = ("unsigned", "signed", "long", "short", "char", "int")
 _NAMES = {
     (row.kind, row.bits // 8): row.c
     for row in argument_types.TABLE
@@ -263,10 +258,9 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         is_const = is_const or element.text.startswith("const ")
     scalar = scalar_of(element)
     if scalar is None:
-        spelled = f"{target.text}{'' if target.text.endswith('*') else ' '}*"
-        if target.text.count("?") == 1 and "(?)(" in target.text and "&" not in target.text:
-            spelled = target.text.replace("(?)", "(*?)")
-        elif "?" in spelled or "&" in spelled or target.kind == "void":
+        is_function = target.text.count("?") == 1 and "(?)(" in target.text
+        spelled = target.declaration("*?" if is_function else "*")
+        if "&" in spelled or target.kind == "void" or ("?" in target.text and not is_function):
             spelled = ""
         return Parameter(name, "pointer", None, is_const, (), spelled)
     if scalar.kind == "char" and is_const and not dims:

@@ -117,22 +117,21 @@ def _module(
 def _parameters(who: str, weights: Any, order: Any) -> Module:
     """A module of the parameters of a program."""
     files: list[Path] = []
+    known = None
     if isinstance(weights, Mapping):
-        tensors, known = records(weights), None
-    elif isinstance(weights, (str, os.PathLike)):
-        path = Path(checked_path(weights, who))
-        tensors, files, known = (
-            read_tensor_cache(path) if path.is_dir() else (*_of_file(path), None)
-        )
-        if not path.is_dir():
-            data = map_file(path)
-            known = None if kind_of(data) else safetensors.order_of(data)
-    else:
+        tensors = records(weights)
+    elif not isinstance(weights, (str, os.PathLike)):
         raise BuildTypeError(
             f"{who}: order: expected the path of a file or a dictionary of arrays, found {type(weights).__name__}"
         )
+    elif (path := Path(checked_path(weights, who))).is_dir():
+        tensors, files = read_tensor_cache(path)
+    else:
+        tensors, files, data = read_tensors(path), [path], map_file(path)
+        known = None if kind_of(data) else safetensors.order_of(data)
     names = _order(who, order, known or list(tensors))
-    missing = [name for name in tensors if name not in set(names)]
+    listed = set(names)
+    missing = [name for name in tensors if name not in listed]
     unknown = [name for name in names if name not in tensors]
     if missing or unknown or len(names) != len(tensors):
         what = (
@@ -143,10 +142,6 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
         raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
     pieces = _encoded(who, tensors, names)
     return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors), files)
-
-
-def _of_file(path: Path) -> tuple[dict[str, ArrayRecord], list[Path]]:
-    return read_tensors(path), [path]
 
 
 def _order(who: str, order: Any, known: list[str]) -> list[str]:
@@ -165,7 +160,7 @@ def _order(who: str, order: Any, known: list[str]) -> list[str]:
     return list(order)
 
 
-def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path], None]:
+def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path]]:
     """The arrays of a folder that TVM wrote, in its order, and its files.
 
     Raises:
@@ -193,7 +188,7 @@ def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path],
         raise FormatError.about(
             str(index), f"not an index of tensors: {exc!r}", code="payload"
         ) from None
-    return found, files, None
+    return found, files
 
 
 def _of_cache(row: Any, data: memoryview) -> ArrayRecord:
