@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mblob.cli.build import split_blob
+from mblob.cli.build import add_code, functions_of, split_blob
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, human_size, one_line
@@ -51,17 +51,7 @@ def configure(verbs: Any) -> None:
         default=[],
         help="file to add as it is; programs find it by KEY",
     )
-    new.add_argument(
-        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
-    )
-    new.add_argument(
-        "--object", metavar="FILE", action="append", default=[], help="object or archive"
-    )
-    new.add_argument("--function", metavar="PROTOTYPE", action="append",
-                     help="name or prototype of a C function in these that becomes callable (default: all)",
-                     )  # fmt: skip
-    new.add_argument("--no-functions", dest="function", action="store_const", const=[],
-                     help="make no C function callable")  # fmt: skip
+    add_code(new, "object or archive")
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(
         "--target", metavar="TRIPLE", help="machine that FILE is for, such as aarch64-linux-gnu"
@@ -89,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
         if key in blobs:
             raise UsageError(f"--blob: {key!r} is named twice")
         blobs[key] = file
+    functions = functions_of(args)
     if not (args.weights or blobs or args.kernel or args.object):
         raise UsageError(
             "nothing to add", hint="--weights FILE, --blob KEY=FILE, --kernel FILE or --object FILE"
@@ -96,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
             args.file, weights=args.weights, blobs=blobs, kernels=args.kernel, objects=args.object,
-            functions=args.function, output=args.output, replace=args.replace, reuse=not args.no_reuse,
+            functions=functions, output=args.output, replace=args.replace, reuse=not args.no_reuse,
             cc=args.cc, target=args.target, options=args.cflags,
         )  # fmt: skip
     tell_written(args.output, quiet=args.quiet)

@@ -47,21 +47,7 @@ def configure(verbs: Any) -> None:
         help="the library to write (or .tar: objects to link)",
     )
     add = parser.add_argument_group("inputs; each option may be repeated")
-    add.add_argument(
-        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
-    )
-    add.add_argument(
-        "--object",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="object, archive, or the .tar of a library",
-    )
-    add.add_argument("--function", metavar="PROTOTYPE", action="append", default=[],
-                     help="name or prototype of a C function that becomes callable (default: all of the sources, "
-                     "and of objects with debug information)")  # fmt: skip
-    add.add_argument("--no-functions", action="store_true",
-                     help="make no C function callable")  # fmt: skip
+    add_code(add, "object, archive, or the .tar of a library")
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
                      help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
                      "hide the C function. `--packed name` does this for all functions with a prototype",
@@ -154,6 +140,36 @@ def configure(verbs: Any) -> None:
     )
     parser.usage = "mblob-pack build [model.toml|model.tar] -o deploy.so [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
+
+
+def add_code(group: Any, objects: str) -> None:
+    """What verbs take that compile and link code.
+
+    Args:
+        objects: what `--object` is.
+    """
+    group.add_argument(
+        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
+    )
+    group.add_argument("--object", metavar="FILE", action="append", default=[], help=objects)
+    group.add_argument("--function", metavar="PROTOTYPE", action="append",
+                       help="name or prototype of a C function that becomes callable (default: all of the sources, "
+                       "and of objects with debug information)")  # fmt: skip
+    group.add_argument("--no-functions", action="store_true",
+                       help="make no C function callable")  # fmt: skip
+
+
+def functions_of(args: argparse.Namespace) -> list[str] | None:
+    """The functions that become callable; None: all.
+
+    Raises:
+        UsageError: some, and none.
+    """
+    if args.no_functions and args.function:
+        raise UsageError(
+            f"{args.verb}: --no-functions and --function exclude each other; give one of them"
+        )
+    return [] if args.no_functions else args.function
 
 
 # What a file is given with, by its suffix.
@@ -254,14 +270,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
-    if args.no_functions and args.function:
-        raise UsageError(
-            "build: --no-functions and --function exclude each other; give one of them"
-        )
-    if args.no_functions:
-        changes["functions"] = []
-    elif args.function:
-        changes["functions"] = [*(plan.functions or ()), *args.function]
+    if (functions := functions_of(args)) is not None:
+        changes["functions"] = functions and [*(plan.functions or ()), *functions]
     plan = plan._replace(
         kernels=[*plan.kernels, *map(Path, args.kernel)],
         objects=[*plan.objects, *map(Path, args.object)],

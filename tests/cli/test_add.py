@@ -52,6 +52,11 @@ def test_each_failure_has_its_code(pack, deploy: Path, tmp_path: Path, error_lin
     for words, code, text in (
         (["--blob", "k=x"], 2, "-o"),
         (["-o", "b.so"], 2, "nothing to add"),
+        (
+            ["--kernel", "x", "--function", "f", "--no-functions", "-o", "b.so"],
+            2,
+            "exclude each other",
+        ),
         (["--blob", "x", "-o", "b.so"], 2, "expected KEY=FILE"),
         (["--blob", "k=x", "--blob", "k=x", "-o", "b.so"], 2, "named twice"),
         (["--blob", "about=x", "-o", "b.so"], 2, "--replace replaces it"),
