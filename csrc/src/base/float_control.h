@@ -17,6 +17,21 @@ struct mb_float_control {
   uint64_t words;
 };
 
+/* A machine with one control word, of which `flags` are no control. */
+#define MB_FLOAT_WORD(type, read, write, in, flags)                         \
+  static inline struct mb_float_control mb_float_control(void) {            \
+    type word;                                                              \
+    __asm__ volatile(read : "=" in(word));                                  \
+    return (struct mb_float_control){word & ~(type)(flags)};                \
+  }                                                                         \
+                                                                            \
+  static inline void mb_float_control_set(struct mb_float_control wanted) { \
+    type word;                                                              \
+    __asm__ volatile(read : "=" in(word));                                  \
+    word = (word & (flags)) | (type)wanted.words;                           \
+    __asm__ volatile(write : : in(word));                                   \
+  }
+
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
 #define MB_MXCSR_FLAGS 0x3fu
 
@@ -37,55 +52,15 @@ static inline void mb_float_control_set(struct mb_float_control wanted) {
   __asm__ volatile("fldcw %0" : : "m"(x87));
 }
 #elif defined(__aarch64__)
-static inline struct mb_float_control mb_float_control(void) {
-  uint64_t fpcr;
-  __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-  return (struct mb_float_control){fpcr};
-}
-
-static inline void mb_float_control_set(struct mb_float_control wanted) {
-  __asm__ volatile("msr fpcr, %0" : : "r"(wanted.words));
-}
+MB_FLOAT_WORD(uint64_t, "mrs %0, fpcr", "msr fpcr, %0", "r", 0u)
 #elif defined(__arm__) && defined(__ARM_FP) && !defined(__SOFTFP__)
-#define MB_FPSCR_FLAGS 0xf800009fu /* conditions and sticky flags */
-
-static inline struct mb_float_control mb_float_control(void) {
-  uint32_t fpscr;
-  __asm__ volatile("vmrs %0, fpscr" : "=r"(fpscr));
-  return (struct mb_float_control){fpscr & ~MB_FPSCR_FLAGS};
-}
-
-static inline void mb_float_control_set(struct mb_float_control wanted) {
-  uint32_t fpscr;
-  __asm__ volatile("vmrs %0, fpscr" : "=r"(fpscr));
-  fpscr = (fpscr & MB_FPSCR_FLAGS) | (uint32_t)wanted.words;
-  __asm__ volatile("vmsr fpscr, %0" : : "r"(fpscr));
-}
+/* Conditions and sticky flags. */
+MB_FLOAT_WORD(uint32_t, "vmrs %0, fpscr", "vmsr fpscr, %0", "r", 0xf800009fu)
 #elif defined(__riscv_flen)
-static inline struct mb_float_control mb_float_control(void) {
-  unsigned long frm;
-  __asm__ volatile("frrm %0" : "=r"(frm));
-  return (struct mb_float_control){frm};
-}
-
-static inline void mb_float_control_set(struct mb_float_control wanted) {
-  __asm__ volatile("fsrm %0" : : "r"((unsigned long)wanted.words));
-}
+MB_FLOAT_WORD(unsigned long, "frrm %0", "fsrm %0", "r", 0u)
 #elif defined(__s390x__)
-#define MB_FPC_FLAGS 0x00fcff00u /* sticky flags, and the code of the last exception */
-
-static inline struct mb_float_control mb_float_control(void) {
-  uint32_t fpc;
-  __asm__ volatile("efpc %0" : "=d"(fpc));
-  return (struct mb_float_control){fpc & ~MB_FPC_FLAGS};
-}
-
-static inline void mb_float_control_set(struct mb_float_control wanted) {
-  uint32_t fpc;
-  __asm__ volatile("efpc %0" : "=d"(fpc));
-  fpc = (fpc & MB_FPC_FLAGS) | (uint32_t)wanted.words;
-  __asm__ volatile("sfpc %0" : : "d"(fpc));
-}
+/* Sticky flags, and the code of the last exception. */
+MB_FLOAT_WORD(uint32_t, "efpc %0", "sfpc %0", "d", 0x00fcff00u)
 #else
 static inline struct mb_float_control mb_float_control(void) {
   return (struct mb_float_control){0};

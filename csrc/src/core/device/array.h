@@ -13,7 +13,7 @@ void mb_array_release(DLTensor *array);
 size_t mb_array_references(const DLTensor *array);
 /* Whether its memory is another's: one that mb_array_view made. */
 bool mb_array_is_view(const DLTensor *array);
-/* What gives back an array that is the owner of a view. */
+/* What gives back an array that is the owner of a view; an owner of NULL is nobody. */
 void mb_array_release_owner(void *array);
 /* A counted view of memory that is another's: compact elements of `tensor`, whose shape is copied;
  * it has strides if the tensor has some, which kernels of the ffi dialect take as it is.

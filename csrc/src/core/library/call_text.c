@@ -25,7 +25,7 @@ int mb_call_wrong(const mblob_prepared *c, size_t i, const char *what) {
 /* A word before the bracket, and for arrays the text between the brackets. */
 struct part {
   const char *word, *dims;
-  size_t word_size, dims_size;
+  size_t word_size;
   bool is_array;
 };
 
@@ -47,7 +47,7 @@ static bool next_part(const char **text, struct part *out) {
     out->dims = ++p;
     while (*p && *p != ']') ++p;
     if (!*p) return false;
-    out->dims_size = (size_t)(p++ - out->dims);
+    p++;
   }
   *text = p = skip_spaces(p);
   return out->word_size > 0 && (ends(p) || *p == ',' || *p == ')');
@@ -80,22 +80,20 @@ static int wrong_word(const mblob_prepared *c, size_t i, const struct part *part
       near.text);
 }
 
-/* Extents that the text has; -1 of those that arguments have. */
+/* Extents that the text has, up to its bracket; -1 of those that arguments have. */
 static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struct part *part) {
   const size_t i = a->number;
-  const char *p = part->dims, *end = p + part->dims_size;
+  const char *p = skip_spaces(part->dims);
   bool comma = false;
-  for (; p < end && isspace((unsigned char)*p); ++p) {
-  }
-  while (p < end || comma) {
+  while (*p != ']' || comma) {
     int64_t extent = 0;
     if (a->tensor.ndim == NDIM_LIMIT) return mb_call_wrong(c, i, "more than 32 dimensions");
-    if (p < end && *p == '*') {
+    if (*p == '*') {
       extent = -1;
       a->is_open = true;
       ++p;
-    } else if (p < end && isdigit((unsigned char)*p)) {
-      for (; p < end && isdigit((unsigned char)*p); ++p) {
+    } else if (isdigit((unsigned char)*p)) {
+      for (; isdigit((unsigned char)*p); ++p) {
         if (__builtin_mul_overflow(extent, 10, &extent) ||
             __builtin_add_overflow(extent, *p - '0', &extent))
           return mb_call_wrong(c, i, "a dimension above 2^63");
@@ -103,27 +101,19 @@ static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struc
     } else {
       return mb_call_wrong(c, i, "a dimension is a number or *");
     }
-    for (; p < end && isspace((unsigned char)*p); ++p) {
-    }
-    comma = p < end && *p == ',';
-    if (comma) ++p;
-    for (; p < end && isspace((unsigned char)*p); ++p) {
-    }
-    if (!comma && p < end) return mb_call_wrong(c, i, "dimensions are separated by commas");
+    p = skip_spaces(p);
+    comma = *p == ',';
+    if (comma) p = skip_spaces(p + 1);
+    if (!comma && *p != ']') return mb_call_wrong(c, i, "dimensions are separated by commas");
     a->extents[a->tensor.ndim++] = extent;
   }
   return MBLOB_OK;
 }
 
 int mb_call_measure(const mblob_prepared *c, struct mb_argument *a) {
-  DLTensor *t = &a->tensor;
-  uint64_t size = ((uint64_t)t->dtype.lanes * t->dtype.bits + 7) / 8; /* of an element */
-  for (int k = 0; k < t->ndim; k++)
-    if (t->shape[k] < 0 || __builtin_mul_overflow(size, (uint64_t)t->shape[k], &size) ||
-        size > PTRDIFF_MAX)
-      return mb_call_wrong(c, a->number, "no array has these dimensions");
-  a->size = (size_t)size;
-  return MBLOB_OK;
+  return mb_tensor_size(&a->tensor, &a->size)
+             ? mb_call_wrong(c, a->number, "no array has these dimensions")
+             : MBLOB_OK;
 }
 
 static int read_array(mblob_prepared *c, struct mb_argument *a, const struct part *part,
@@ -260,21 +250,11 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
   return status;
 }
 
-static size_t count_arguments(const char *types) {
-  size_t count = 0, depth = 0;
-  for (const char *p = types; *p; ++p) {
-    if (!count && !isspace((unsigned char)*p)) count = 1;
-    if (*p == '[') ++depth;
-    if (*p == ']' && depth) --depth;
-    if (*p == ',' && !depth) ++count;
-  }
-  return count;
-}
-
 /* Of a function whose parameters the library recorded. */
 static int check_count(const mblob_prepared *c) {
   const char *types = c->signature;
-  const size_t expected = strcmp(types, "void") == 0 ? 0 : count_arguments(types);
+  size_t expected = strcmp(types, "void") != 0;
+  for (const char *p = types; *p; p++) expected += *p == ',';
   if (!*types || *types == '?' || expected == c->passed) return MBLOB_OK;
   return mb_fail_argument(MB_ARGUMENT_COUNT, "%s: " MB_TEXT_COUNT ": %s", c->name, "expected",
                           (int)expected, expected == 1 ? "" : "s", "", (int)c->passed, types);

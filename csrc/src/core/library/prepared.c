@@ -76,11 +76,9 @@ static int align_array(mblob_prepared *c, struct mb_argument *a) {
   return MBLOB_OK;
 }
 
-static void release_nothing(void *nothing) { (void)nothing; }
-
 /* A tensor in a tuple: containers have only counted ones. */
 static int view_tensor(mblob_prepared *c, struct mb_argument *a, TVMValue *value, int *code) {
-  int status = mb_array_view(value->v_handle, NULL, release_nothing, &a->view);
+  int status = mb_array_view(value->v_handle, NULL, mb_array_release_owner, &a->view);
   value->v_handle = a->view;
   *code = kTVMNDArrayHandle;
   c->cleans = true;

@@ -35,20 +35,14 @@ static int join_types(const char *who, const char *first, const char *type, char
 
 /* ---- kinds of executors ---------------------------------------------------------------------- */
 
-/* Virtual machines, Relay's and Relax's, have several functions, each with its inputs. The model is Relay's
- * "main"; machines of Relax know which it is, and are given no name. */
-#define RELAY_MODEL "main"
-
+/* Virtual machines, Relay's and Relax's, have several functions, each with its inputs. They know which is
+ * the model, and are given a handle of NULL for its name. */
 static bool is_relax(const mblob_module *module) {
   return strcmp(mblob_module_type_key(module), "relax.VirtualMachine") == 0;
 }
 
 static bool is_machine(const mblob_module *module) {
   return is_relax(module) || strcmp(mblob_module_type_key(module), "VirtualMachine") == 0;
-}
-
-static const char *model_of(const mblob_module *machine) {
-  return is_relax(machine) ? NULL : RELAY_MODEL;
 }
 
 static bool makes_machines(const char *key) {
@@ -119,14 +113,10 @@ int mblob_executor_set_input(mblob_module *executor, const char *name, const cha
   if (MB_IS_NULL(executor) || MB_IS_NULL(name) || MB_IS_NULL(type) || MB_IS_NULL(data))
     return MBLOB_E_ARGUMENT;
   const bool machine = is_machine(executor);
-  const char *method = machine ? "set_one_input" : "set_input", *function = model_of(executor);
-  int status = join_types(__func__,
-                          !machine   ? "str"
-                          : function ? "str,str"
-                                     : "handle,str",
-                          type, &types);
+  const char *method = machine ? "set_one_input" : "set_input";
+  int status = join_types(__func__, machine ? "handle,str" : "str", type, &types);
   if (!status)
-    status = machine ? mblob_call(executor, method, types, function, name, data)
+    status = machine ? mblob_call(executor, method, types, NULL, name, data)
                      : mblob_call(executor, method, types, name, data);
   free(types);
   return of_method(status, method, __func__);
@@ -136,12 +126,7 @@ int mblob_executor_run(mblob_module *executor) {
   if (MB_IS_NULL(executor)) return MBLOB_E_ARGUMENT;
   const bool machine = is_machine(executor);
   const char *method = machine ? "invoke_stateful" : "run";
-  const char *function = model_of(executor);
-  const int status = mblob_call(executor, method,
-                                !machine   ? ""
-                                : function ? "str"
-                                           : "handle",
-                                function);
+  const int status = mblob_call(executor, method, machine ? "handle" : "", NULL);
   return of_method(status, method, __func__);
 }
 

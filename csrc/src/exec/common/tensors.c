@@ -47,8 +47,6 @@ int mb_tensor_assign(const char *what, DLTensor *to, const DLTensor *from) {
   return status ? status : mb_device_copy_tensor(from, to, size, NULL);
 }
 
-static void release_nothing(void *nothing) { (void)nothing; }
-
 int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bool is_array,
                      DLTensor **out) {
   size_t size = 0;
@@ -68,7 +66,7 @@ int mb_tensor_borrow(const char *what, const DLTensor *like, DLTensor *given, bo
   if (host && size && (uintptr_t)view.data % MB_DEFAULT_ALIGNMENT)
     return mb_fail(MBLOB_E_ARGUMENT, "%s: " MB_TEXT_NOT_ALIGNED ", as use without a copy needs",
                    what, MB_DEFAULT_ALIGNMENT);
-  status = mb_array_view(&view, given, is_array ? mb_array_release_owner : release_nothing, out);
+  status = mb_array_view(&view, is_array ? given : NULL, mb_array_release_owner, out);
   if (!status && is_array) mb_array_retain(given);
   return status;
 }

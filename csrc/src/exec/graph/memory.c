@@ -356,8 +356,6 @@ int mb_graph_check_bound(struct mb_graph_executor *x) {
   return MBLOB_OK;
 }
 
-static void keep_nothing(void *nothing) { (void)nothing; }
-
 int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
   uint32_t root = root_of(x, entry);
   const struct mb_graph_memory *memory = &x->memory[root];
@@ -365,8 +363,7 @@ int mb_graph_expose(struct mb_graph_executor *x, uint32_t entry, DLTensor **out)
   if (status) return status;
   DLTensor *keeper =
       memory->kind == MB_OWN ? x->pools[x->graph.entries[root].storage] : memory->array;
-  status =
-      mb_array_view(&x->views[entry], keeper, keeper ? mb_array_release_owner : keep_nothing, out);
+  status = mb_array_view(&x->views[entry], keeper, mb_array_release_owner, out);
   if (!status && keeper) mb_array_retain(keeper);
   return status;
 }

@@ -75,9 +75,7 @@ static int need_ready(const struct relax_machine *m) {
 static int function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
                              const struct relax_function **out) {
   const char *name = NULL;
-  const bool is_model =
-      i < call->count && call->codes[i] == kTVMOpaqueHandle && !call->args[i].v_handle;
-  int status = is_model ? MBLOB_OK : relax_name(call, i, &name);
+  int status = mb_call_is_null(call, i) ? MBLOB_OK : relax_name(call, i, &name);
   if (status) return status;
   *out = relax_function_find(m, name);
   return *out ? MBLOB_OK : mblob_last_error_info()->status;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/common/common.h"
 #include "exec/relax/machine.h"
 #include "format/format.h"
 
@@ -21,15 +22,10 @@ static int is_of_parameters(mblob_module *module, void *found) {
   return 1;
 }
 
-static void release_module(void *module) { mblob_module_release(module); }
-
 /* The tensor where it lies, or a copy if that is no multiple of LINE. */
 static int make_array(const DLTensor *view, mblob_module *module, DLTensor **out) {
-  if (((uintptr_t)view->data & (LINE - 1)) == 0) {
-    int status = mb_array_view(view, module, release_module, out);
-    if (!status) (void)mblob_module_retain(module);
-    return status;
-  }
+  const struct mb_stored_array stored = {.view = *view};
+  if (((uintptr_t)view->data & (LINE - 1)) == 0) return mb_stored_array_share(&stored, module, out);
   int status = mb_array_new(view->device, view->ndim, view->shape, view->dtype, out);
   return status ? status : mb_array_copy(view, *out, NULL);
 }

@@ -46,8 +46,6 @@ static int take_text(const char *data, size_t size, struct relax_value *out) {
   return status;
 }
 
-static void release_nothing(void *owner) { (void)owner; }
-
 static DLDataType own_dtype(const struct relax_machine *m, DLDataType dtype) {
   return m->exec->dialect == MB_CLASSIC ? dtype : mb_dtype_stored_in_ffi(dtype);
 }
@@ -59,7 +57,7 @@ static int take_tensor(const struct relax_machine *m, const DLTensor *given,
   like.dtype = own_dtype(m, given->dtype);
   int status = mb_tensor_check(&like, &size);
   if (!status)
-    status = borrowed ? mb_array_view(&like, NULL, release_nothing, &array)
+    status = borrowed ? mb_array_view(&like, NULL, mb_array_release_owner, &array)
                       : mb_array_new(like.device, like.ndim, like.shape, like.dtype, &array);
   if (!status && !borrowed) status = mb_array_copy(&like, array, NULL);
   if (status) {

@@ -30,8 +30,8 @@ void vm_slots_clear(struct vm_slots *slots, size_t param_count) {
 
 int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i,
                          size_t *out) {
-  const char *name = NULL;
-  int status = mb_call_text(call, i, &name);
+  const char *name = VM_MODEL;
+  int status = mb_call_is_null(call, i) ? MBLOB_OK : mb_call_text(call, i, &name);
   if (status) return status;
   const struct vm_function *function = vm_function_find(m->exec, name);
   if (!function) return mblob_last_error_info()->status;

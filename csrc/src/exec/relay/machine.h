@@ -10,6 +10,7 @@
 #include "exec/relay/executable.h"
 #include "exec/relay/values.h"
 
+#define VM_MODEL "main"                    /* the function that is the model */
 #define VM_FRAME_LIMIT (1u << 20)          /* calls inside each other */
 #define VM_REGISTER_TOTAL_LIMIT (1u << 24) /* registers of all of them */
 
@@ -95,12 +96,12 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body);
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method vm_machine_methods[];
-/* Of the class of machines: inputs and outputs of the function main. */
+/* Of the class of machines: inputs and outputs of the model. */
 int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count, struct mb_end *out);
 
 /* ---- inputs.c -------------------------------------------------------------------------------- */
 
-/* Argument `i` of a call as index of a function. */
+/* Argument `i` of a call as index of a function; no name (a handle of NULL): the model. */
 int vm_function_argument(const struct vm_machine *m, const struct mb_call *call, int i,
                          size_t *out);
 /* All parameters of a function, from argument `first` of a call on: its inputs of all calls from

@@ -176,7 +176,7 @@ VM_METHOD(get_output) {
 
 int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count, struct mb_end *out) {
   const struct vm_machine *m = machine;
-  const struct vm_function *f = vm_function_find(m->exec, "main");
+  const struct vm_function *f = vm_function_find(m->exec, VM_MODEL);
   struct vm_value value = {.kind = VM_NOTHING};
   if (!f) return mblob_last_error_info()->status;
   if (outputs) {
