@@ -564,11 +564,11 @@ def of_dwarf(name: str, function: Function) -> Declared:
 def _number_of_dwarf(found: CType) -> Number | None:
     if found.kind == "enum":
         return Number("int", found.size)
-    if found.kind == "float" and found.size > ctypes.sizeof(ctypes.c_double):
-        return _number(found.text.removeprefix("const ").split())  # there are several of that size
-    if found.kind in ("int", "uint", "char", "bool", "float"):
-        return Number(found.kind, found.size)
-    return _number(found.text.split()) if found.kind == "other" else None  # complex numbers
+    # Complex numbers have no kind, and of large floats several have one size.
+    if found.kind == "other" or (found.kind == "float" and found.size > 8):
+        return _number(found.base.split())
+    is_number = found.kind in ("int", "uint", "char", "bool", "float")
+    return Number(found.kind, found.size) if is_number else None
 
 
 def _parameter_of_dwarf(found: CType) -> Any:

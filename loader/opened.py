@@ -276,18 +276,14 @@ class OpenedNode(Node):
             code = text(info.code)
             if code not in ("plain_function", "unknown_convention"):
                 return text(info.hint) or None
-            remedy = (
-                f"pack it again with its prototype, functions=['void {name}(...)']"
-                f"{texts.say(texts.SYMBOL, f'{name!r}, restype, argtypes')}"
-            )
+            again = f"pack it again with its prototype, functions=['void {name}(...)']"
+            symbol = texts.say(texts.SYMBOL, f"{name!r}, restype, argtypes")
             if code == "plain_function":
-                why = self._not_wrapped(name)
-                if why:
-                    return f"{name!r} is a plain C function, without a packed function: {why}"
-                return f"{name!r} is a plain C function, without a packed function: {remedy}"
+                why = self._not_wrapped(name) or again
+                return f"{name!r} is a plain C function, without a packed function: {why}{symbol}"
             return (
-                f"nothing says how {name!r} is called: {remedy}; if it is a packed function, load the library with"
-                " assume='packed'"
+                f"nothing says how {name!r} is called: {again}{symbol}; if it is a packed function, load the library"
+                " with assume='packed'"
             )
         lib.mblob_function_release(out[0])
         return None
@@ -297,12 +293,11 @@ class OpenedNode(Node):
         from mblob.loader.c_functions import declared
 
         told = declared(self, name)
-        instead = ""
         if told.variadic:
-            instead = "it is variadic; pack a function that takes a fixed list of arguments"
-        elif told.refusal is not None and not told.refusal.is_unknown:
-            instead = f"{told.refusal.text}; pack a function that takes a pointer to it"
-        return instead and f"{instead}{texts.say(texts.SYMBOL, f'{name!r}, restype, argtypes')}"
+            return "it is variadic; pack a function that takes a fixed list of arguments"
+        if told.refusal is not None and not told.refusal.is_unknown:
+            return f"{told.refusal.text}; pack a function that takes a pointer to it"
+        return ""
 
     def function_metadata(self, what: str, name: str) -> str | None:
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.

@@ -429,10 +429,11 @@ static bool reserve_row(void) {
   if (rows.count < rows.size) return true;
   callback **old = rows.at;
   const size_t size = rows.size;
-  callback **at = calloc(size ? 2 * size : 256, sizeof *at);
+  const size_t larger = size ? 2 * size : 256;
+  callback **at = calloc(larger, sizeof *at);
   if (at == NULL) return size != 0;
   rows.at = at;
-  rows.size = size ? 2 * size : 256;
+  rows.size = larger;
   for (size_t i = 0; i < size; ++i)
     for (callback *one = old[i], *next; one != NULL; one = next) {
       next = one->next;

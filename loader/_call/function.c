@@ -383,15 +383,6 @@ static PyObject *get_doc(PyObject *object, void *closure) {
   return python ? PyObject_GetAttrString(python, "__doc__") : said(object, "doc");
 }
 
-static PyObject *get_inspected(PyObject *object, void *closure) {
-  (void)closure;
-  PyObject *found = said(object, "signature");
-  if (found != Py_None) return found;
-  Py_DECREF(found);
-  PyErr_SetString(PyExc_AttributeError, "__signature__");
-  return NULL;
-}
-
 static PyObject *get_signature(PyObject *object, void *closure) {
   (void)closure;
   const char *text = mblob_function_signature(((function_object *)object)->handle);
@@ -501,9 +492,13 @@ static PyGetSetDef function_getset[] = {
 
 /* A function has a __signature__, the class has none: inspect would take a descriptor for one. */
 static PyObject *function_getattro(PyObject *object, PyObject *name) {
-  if (PyUnicode_CompareWithASCIIString(name, "__signature__") == 0)
-    return get_inspected(object, NULL);
-  return PyObject_GenericGetAttr(object, name);
+  if (PyUnicode_CompareWithASCIIString(name, "__signature__") != 0)
+    return PyObject_GenericGetAttr(object, name);
+  PyObject *found = said(object, "signature");
+  if (found != Py_None) return found;
+  Py_DECREF(found);
+  PyErr_SetObject(PyExc_AttributeError, name);
+  return NULL;
 }
 
 PyTypeObject call_function_type = {

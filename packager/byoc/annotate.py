@@ -95,7 +95,7 @@ class Annotation(dict[int, str]):
         self.unmatched: list[tuple[str, str]] = []
 
 
-def check_keys(where: str, graph: Graph, keys: object) -> None:
+def check_keys(where: str, graph: Graph, keys: Any) -> None:
     """Refuse what `annotate` did not make of this graph; `where` begins the error.
 
     Raises:
@@ -103,7 +103,6 @@ def check_keys(where: str, graph: Graph, keys: object) -> None:
     """
     Graph.check(where, graph)
     mapping(where, "keys", keys, "what annotate returns", BuildTypeError)
-    assert isinstance(keys, Mapping)
     if isinstance(keys, Annotation) and keys.names != [node.name for node in graph.nodes]:
         raise BuildError(f"{where}: keys: annotate made them of another graph")
     for i, key in keys.items():

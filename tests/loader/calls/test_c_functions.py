@@ -377,6 +377,8 @@ typedef struct { int a; double b; } pair;
 number big(number x) { return x; }
 color other(color x) { return x == RED ? GREEN : RED; }
 long double wide(long double x) { return x; }
+typedef long double widest;
+widest wider(widest x) { return x; }
 const char *tail(const char *text) { return text + 1; }
 void twice(const float *from, float *to) { to[0] = 2 * from[0]; }
 int call(int (*f)(int), int x) { return f(x); }
@@ -430,7 +432,7 @@ def test_debug_information_tells_types(of_debug: mblob.Module) -> None:
     assert "C function number big(number) of" in repr(c.big)
     assert c.big(1 << 40) == 1 << 40
     assert c.other(0) == 1
-    assert c.wide(1.5) == 1.5
+    assert c.wide(1.5) == c.wider(1.5) == 1.5
     assert c.tail("ab") == b"b"
     assert c.call(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs), -4) == 4
     assert c.first(np.array([(7, 0.5)], "i4, f8")) == 7
