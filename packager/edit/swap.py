@@ -28,8 +28,8 @@ from mblob.packager.edit.rewrite import (
     write_library,
 )
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.link.request import check_choices
 from mblob.packager.path_arguments import checked_path
+from mblob.packager.write.choices import check_choices
 
 if TYPE_CHECKING:
     from mblob.typed import Digest

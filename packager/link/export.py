@@ -45,7 +45,6 @@ from mblob.packager.link import system_lib as system_library
 from mblob.packager.link.background_copy import started
 from mblob.packager.link.request import (
     Request,
-    check_choices,
     check_format,
     check_request,
     output_path,
@@ -53,6 +52,7 @@ from mblob.packager.link.request import (
 )
 from mblob.packager.modules.nodes import home_of
 from mblob.packager.path_arguments import workspace
+from mblob.packager.write.choices import check_choices
 from mblob.packager.write.file_sink import old_library
 
 if TYPE_CHECKING:

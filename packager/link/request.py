@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.arguments import items
 from mblob.binary.file_kind import ELF_MAGIC
-from mblob.bytes.digest import ALGORITHMS
-from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed, one_of
+from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES
 from mblob.format.plugin_table import Plugin
@@ -28,6 +27,7 @@ from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
+from mblob.packager.write.choices import CHANGES_LINKED, check_choices
 from mblob.packager.write.dialects import DIALECTS, Dialect
 from mblob.packager.write.graph_names import packed_names
 from mblob.source_suffixes import SOURCES
@@ -271,22 +271,6 @@ def request_of(
         carry=_plugins(carry),
         names=names,
     )
-
-
-CHANGES_LINKED = ("grow", "append")  # ways of `embed=` that write the blob into a linked file
-EMBEDDINGS = ("auto", *CHANGES_LINKED, "object", "c")
-CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
-
-
-def check_choices(where: str = "", **given: str) -> None:
-    """Refuse a value that an option of `CHOICES` does not have.
-
-    Args:
-        where: what the error begins with.
-    """
-    for name, value in given.items():
-        if value not in CHOICES[name]:
-            raise BuildError(f"{where}{name}: {one_of(CHOICES[name], value)}")
 
 
 def _plugins(

@@ -116,3 +116,12 @@ def test_a_first_result_imports_neither_typing_nor_numpy_nor_re(tmp_path: Path) 
     )
     takes = {m for m, path in SOURCES.items() if f"from {ANNOTATIONS} import" in path.read_text()}
     assert takes <= road  # all others take their types from `typing`
+
+
+def test_payloads_are_added_and_replaced_without_what_compiles_and_links() -> None:
+    script = "import sys, mblob.packager.edit.add, mblob.packager.edit.swap\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    rooms = ("mblob.packager.compile.", "mblob.packager.link.")
+    assert not [name for name in done.stdout.split() if name.startswith(rooms)]

@@ -30,8 +30,8 @@ from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link import build, manifest
-from mblob.packager.link.request import EMBEDDINGS
 from mblob.packager.modules import reexpress
+from mblob.packager.write.choices import EMBEDDINGS
 from mblob.packager.write.dialects import DIALECTS
 from mblob.source_suffixes import LANGUAGE_OF
 
