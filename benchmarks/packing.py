@@ -51,29 +51,20 @@ def run(bench: Bench) -> Section:
 def build(bench: Bench, payload: Path, output: Path, *options: str) -> Sample:
     """The whole command."""
     source = inputs.new_kernel(bench)
-    python, environment = inputs.interpreter(bench)
-    words = [python, "-m", "mblob.cli.main", "build", "--kernel", source, "--function", inputs.PROTOTYPE,
-             "--blob", f"raw={payload}", "-o", output, *options]  # fmt: skip
-    return command(bench, words, **environment)
+    kernel = ["--kernel", source, "--function", inputs.PROTOTYPE]
+    return _pack(bench, "build", *kernel, "--blob", f"raw={payload}", "-o", output, *options)
 
 
 def add(bench: Bench, library: Path, output: Path) -> Sample:
     """The whole command, without a compiler."""
     small = bench.path("small")
     small.write_bytes(b"labels")
+    return _pack(bench, "add", library, "--blob", f"small={small}", "-o", output)
+
+
+def _pack(bench: Bench, *words: str | Path) -> Sample:
     python, environment = inputs.interpreter(bench)
-    words = [
-        python,
-        "-m",
-        "mblob.cli.main",
-        "add",
-        library,
-        "--blob",
-        f"small={small}",
-        "-o",
-        output,
-    ]
-    return command(bench, words, **environment)
+    return command(bench, [python, "-m", "mblob.cli.main", *words], **environment)
 
 
 def copy(bench: Bench, payload: Path, output: Path) -> Sample:

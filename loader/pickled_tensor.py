@@ -8,7 +8,8 @@ from __future__ import annotations
 from pickle import PickleBuffer
 from typing import Any
 
-from mblob.devices import HOST, Device
+from mblob.device_types import HOST
+from mblob.devices import Device
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, IncompatibleError
 from mblob.loader import _call

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import texts
 from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
-from mblob.devices import HOST, Device
+from mblob.device_types import HOST
+from mblob.devices import Device
 from mblob.dtype import DataType, type_text
 from mblob.errors import (
     ArgumentError,

@@ -125,9 +125,7 @@ def _steps(
             f"{shown}: digest={digest!r}: the library has no index, which has the digests; add index=True"
         )
     if changed or (new and has_index):
-        steps.append(
-            partial(_swap, changed or same, digest=new if has_index else None, reuse=reuse)
-        )
+        steps.append(partial(_swap, changed, digest=new if has_index else None, reuse=reuse))
     if hung:
         steps.append(partial(_add, hung, reuse=reuse, **how))
         if new and not has_index:

@@ -408,11 +408,13 @@ typedef struct callback {
   struct callback *next;
 } callback;
 
+static callback *first_rows[256];
+
 static struct {
   callback **at;
-  size_t size; /* a power of two, or 0 */
+  size_t size; /* a power of two */
   size_t count;
-} rows;
+} rows = {first_rows, sizeof first_rows / sizeof first_rows[0], 0};
 
 static callback **row_of(const mblob_function *function) {
   return &rows.at[((uintptr_t)function >> 5) & (rows.size - 1)];
@@ -425,26 +427,22 @@ static void add_to_row(callback *one) {
 }
 
 /* Make room for one more. Without memory for more rows those that are there get longer. */
-static bool reserve_row(void) {
-  if (rows.count < rows.size) return true;
-  callback **old = rows.at;
+static void reserve_row(void) {
   const size_t size = rows.size;
-  const size_t larger = size ? 2 * size : 256;
-  callback **at = calloc(larger, sizeof *at);
-  if (at == NULL) return size != 0;
+  callback **old = rows.at, **at = rows.count < size ? NULL : calloc(2 * size, sizeof *at);
+  if (at == NULL) return;
   rows.at = at;
-  rows.size = larger;
+  rows.size = 2 * size;
   for (size_t i = 0; i < size; ++i)
     for (callback *one = old[i], *next; one != NULL; one = next) {
       next = one->next;
       add_to_row(one);
     }
-  free(old);
-  return true;
+  if (old != first_rows) free(old);
 }
 
 PyObject *call_callback_callable(const mblob_function *function) {
-  const callback *one = rows.size ? *row_of(function) : NULL;
+  const callback *one = *row_of(function);
   while (one != NULL && one->function != function) one = one->next;
   return one != NULL ? one->callable : NULL;
 }
@@ -496,8 +494,7 @@ static void finalize(void *resource) {
 mblob_function *call_callback_new(PyObject *callable) {
   mblob_function *function = NULL;
   callback *self = calloc(1, sizeof *self);
-  if (self == NULL || !reserve_row()) {
-    free(self);
+  if (self == NULL) {
     PyErr_NoMemory();
     return NULL;
   }
@@ -509,6 +506,7 @@ mblob_function *call_callback_new(PyObject *callable) {
     return NULL;
   }
   self->function = function;
+  reserve_row();
   add_to_row(self);
   rows.count++;
   return function;

@@ -8,7 +8,7 @@ import itertools
 from math import prod
 from typing import Any
 
-from mblob.devices import HOST
+from mblob.device_types import HOST
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
 from mblob.format.ndarray import NDIM_LIMIT, is_addressable

@@ -219,8 +219,8 @@ def check_whole(key: str, payload: memoryview) -> None:
     Raises:
         FormatError: "layout".
     """
-    offer = _offered.get(key)
-    if (_registered.get(key) or (offer and offer[1]) or Told()) == Told():
+    _, said = _offered.get(key) or (None, Told())
+    if _registered.get(key, said) == Told():
         return
     try:
         size = size_of(key, payload)

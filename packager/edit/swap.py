@@ -29,7 +29,7 @@ from mblob.packager.edit.rewrite import (
 )
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import checked_path
-from mblob.packager.write.choices import check_choices
+from mblob.packager.write.dialects import check_choices
 
 if TYPE_CHECKING:
     from mblob.typed import Digest

@@ -68,7 +68,7 @@ def found_prototypes(
                 continue
             if name in declared or name in found or name in listed:
                 continue
-            packed_symbol = dialect.packed_symbol(name.replace("::", "__"))
+            packed_symbol = dialect.packed_symbol(name)
             if packed_symbol in taken or not _is_callable(function, contents):
                 continue
             if function.qualified and (name in taken or not has_names):
@@ -172,15 +172,13 @@ def prototype_of(function: Function) -> Prototype:
         raise NotCallable("debug information does not tell its types")
     if function.variadic:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
-    names = [n if n.isidentifier() and n not in WORDS else "" for n in function.names]
-    names += [""] * (len(function.parameters) - len(names))
+    names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
     parameters = tuple(
         _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
     )
-    result = _result(function.result)
-    if function.qualified:
-        return Prototype(function.qualified, *result, parameters, function.name)
-    return Prototype(function.name, *result, parameters)
+    mangled = function.name if function.qualified else ""
+    name = function.qualified or function.name
+    return Prototype(name, *_result(function.result), parameters, mangled)
 
 
 # Compilers order them in their own ways.

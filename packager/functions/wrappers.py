@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from mblob import argument_types, devices, texts
+from mblob import argument_types, device_types, texts
 from mblob.format import note
 from mblob.format.functions_table import SYMBOL, Row, checksum, encode
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
@@ -46,7 +46,7 @@ class Wrapped(NamedTuple):
     def packed_symbol(self) -> str:
         if self.takes_name and not self.dialect.is_ffi:
             return self.prototype.name
-        return self.dialect.packed_symbol(self.prototype.name.replace("::", "__"))
+        return self.dialect.packed_symbol(self.prototype.name)
 
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
@@ -82,7 +82,7 @@ def _checks(dialect: str) -> str:
 def _macros(code: str) -> list[str]:
     """Definitions of what some C code uses of the tables that it shares with the runtime."""
     used = set(re.findall(r"\bMB_\w+", code))
-    known = {**texts.macros(), **argument_types.macros(), **devices.macros()}
+    known = {**texts.macros(), **argument_types.macros(), **device_types.macros()}
     return texts.defined({name: value for name, value in known.items() if name in used})
 
 

@@ -8,7 +8,7 @@ offset and address.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -38,8 +38,7 @@ _SPARE = (8, 4, 2, 1, 0)
 _NOTES = (PT_NOTE, PT_GNU_PROPERTY)
 
 
-@dataclass(frozen=True)
-class NewSegment:
+class NewSegment(NamedTuple):
     """Where it is, and what else moves with it.
 
     Attributes:

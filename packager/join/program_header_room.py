@@ -4,7 +4,7 @@ write them in any case: over notes and tables of the dynamic section, which can 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -30,8 +30,7 @@ LEFT_SECTION = ".mblob.left"
 TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Bytes of a file that can be elsewhere, since headers or the dynamic section say where.
 
     Attributes:

@@ -52,7 +52,7 @@ from mblob.packager.link.request import (
 )
 from mblob.packager.modules.nodes import home_of
 from mblob.packager.path_arguments import workspace
-from mblob.packager.write.choices import check_choices
+from mblob.packager.write.dialects import check_choices
 from mblob.packager.write.file_sink import old_library
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ from mblob.packager.modules.host_modules import refuse_language
 from mblob.packager.modules.payload_modules import check_alignment
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
-from mblob.packager.write.choices import CHOICES, check_choices
+from mblob.packager.write.dialects import CHOICES, check_choices
 
 _SIZE_LIMIT = 1 << 20  # bytes of a manifest
 _DEPTH_LIMIT = 64  # brackets inside each other, and dots of a key

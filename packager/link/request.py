@@ -27,8 +27,7 @@ from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
-from mblob.packager.write.choices import CHANGES_LINKED, check_choices
-from mblob.packager.write.dialects import DIALECTS, Dialect
+from mblob.packager.write.dialects import CHANGES_LINKED, DIALECTS, Dialect, check_choices
 from mblob.packager.write.graph_names import packed_names
 from mblob.source_suffixes import SOURCES
 

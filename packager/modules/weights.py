@@ -321,16 +321,10 @@ def _as_it_is(data: memoryview, info: zipfile.ZipInfo) -> memoryview | None:
     """The bytes of a member in the mapping of its archive, as `numpy.savez` writes it; None of a member
     that is compressed or damaged."""
     head = bytes(data[info.header_offset : info.header_offset + 30])
-    start = (
-        info.header_offset + 30 + sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
-    )
+    names = sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
+    start = info.header_offset + 30 + names
     is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
-    if (
-        not is_plain
-        or head[:4] != _ZIP[0]
-        or start > len(data)
-        or info.file_size > len(data) - start
-    ):
+    if not is_plain or head[:4] != _ZIP[0] or info.file_size > len(data) - start:
         return None
     view = data[start : start + info.file_size]
     return view if crc32(view) == info.CRC else None

@@ -1,12 +1,16 @@
-"""The two dialects as the packager needs them: names of symbols, and what reads a blob."""
+"""The two dialects as the packager needs them: names of symbols, and what reads a blob. The values that options
+of an export have."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import NamedTuple
 
+from mblob.bytes.digest import ALGORITHMS
+from mblob.errors import one_of
 from mblob.format import classic, ffi_dialect
 from mblob.format.exported import FFI_PREFIX
+from mblob.packager.errors import BuildError
 
 
 class Dialect(NamedTuple):
@@ -38,7 +42,8 @@ class Dialect(NamedTuple):
         return self.name == "ffi"
 
     def packed_symbol(self, name: str) -> str:
-        """The symbol of the packed function of a plain C function, which keeps its own."""
+        """The symbol of the packed function of a plain function of C or C++, which keeps its own."""
+        name = name.replace("::", "__")
         return self.function_prefix + name if self.is_ffi else f"{name}__packed"
 
 
@@ -49,3 +54,18 @@ FFI = Dialect(
     "ffi", ffi_dialect, ffi_dialect.CONTEXT, "TVMFFIEnvModRegisterSystemLibSymbol", FFI_PREFIX, FFI_PREFIX + "main"
 )  # fmt: skip
 DIALECTS = {d.name: d for d in (CLASSIC, FFI)}
+
+CHANGES_LINKED = ("grow", "append")  # ways of `embed=` that write the blob into a linked file
+EMBEDDINGS = ("auto", *CHANGES_LINKED, "object", "c")
+CHOICES = {"dialect": tuple(DIALECTS), "embed": EMBEDDINGS, "digest": tuple(ALGORITHMS)}
+
+
+def check_choices(where: str = "", **given: str) -> None:
+    """Refuse a value that an option of `CHOICES` does not have.
+
+    Args:
+        where: what the error begins with.
+    """
+    for name, value in given.items():
+        if value not in CHOICES[name]:
+            raise BuildError(f"{where}{name}: {one_of(CHOICES[name], value)}")

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from mblob import devices, typed
+from mblob import device_types, typed
 from mblob.binary import c_text
 from mblob.bytes.digest import ALGORITHM_NAMES, ALGORITHMS, SIZES
 from mblob.bytes.wire import KEY_LIMIT
@@ -31,8 +31,7 @@ from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link import build, manifest
 from mblob.packager.modules import reexpress
-from mblob.packager.write.choices import EMBEDDINGS
-from mblob.packager.write.dialects import DIALECTS
+from mblob.packager.write.dialects import DIALECTS, EMBEDDINGS
 from mblob.source_suffixes import LANGUAGE_OF
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +57,7 @@ def numbers(*headers: str) -> dict[str, int]:
 
 
 def test_the_c_header_is_what_the_tables_of_devices_make() -> None:
-    assert text("csrc/src/base/device_types.h") == devices.header()
+    assert text("csrc/src/base/device_types.h") == device_types.header()
 
 
 def test_the_header_of_cpp_names_devices_as_python_does() -> None:
@@ -71,7 +70,7 @@ def test_the_header_of_cpp_names_devices_as_python_does() -> None:
     )
     found = {known[constant]: name for constant, name in rows}
     # TVM's own header has none for DLPack's newest
-    assert {**found, known["kDLMAIA"]: "maia"} == devices.NAMES and len(found) == len(rows)
+    assert {**found, known["kDLMAIA"]: "maia"} == device_types.NAMES and len(found) == len(rows)
 
 
 # -- names of symbols ------------------------------------------------------------------------------

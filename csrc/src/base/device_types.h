@@ -1,4 +1,4 @@
-/* device_types.h - types of devices: their names, and what their memory is. Made by mblob/devices.py. */
+/* device_types.h - types of devices: their names, and what their memory is. Made by mblob/device_types.py. */
 #ifndef MB_DEVICE_TYPES_H
 #define MB_DEVICE_TYPES_H
 

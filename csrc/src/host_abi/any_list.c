@@ -18,7 +18,7 @@ static void clear(struct cell *cell) {
   if (cell->code == kTVMStr || cell->code == kTVMBytes)
     free(cell->value.v_handle);
   else
-    mb_value_release(cell->value, cell->code);
+    mblob_value_release(cell->value, cell->code);
   *cell = (struct cell){.code = kTVMNullptr};
 }
 

@@ -97,7 +97,7 @@ int TVMObjectFree(TVMObjectHandle obj) {
   if (!obj) return 0;
   const int type = type_of(__func__, obj);
   if (type == NO_TYPE) return -1;
-  mb_value_release((TVMValue){.v_handle = obj}, code_of(type));
+  mblob_value_release((TVMValue){.v_handle = obj}, code_of(type));
   return 0;
 }
 

@@ -52,7 +52,7 @@ static int find_through(void *self, const char *name, mblob_function **out) {
     *out = ret.v_handle;
     return MBLOB_OK;
   }
-  mb_value_release(ret, ret_code);
+  mblob_value_release(ret, ret_code);
   return mb_fail_argument(MB_ARGUMENT_TYPE, "'%s': " MB_TEXT_TYPE_CODE, name,
                           "a function or nothing", ret_code);
 }

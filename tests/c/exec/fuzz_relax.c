@@ -66,8 +66,8 @@ static void call(mblob_function *function, const TVMValue *args, const int *code
   }
   if (code == kTVMPackedFuncHandle &&
       !mblob_function_call(ret.v_handle, args, codes, count, &again, &again_code))
-    mb_value_release(again, again_code);
-  if (code != kTVMStr && code != kTVMBytes) mb_value_release(ret, code);
+    mblob_value_release(again, again_code);
+  if (code != kTVMStr && code != kTVMBytes) mblob_value_release(ret, code);
 }
 
 static DLTensor *tensor(void) {

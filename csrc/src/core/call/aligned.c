@@ -144,7 +144,7 @@ static int align_items(struct mb_aligned *c, struct mb_object *container) {
     status = align_one(c, &item, code);
     if (status) break;
     status = mb_object_set_item(container, i, item, code);
-    mb_value_release(item, code);
+    mblob_value_release(item, code);
   }
   return status;
 }
@@ -158,7 +158,7 @@ int mb_value_align(struct mb_aligned *c, TVMValue *value, int code) {
   for (; !status && at < c->count; at++)
     if (c->pairs[at].code == kTVMObjectHandle) status = align_items(c, c->pairs[at].to.v_handle);
   if (status)
-    mb_value_release(aligned, code);
+    mblob_value_release(aligned, code);
   else
     *value = aligned;
   return status;
@@ -186,8 +186,8 @@ static void write_changes(struct mb_aligned *c) {
 void mb_aligned_end(struct mb_aligned *c, bool write_back) {
   if (write_back) write_changes(c);
   for (size_t i = 0; i < c->count; i++) {
-    mb_value_release(c->pairs[i].from, c->pairs[i].code);
-    mb_value_release(c->pairs[i].to, c->pairs[i].code);
+    mblob_value_release(c->pairs[i].from, c->pairs[i].code);
+    mblob_value_release(c->pairs[i].to, c->pairs[i].code);
   }
   free(c->pairs);
   free(c->places);
@@ -200,6 +200,6 @@ int mb_value_keep_aligned(TVMValue *value, int code) {
   const TVMValue given = *value;
   int status = mb_value_align(&copies, value, code);
   mb_aligned_end(&copies, false);
-  mb_value_release(given, code);
+  mblob_value_release(given, code);
   return status;
 }

@@ -154,7 +154,7 @@ static int call_aligned(const mblob_function *function, const TVMValue *args, co
       status = mb_value_align(&copies, &aligned[i], codes[i]);
   if (!status) status = call_as_they_are(function, aligned, codes, count, result);
   while (i-- > 0)
-    if (aligned[i].v_handle != args[i].v_handle) mb_value_release(aligned[i], codes[i]);
+    if (aligned[i].v_handle != args[i].v_handle) mblob_value_release(aligned[i], codes[i]);
   mb_block_give(aligned, size);
   mb_aligned_end(&copies, !status);
   return status;

@@ -39,7 +39,7 @@ void mb_value_retain(TVMValue value, int code) {
     mb_object_retain(value.v_handle);
 }
 
-void mb_value_release(TVMValue value, int code) {
+void mblob_value_release(TVMValue value, int code) {
   if (!value.v_handle) return;
   if (code == kTVMModuleHandle) mblob_module_release(value.v_handle);
   if (code == kTVMPackedFuncHandle) mblob_function_release(value.v_handle);
@@ -47,8 +47,6 @@ void mb_value_release(TVMValue value, int code) {
   if (code == kTVMObjectHandle && mb_handle_is_object(value.v_handle))
     mb_object_release(value.v_handle);
 }
-
-void mblob_value_release(TVMValue value, int code) { mb_value_release(value, code); }
 
 size_t mb_value_references(TVMValue value, int code) {
   if (!value.v_handle) return 0;
@@ -139,7 +137,7 @@ void mb_return_drop(struct mb_return *result) {
   if (result->text)
     free(result->text);
   else
-    mb_value_release(result->value, result->code);
+    mblob_value_release(result->value, result->code);
   *result = (struct mb_return)MB_RETURN_NOTHING;
 }
 

@@ -27,10 +27,9 @@ void mb_return_drop(struct mb_return *result);
 /* Give the result to the caller. Texts stay with this thread until its next call. */
 void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code);
 
-/* Add a reference to a counted handle (module, function, array, container); others are left
- * alone. */
+/* Add a reference to a counted handle (module, function, array, container), which mblob_value_release
+ * takes back; others are left alone. */
 void mb_value_retain(TVMValue value, int code);
-void mb_value_release(TVMValue value, int code);
 /* How many there are of a counted handle; of a library's, to the library. 0 of others. */
 size_t mb_value_references(TVMValue value, int code);
 

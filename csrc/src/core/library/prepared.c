@@ -198,7 +198,7 @@ static int put_result(const mblob_prepared *c, void *to, TVMValue value, int cod
   int status = MBLOB_OK;
   if (!word) {
     status = put_array(c, value.v_handle, code);
-    mb_value_release(value, code);
+    mblob_value_release(value, code);
     return status;
   }
   const int expected = word->code == kTVMDLTensorHandle ? kTVMNDArrayHandle : word->code;
@@ -214,7 +214,7 @@ static int put_result(const mblob_prepared *c, void *to, TVMValue value, int cod
     status = put_number(c, to, value.v_int64);
   } else {
     status = wrong_result(c, word->name, code);
-    mb_value_release(value, code);
+    mblob_value_release(value, code);
   }
   return status;
 }
@@ -233,7 +233,7 @@ static int clean(mblob_prepared *c, int status) {
       free(a->tensor.data);
       a->original = NULL;
     }
-    if (a->made_code) mb_value_release(a->made, a->made_code);
+    if (a->made_code) mblob_value_release(a->made, a->made_code);
     a->made_code = 0;
   }
   for (struct mb_argument *a = c->arguments; a < end; a++) {
@@ -283,7 +283,7 @@ static int run(mblob_prepared *c, va_list *args) {
   if (c->cleans) status = clean(c, status);
   if (!c->has_result) return status;
   if (!status) return put_result(c, to, value, code);
-  mb_value_release(value, code);
+  mblob_value_release(value, code);
   return status;
 }
 

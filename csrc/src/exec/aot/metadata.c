@@ -116,7 +116,7 @@ int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out
                      "the library has no function '" GETTER "', which names inputs and outputs");
   if (!status) status = mblob_function_call(getter, NULL, NULL, 0, &value, &code);
   if (!status && code != kTVMOpaqueHandle) {
-    mb_value_release(value, code);
+    mblob_value_release(value, code);
     status = mb_fail(MBLOB_E_FORMAT, GETTER ": returned type code %d, expected a handle (%d)", code,
                      kTVMOpaqueHandle);
   }

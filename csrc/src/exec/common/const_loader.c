@@ -170,7 +170,7 @@ static int find_in_imports(const struct const_loader *loader, const char *name,
 
 static int check_result(const char *name, TVMValue value, int code) {
   if (code == kTVMNullptr || (code == kTVMArgInt && value.v_int64 == 0)) return MBLOB_OK;
-  mb_value_release(value, code);
+  mblob_value_release(value, code);
   if (code == kTVMArgInt)
     return mb_fail(MBLOB_E_KERNEL, "%s: returned %lld, expected 0", name, (long long)value.v_int64);
   return mb_fail(MBLOB_E_KERNEL, "%s: returned a value of type code %d, expected 0", name, code);

@@ -64,7 +64,7 @@ static int make_module(mblob_module *from, const char *name, TVMValue *args, con
     *out = made.v_handle;
     return MBLOB_OK;
   }
-  mb_value_release(made, code);
+  mblob_value_release(made, code);
   return mb_fail(MBLOB_E_ARGUMENT,
                  "mblob_executor_create: '%s' of module '%s' makes no executor (type code %d)",
                  name, mblob_module_type_key(from), code);

@@ -212,7 +212,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   int status = mblob_function_call(lookup, args, codes, 4, &found, &found_code);
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
-    mb_value_release(found, found_code);
+    mblob_value_release(found, found_code);
     return mb_fail_argument(MB_ARGUMENT_TYPE, "graph: the lookup function: " MB_TEXT_TYPE_CODE,
                             "an array", found_code);
   }

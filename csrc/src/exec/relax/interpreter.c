@@ -205,7 +205,7 @@ static int watch(struct relax_machine *m, size_t index, bool before,
   if (m->exec->functions[index].kind != RELAX_PACKED)
     mblob_function_release(function.value.v_handle);
   *skip = before && !status && ret_code == kTVMArgInt && ret.v_int64 == 1;
-  if (!status) mb_value_release(ret, ret_code);
+  if (!status) mblob_value_release(ret, ret_code);
   return status;
 }
 

@@ -34,7 +34,7 @@ static inline void relax_put(struct relax_value *place, TVMValue value, int code
   if (old_code == kTVMNDArrayHandle && old.v_handle)
     mb_array_release(old.v_handle);
   else if (relax_is_counted(old_code))
-    mb_value_release(old, old_code);
+    mblob_value_release(old, old_code);
 }
 
 static inline void relax_set(struct relax_value *place, struct relax_value value) {
