@@ -25,7 +25,8 @@ from mblob.loader import prototype
 from mblob.native.runtime import address_of, ffi
 
 if TYPE_CHECKING:
-    from mblob.binary.dwarf_functions import CType, Function
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
 
 _Pointer: Any = ctypes._Pointer
 FunctionPointer: Any = ctypes._CFuncPtr  # type: ignore[attr-defined]

@@ -24,7 +24,7 @@ from mblob.bytes.mapping import map_file
 from mblob.compilers import Starting, as_by_default, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
-from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF, OF_C
 from mblob.temporary import temporary_folder
 
 OBJECT_SUFFIXES = (".o", ".obj", ".a")
@@ -112,7 +112,7 @@ def _extract_member(content: memoryview, label: str, suffix: str, stem: Path) ->
             raise FormatError(
                 f"{label}: a shared library, expected objects; load it by itself", code="archive"
             )
-    elif fmt is None or LANGUAGE_OF[fmt] == "cuda":
+    elif fmt is None or LANGUAGE_OF[fmt] not in OF_C:
         return []
     else:
         target = stem.with_suffix(f".{fmt}")

@@ -295,6 +295,8 @@ class OpenedNode(Node):
         told = declared(self, name)
         if told.variadic:
             return "it is variadic; pack a function that takes a fixed list of arguments"
+        if "array descriptor" in told.text:
+            return "Fortran passes a descriptor; declare the array with explicit or assumed size, x(n) or x(*)"
         if told.refusal is not None and not told.refusal.is_unknown:
             return f"{told.refusal.text}; pack a function that takes a pointer to it"
         return ""

@@ -8,7 +8,7 @@ csrc/src/base/argument_types.h`. The header has the names of element types, too 
 
 What cannot be derived: a new way to pass an argument (`take` of `core/library/prepared.c`, `_fetch`
 of `packager/functions/wrappers.py` with `checks*.h`, `loader/_call/convert.c`), a new kind of DWARF's
-types (`mblob/binary/dwarf_functions.py`), and the words in the comment of `mblob_call` in `mblob.h`,
+types (`mblob/binary/dwarf_types.py`), and the words in the comment of `mblob_call` in `mblob.h`,
 which a test compares.
 """
 

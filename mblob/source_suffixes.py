@@ -11,12 +11,25 @@ FORMAT_OF = {
     ".C": "cc",
     ".cpp": "cpp",
     ".cu": "cu",
+    # Fortran in fixed and in free form; with a capital letter it is preprocessed.
+    **dict.fromkeys((".f", ".for", ".ftn"), "f"),
+    **dict.fromkeys((".F", ".FOR", ".FTN", ".fpp", ".FPP"), "F"),
+    **dict.fromkeys((".f90", ".f95", ".f03", ".f08"), "f90"),
+    **dict.fromkeys((".F90", ".F95", ".F03", ".F08"), "F90"),
 }
-LANGUAGE_OF = {"c": "c", "cc": "c++", "cpp": "c++", "cu": "cuda"}
+LANGUAGE_OF = {
+    "c": "c",
+    "cc": "c++",
+    "cpp": "c++",
+    "cu": "cuda",
+    **dict.fromkeys(("f", "F", "f90", "F90"), "fortran"),
+}
+# How messages call the languages; those of C share headers, macros and what pycparser reads.
+SHOWN = {"c": "C", "c++": "C++", "cuda": "CUDA", "fortran": "Fortran"}
+OF_C = ("c", "c++")
 
 # Sources that mblob does not compile.
 ASSEMBLER = (".s", ".S", ".asm")
-FORTRAN = (".f", ".for", ".ftn", ".f77", ".fpp", ".f90", ".f95", ".f03", ".f08")
 DEVICE = (".cl", ".hip", ".metal", ".wgsl", ".ptx")
 
-SOURCES = (*FORMAT_OF, ".h", ".hpp", ".ll", *ASSEMBLER, *FORTRAN, *DEVICE)
+SOURCES = (*FORMAT_OF, ".h", ".hpp", ".ll", *ASSEMBLER, *DEVICE)

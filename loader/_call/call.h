@@ -118,6 +118,7 @@ typedef struct call_parameter {
   DLDataType dtype;   /* of the number, or of what a pointer points to; bits 0 = not known */
   bool opaque;        /* a pointer to void, a struct or a function: bytes of any kind do */
   bool function;      /* a pointer to a function */
+  bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
   DLDataType pointed; /* of a pointer to pointers: what these point to */
 } call_parameter;
@@ -227,6 +228,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
+/* Whether an argument may be an array that is not in row order: the function looks at strides. */
+bool call_frame_takes_gaps(const call_frame *frame, int i);
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 /* Check the tensor of a slot against the signature. */
 bool call_frame_parameter(call_frame *frame, int i);

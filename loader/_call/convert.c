@@ -276,7 +276,7 @@ static bool no_buffer(call_frame *frame, int i, PyObject *arg) {
 static bool convert_strided(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   bool absent = true;
-  if (frame->gaps) { /* DLPack counts strides in elements, as functions do */
+  if (call_frame_takes_gaps(frame, i)) { /* DLPack counts strides in elements, as functions do */
     PyBuffer_Release(&slot->u.view);
     slot->kind = SLOT_NONE;
     if (call_dlpack_argument(frame, i, arg, &absent)) return true;

@@ -205,11 +205,15 @@ bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
   return true;
 }
 
+bool call_frame_takes_gaps(const call_frame *frame, int i) {
+  return frame->gaps || (frame->parameters != NULL && frame->parameters[i].columns);
+}
+
 bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
   call_slot *slot = &frame->slots[i];
   DLTensor *t = &slot->tensor;
   const bool gaps = t->strides != NULL && !call_tensor_compact(t);
-  if (gaps && !frame->gaps) {
+  if (gaps && !call_frame_takes_gaps(frame, i)) {
     return call_frame_error(
         frame, i, PyExc_ValueError,
         "the %s is not contiguous; pass numpy.ascontiguousarray(" CALL_ARGUMENT_NAME

@@ -84,6 +84,10 @@ static call_parameter parse_one(const char *at, const char *end) {
     if (*at == '(') { /* int (*)(float); pointers to arrays have their dimensions last */
       p.function = true;
       ++at;
+    } else if (*at == ':' && stars > 0) { /* a word of ours about the pointer */
+      p.columns = (size_t)(end - at) == sizeof ":columns" - 1 &&
+                  memcmp(at, ":columns", sizeof ":columns" - 1) == 0;
+      break;
     } else if (*at == '*' || *at == '[') {
       ++stars;
       if (*at == '[') break; /* dimensions follow: an array parameter is a pointer */

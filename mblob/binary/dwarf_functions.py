@@ -7,79 +7,35 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
 
+from mblob.binary.dwarf_types import (
+    DEPTH,
+    CType,
+    array_ranges,
+    children,
+    constant_of,
+    name_of,
+    referred,
+    text_of,
+    type_of,
+    unnamed,
+)
 from mblob.binary.function_names import MANGLED
 
-_DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
-
-# A type of functions lists at most so many parameters, and none that lies deeper or in another one:
-# a damaged file could refer to one type from many.
-_FUNCTION_DEPTH = 4
-_LISTED = 16
-
-# DWARF 5, table 7.11: encodings of base types.
-_ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
-_RECORDS = {
-    "DW_TAG_structure_type": "struct",
-    "DW_TAG_class_type": "struct",
-    "DW_TAG_union_type": "union",
-}
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
 # DW_CC_normal, and DW_CC_program, the main program of Fortran.
 _ORDINARY_CALLS = (1, 2)
-_QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
-_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_module")  # of C++ and of Fortran
 # Their declarations are many, and none is a kernel.
 _LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
-_NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
 _MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
-
-
-class CType(NamedTuple):
-    """A type, without its names.
-
-    Attributes:
-        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
-            "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
-            array without a fixed place), "either" (Fortran's: the address of `target`, but with
-            VALUE there `target`) or "other".
-        size: bytes; 0 if it has none.
-        text: C spelling with the names that the source uses. It has a "?" where a name would stand
-            inside of it, as in `int (*?)(int)`, or if the type has no name of its own; "?" alone is a
-            type that is not known.
-        target: what a pointer points at; of an array, which only pointers point at, the element; of an
-            enum its integer type, "void" if that is not told.
-        dims: of an array, outermost first; None for one that is no constant.
-        base: name of a base type behind typedefs.
-    """
-
-    kind: str
-    size: int
-    text: str
-    target: CType | None = None
-    dims: tuple[int | None, ...] = ()
-    base: str = ""
-
-    @property
-    def spelling(self) -> str:
-        """The type for people, without a name."""
-        return self.text if self.text == "?" else self.text.replace("?", "").rstrip()
-
-    def declaration(self, declarator: str) -> str:
-        """C's spelling of a declaration: this type around, or in front of, what it declares."""
-        text = self.text
-        if "?" in text:
-            return text if text == "?" else text.replace("?", declarator).rstrip()
-        return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()
 
 
 class Function(NamedTuple):
@@ -96,6 +52,7 @@ class Function(NamedTuple):
             aarch64_vector_pcs, ...), gcc does not.
         names: of the parameters, "" without.
         qualified: of a C++ function whose name is mangled: its name with its namespaces.
+        source_name: of a Fortran function its name in the source, with its module.
     """
 
     name: str
@@ -107,6 +64,7 @@ class Function(NamedTuple):
     is_ordinary: bool = True
     names: tuple[str, ...] = ()
     qualified: str = ""
+    source_name: str = ""
 
     @property
     def types(self) -> str:
@@ -212,7 +170,7 @@ def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
 
 def agreed(candidates: Sequence[Function]) -> Function | None:
     """The function that all candidates are, but for their names."""
-    found = [f._replace(name="", names=()) for f in candidates]
+    found = [f._replace(name="", names=(), source_name="") for f in candidates]
     if not found or any(f != found[0] for f in found):
         return None
     return candidates[0]._replace(name="")
@@ -229,7 +187,7 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
     for unit in dwarf.iter_CUs() if units is None else units:
         made.units += 1
         top = unit.get_top_DIE()
-        producer = _text(top, "DW_AT_producer")
+        producer = text_of(top, "DW_AT_producer")
         if producer == _TVM or _is_assembler(top):
             made.whole = False
             continue
@@ -242,8 +200,8 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
-                if die.tag in _SCOPES and _name(die) not in _LIBRARY_NAMESPACES:
-                    scopes.append((die, (*names[:_DEPTH], _name(die))))
+                if die.tag in _SCOPES and name_of(die) not in _LIBRARY_NAMESPACES:
+                    scopes.append((die, (*names[:DEPTH], name_of(die))))
                 elif die.tag == "DW_TAG_subprogram":
                     places[die.offset] = names
                     if "DW_AT_declaration" not in die.attributes:
@@ -284,9 +242,9 @@ def _add(
             else die
         )
         name = (
-            _text(die, "DW_AT_linkage_name")
-            or _text(declared, "DW_AT_linkage_name")
-            or _name(declared)
+            text_of(die, "DW_AT_linkage_name")
+            or text_of(declared, "DW_AT_linkage_name")
+            or name_of(declared)
         )
         if not name:
             continue
@@ -296,6 +254,9 @@ def _add(
         is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
         is_fortran = _is_fortran(die)
         function = function_of(symbol, *entry) if is_exported or terse or is_fortran else None
+        if is_fortran and function is not None:
+            path = (*places.get(declared.offset, ()), name_of(declared))
+            function = function._replace(source_name=b"::".join(path).decode(errors="replace"))
         if terse and function is not None and _is_bare(die, function):
             made.whole = False
             continue
@@ -307,7 +268,7 @@ def _add(
             if is_exported:
                 exported.append(function)
         elif name.startswith(b"_Z") and "DW_AT_external" in declared.attributes:
-            path = (*places.get(declared.offset, (b"",)), _name(declared))
+            path = (*places.get(declared.offset, (b"",)), name_of(declared))
             if all(part.isidentifier() for part in map(bytes.decode, path)):
                 free = function_of(symbol, *entry)
                 made.cxx.append(free._replace(qualified=b"::".join(path).decode()))
@@ -387,17 +348,17 @@ def function_of(
     is_fortran = _is_fortran(die)
     for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
-            found = _type(referred(child), pointer_size)
+            found = type_of(referred(child), pointer_size)
             if is_fortran:
                 there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
             parameters.append(found)
-            names.append(_name(child).decode(errors="replace"))
+            names.append(name_of(child).decode(errors="replace"))
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
-        name, _type(referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
+        name, type_of(referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
         is_ordinary=convention is None or convention.value in _ORDINARY_CALLS, names=tuple(names),
     )  # fmt: skip
 
@@ -419,24 +380,33 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     die, _, _ = unnamed(referred(entries[0]))
     tag = "" if die is None else die.tag
     target = found
+    dims: tuple[int | None, ...] = ()
     if tag == "DW_TAG_array_type":
-        has_place = "DW_AT_data_location" not in die.attributes
-        target = (
-            found.target
-            if has_place and found.target
-            else CType("descriptor", 0, "array descriptor")
-        )
-    elif tag == "DW_TAG_string_type":
-        target = CType("char", 1, "character")
-    elif found.kind == "pointer":
-        return found
-    else:
+        target = CType("descriptor", 0, "array descriptor")
+        if "DW_AT_data_location" not in die.attributes and found.target:
+            target, dims = found.target, _extents(die)
+            if target.kind == "pointer" and target.target and target.target.kind == "void":
+                target = target.target  # the same
+    elif found.kind == "pointer" and found.target is not None and found.target.kind == "void":
+        return found  # type(*) and type(c_ptr) look alike
+    elif tag != "DW_TAG_string_type":
         told = {_is_passed_by_address(entry) for entry in entries} - {None}
         if len(told) != 1:
-            return _address(found, pointer_size)._replace(kind="either")
+            is_procedure = found.kind == "pointer" and found.target and found.target.kind == "other"
+            return found if is_procedure else _address(found, pointer_size)._replace(kind="either")
         if told == {False}:
             return found
-    return _address(target, pointer_size)
+    return _address(target, pointer_size)._replace(dims=dims)
+
+
+def _extents(die: Any) -> tuple[int | None, ...]:
+    """The extents of an array of Fortran, whose lower bounds are 1 where nothing is said."""
+    found: list[int | None] = []
+    for r in array_ranges(die):
+        upper = constant_of(r, "DW_AT_upper_bound", 1, None)
+        lower = constant_of(r, "DW_AT_lower_bound", 0, None if "DW_AT_lower_bound" in r else 1)
+        found.append(None if upper is None or lower is None else upper - lower)
+    return tuple(found)
 
 
 def _is_passed_by_address(parameter: Any) -> bool | None:
@@ -458,136 +428,3 @@ def _is_passed_by_address(parameter: Any) -> bool | None:
     if steps[0].startswith("DW_OP_breg"):  # where a register points to
         return True
     return False if steps[0].startswith("DW_OP_reg") else None
-
-
-# -- entries ---------------------------------------------------------------------------------------
-
-
-def children(die: Any) -> Iterator[Any]:
-    """The entries below an entry, as they lie in the file.
-
-    Raises:
-        ValueError: a DW_AT_sibling leads back.
-    """
-    last = die.offset
-    for child in die.iter_children():
-        if child.offset <= last:
-            raise ValueError("entries in a circle")
-        last = child.offset
-        yield child
-        # Without DW_AT_sibling, pyelftools looks for the end of what is below, without a check.
-        if (
-            child.has_children
-            and child._terminator is None
-            and "DW_AT_sibling" not in child.attributes
-        ):
-            for _ in children(child):
-                pass
-
-
-def _text(die: Any, attribute: str) -> bytes:
-    found = die.attributes.get(attribute)
-    return found.value if found is not None and isinstance(found.value, bytes) else b""
-
-
-def _name(die: Any) -> bytes:
-    return _text(die, "DW_AT_name")
-
-
-def referred(die: Any) -> Any:
-    """The type that an entry names, None for void."""
-    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
-
-
-def unnamed(die: Any) -> tuple[Any, str, bool]:
-    """A type behind its qualifiers and names, the outermost name, which the source spells, and
-    whether it is const."""
-    named = ""
-    const = False
-    for _ in range(_DEPTH):
-        if die is None:
-            break
-        if die.tag == "DW_TAG_const_type":
-            const = const or not named
-        elif die.tag == "DW_TAG_typedef":
-            named = named or _name(die).decode(errors="replace")
-        elif die.tag not in _QUALIFIERS:
-            break
-        die = referred(die)
-    return die, named, const
-
-
-def _type(die: Any, pointer_size: int, depth: int = 0) -> CType:
-    """A type, seen through its qualifiers and names."""
-    die, named, const = unnamed(die)
-    kind, size, text, target = _concrete(die, pointer_size, depth)
-    text = named or text
-    if const and "?" not in text:
-        text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
-    base = (
-        "" if die is None or die.tag != "DW_TAG_base_type" else _name(die).decode(errors="replace")
-    )
-    return CType(kind, size, text, target, _dims(die) if kind == "other" else (), base)
-
-
-def _dims(die: Any) -> tuple[int | None, ...]:
-    """The dimensions of an array, () for other types."""
-    if die is None or die.tag != "DW_TAG_array_type":
-        return ()
-    ranges = (c.attributes for c in children(die) if c.tag == "DW_TAG_subrange_type")
-    return tuple(
-        _constant(r, "DW_AT_count", 0, _constant(r, "DW_AT_upper_bound", 1, None))
-        for r in islice(ranges, _DEPTH)
-    )
-
-
-def _constant(attributes: Any, name: str, more: int, default: int | None) -> int | None:
-    """A number among the attributes of an entry, and `more`; expressions and references are
-    none."""
-    found = attributes.get(name)
-    if found is None or not found.form.startswith(_NUMBERS) or not 0 <= found.value < 2**48:
-        return default
-    return int(found.value) + more
-
-
-def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:
-    """Kind, size, spelling and target of a type that is neither a qualifier nor a name."""
-    if die is None:
-        return "void", 0, "void", None
-    name = _name(die).decode(errors="replace")
-    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
-    if die.tag == "DW_TAG_base_type":
-        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
-        if kind == "bool" and size > 1:  # Fortran's logical, which C has no type for
-            kind = "int"
-        return ("char" if name == "char" else kind), size, name or "?", None
-    if die.tag in _POINTERS and depth < _DEPTH:
-        target = _type(referred(die), pointer_size, depth + 1)
-        star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
-        declared = target.declaration(star + "?" * ("?" in target.text))
-        return "pointer", pointer_size, declared, target
-    if die.tag == "DW_TAG_array_type" and depth < _DEPTH:
-        element = _type(referred(die), pointer_size, depth + 1)
-        if "DW_AT_GNU_vector" in die.attributes:
-            return "record", size, "?", element
-        dims = "".join(f"[{'' if d is None else d}]" for d in _dims(die))
-        return "other", size, element.declaration(f"(?){dims}"), element
-    if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
-        result = _type(referred(die), pointer_size, _FUNCTION_DEPTH)
-        return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
-    if die.tag in _RECORDS:
-        return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
-    if die.tag == "DW_TAG_enumeration_type":
-        return "enum", size, f"enum {name or '{...} ?'}", _type(referred(die), pointer_size, _DEPTH)
-    return "other", size, "?", None
-
-
-def _parameters(die: Any, pointer_size: int) -> str:
-    """The types of the parameters of a type of functions, as C lists them."""
-    found = [
-        _type(referred(c), pointer_size, _FUNCTION_DEPTH).spelling.replace("?", "{...}")
-        if c.tag == "DW_TAG_formal_parameter"
-        else "..."
-        for c in islice(children(die), _LISTED)
-    ]
-    return ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"

@@ -26,7 +26,8 @@ class Row(NamedTuple):
         symbol: the ELF symbol.
         abi: "plain" (C calling convention) or "packed" (TVM's).
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
-        types: C argument types, "?" if unknown.
+        types: C argument types, "?" if unknown. Behind a pointer may stand ":columns": an array in
+            column order.
         prototype: the C function with the names of its parameters and their dimensions, "" if
             unknown.
     """
@@ -165,7 +166,8 @@ def parameter(text: str) -> Parameter:
     if (function := _FUNCTION.search(text)) is not None:
         return Parameter(function[1] or "", (), True, (), " ".join(text.split()))
     head = text.partition("[")[0]
-    dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", text))
+    groups = re.findall(r"\[([^\]]*)\]", text)
+    dims = tuple(d.strip() for group in groups for d in group.split(","))  # a[m, n]: of columns
     words = re.findall(r"[A-Za-z_]\w*", head)
     named = len(words) > 1 and words[-1] not in WORDS
     types = tuple(w for w in (words[:-1] if named else words) if w not in _QUALIFIERS)
@@ -184,6 +186,7 @@ def contradicts(row: Row) -> bool:
 def _is_of_type(text: str, type_text: str) -> bool:
     if _FUNCTION.search(text) or _FUNCTION.search(type_text):
         return bool(_FUNCTION.search(text) and _FUNCTION.search(type_text))
+    type_text = re.sub(r"(?<=\*):.*", "", type_text)
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known

@@ -12,11 +12,11 @@ from mblob.packager.compile.processes import Command, Job
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import compile_options, options_behind_preprocessor
-from mblob.source_suffixes import LANGUAGE_OF
+from mblob.source_suffixes import LANGUAGE_OF, OF_C
 
 
 def language(node: SourceNode) -> str:
-    """Language a source is compiled as: "c", "c++" or "cuda"."""
+    """Language a source is compiled as: "c", "c++", "cuda" or "fortran"."""
     return LANGUAGE_OF[node.fmt]
 
 
@@ -37,7 +37,7 @@ def source_macros(node: SourceNode) -> list[str]:
     In C++ whether it defines `__tvm_module_ctx`; of 0.7 and before, that it calls the device of a
     DLTensor `ctx`.
     """
-    if language(node) == "cuda":
+    if language(node) not in OF_C:
         return []
     text = node.text()
     made = ["MBLOB_DLTENSOR_CTX"] if _OLD_DEVICE.search(text) else []
@@ -75,6 +75,11 @@ def compile_command(
             "-o",
             output,
         )
+    if kind == "fortran":
+        head: Sequence[str] = (*tools.fc, "-O2", "-fPIC")
+        if tools.is_gfortran:  # others know few options of gcc
+            head = (*_head(tools, kind, source, work), *TREE)
+        return (*head, *own, "-c", str(source), "-o", output)
     return _c_command(tools, node, source, output, options, work, _memory_model(node), "-c")
 
 
@@ -117,6 +122,8 @@ def dependency_command(
     if language(node) == "cuda":
         own = compile_options((*options, *node.options))
         return (*tools.nvcc, *_headers(), *own, "-MM", str(source), "-o", output)
+    if language(node) == "fortran":
+        return (*tools.fc, "-cpp", "-MM", str(source), "-o", output)
     return preprocess_command(tools, node, source, output, options, work, ("-MM",))
 
 
@@ -145,6 +152,10 @@ def compile_preprocessed_command(
     )
 
 
+# gfortran prints what it read: what `mblob.packager.compile.fortran_tree` reads.
+TREE = ("-fdump-fortran-original",)
+
+
 def _headers() -> tuple[str, ...]:
     """Our headers, in the mode for kernels; `-DMBLOB_HOST` among the caller's options turns it
     off."""
@@ -158,8 +169,7 @@ def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
     maps = [
         f"-ffile-prefix-map={folder}=." for folder in sorted(folders, key=lambda f: (len(f), f))
     ]
-    compiler = tools.cxx if kind == "c++" else tools.cc
-    return (*compiler, "-O2", "-fPIC", *maps, _seed(source.name))
+    return (*tools.compiler(kind), "-O2", "-fPIC", *maps, _seed(source.name))
 
 
 def _seed(name: str) -> str:
@@ -223,7 +233,8 @@ def describing(job: Job, output: str | None = None) -> Job:
     count = len(job.compiler)
     compiler = _undecided(job.compiler)
     words = _undecided(job.command[count:])
-    more = ["-g", "-fno-var-tracking"]  # types, not where variables are: half the time
+    # Types, not where variables are: half the time. Of Fortran, places tell how arguments are passed.
+    more = ["-g"] if job.is_fortran else ["-g", "-fno-var-tracking"]
     if output is not None:
         words[len(words) - words[::-1].index("-o")] = output
         more.append("-fno-lto")  # which the compiler's configuration may ask for

@@ -37,9 +37,11 @@ from mblob.packager.objects.object_files import (
     machine_of,
 )
 from mblob.packager.objects.rename import rename_symbols, unshare
+from mblob.source_suffixes import OF_C
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
+    from mblob.packager.compile.fortran_tree import Dummy
 
 
 class HostFile(NamedTuple):
@@ -50,6 +52,7 @@ class HostFile(NamedTuple):
         label: what messages call it.
         cxx: needs the C++ library.
         cuda: needs the CUDA runtime.
+        fortran: may need the library of Fortran.
         own: made here, so it may be rewritten.
         generated: the packed functions, which have their final names.
         carried: of a plug-in, whose names are all its own.
@@ -57,6 +60,7 @@ class HostFile(NamedTuple):
         own_calls: functions that its source says are called in another way than C's, and the
             attribute.
         arrays: declarations of functions with arrays among their parameters, as its source has them.
+        dummies: of a Fortran source, what it says of the dummy arguments of its procedures.
         functions: what it defines, as far as debug information tells; of a source compiled for
             link-time optimization what it exports.
     """
@@ -65,12 +69,14 @@ class HostFile(NamedTuple):
     label: str
     cxx: bool = False
     cuda: bool = False
+    fortran: bool = False
     own: bool = True
     generated: bool = False
     carried: bool = False
     elsewhere: bool = False
     own_calls: Mapping[str, str] = {}
     arrays: Mapping[str, str] = {}
+    dummies: Mapping[str, Mapping[str, Dummy]] = {}
     functions: tuple[Function, ...] = ()
 
 
@@ -107,6 +113,7 @@ def compile_all(
     kept: dict[Path, Job] = {}
     described: set[Path] = set()
     preprocessed: dict[Path, Path] = {}
+    trees: dict[Path, str] = {}
     sources = {
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
@@ -130,17 +137,21 @@ def compile_all(
             if kind == "cuda":
                 job = Job(label, command, words)
             else:
-                job = Job(label, command, words, tools.cxx if kind == "c++" else tools.cc)
+                job = Job(label, command, words, tools.compiler(kind))
+                if kind == "fortran":
+                    job = _of_fortran(job, partial(trees.__setitem__, output))
                 if keeps_debug(command):
                     kept[output] = job
                 else:
                     job = describing(job)
                     described.add(output)
             jobs.append(job)
-            files.append(HostFile(output, label, kind != "c", kind == "cuda"))
+            files.append(
+                HostFile(output, label, kind in ("c++", "cuda"), kind == "cuda", kind == "fortran")
+            )
             if i in rewritten:
                 preprocessed[output] = rewritten[i]
-            elif is_declared and kind != "cuda" and _may_tell(node, options):
+            elif is_declared and kind in OF_C and _may_tell(node, options):
                 preprocessed[output] = work / f"lib{i}.words.i"
                 name = preprocessed[output].name
                 command = preprocess_command(tools, node, source, name, options, work, ())
@@ -162,8 +173,23 @@ def compile_all(
     run_all([*jobs, *looks], work, beside)
     looking = any(node.declared.looks for node in nodes)
     files = [_with_declarations(f, preprocessed.get(f.path), looking) for f in files]
+    if trees and looking:
+        from mblob.packager.compile import fortran_tree
+
+        files = [f._replace(dummies=fortran_tree.read(trees.get(f.path, ""))) for f in files]
     read = [read_input(f, ours=f.path in described) for f in files]
     return _described_apart(tools, read, kept, work)
+
+
+def _of_fortran(job: Job, told: Callable[[str], object]) -> Job:
+    """A compilation of Fortran, whose compiler prints what it read."""
+
+    def words(output: str) -> str:
+        from mblob.packager.compile import fortran_tree
+
+        return job.words(fortran_tree.with_places(output))
+
+    return job._replace(is_fortran=True, told=told, words=words)
 
 
 def _with_declarations(file: HostFile, preprocessed: Path | None, looking: bool) -> HostFile:
@@ -300,7 +326,7 @@ def _without_vectors(
         ToolchainError: a source cannot be preprocessed. BuildError: vectors that cannot be
             combined.
     """
-    texts = {i: node.text() for i, (node, _, _) in sources.items() if language(node) != "cuda"}
+    texts = {i: node.text() for i, (node, _, _) in sources.items() if language(node) in OF_C}
     texts = {i: text for i, text in texts.items() if may_name_vectors(text)}
     if not texts:
         return {}
@@ -352,7 +378,7 @@ def standalone_text(node: SourceNode, name: str) -> str:
     text = node.text()
     macros = "".join(f"#define {macro}\n" for macro in source_macros(node))
     plain = f'{macros}#line 1 "{name}"\n{text}' if macros else text
-    if language(node) == "cuda" or not may_name_vectors(text):
+    if language(node) not in OF_C or not may_name_vectors(text):
         return plain
     from mblob.packager.compile.vector_c import own_names, rewrite
 

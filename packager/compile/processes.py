@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from mblob.arguments import path as checked_path
 from mblob.compilers import Starting, as_by_default, first_error
@@ -27,6 +27,7 @@ from mblob.interrupts import held
 from mblob.packager.errors import BuildError
 from mblob.temporary import LEAST_SPACE
 
+Result = TypeVar("Result")
 Command = tuple[str, ...]
 
 
@@ -138,6 +139,8 @@ class Job(NamedTuple):
         compiler: the words that the command starts with, of a compiler that follows gcc's command
             line; () of others.
         before: makes the source, while jobs that have theirs run.
+        is_fortran: it runs behind those before it that are, too, whose modules it may use.
+        told: called with what the compiler printed.
     """
 
     culprit: str
@@ -145,6 +148,8 @@ class Job(NamedTuple):
     words: Callable[[str], str] = str
     compiler: Command = ()
     before: Callable[[], object] | None = None
+    is_fortran: bool = False
+    told: Callable[[str], object] | None = None
 
     @property
     def output(self) -> str:
@@ -169,10 +174,15 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     processes = Processes()
     made = threading.Event()
 
-    def task(job: Job) -> tuple[int, str]:
-        if job.before is not None:
+    def task(row: Sequence[Job]) -> list[tuple[int, str]]:
+        if row[0].before is not None:
             made.wait()
-        return processes.run(job.command, cwd)
+        done: list[tuple[int, str]] = []
+        for job in row:
+            done.append(processes.run(job.command, cwd))
+            if done[-1][0]:
+                break
+        return done
 
     def beside() -> None:
         for job in jobs:
@@ -186,8 +196,12 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
         processes.stop()
         made.set()  # for nothing
 
-    results = _in_parallel([partial(task, job) for job in jobs], stop, beside)
-    for job, (status, output) in zip(jobs, results):
+    in_order = [job for job in jobs if job.is_fortran]
+    rows = [*([in_order] if in_order else []), *([job] for job in jobs if not job.is_fortran)]
+    results = _in_parallel([partial(task, row) for row in rows], stop, beside)
+    for job, (status, output) in (
+        pair for row, done in zip(rows, results) for pair in zip(row, done)
+    ):
         if status:
             check_space(job.command, output, cwd)
             output = job.words(output)
@@ -197,20 +211,22 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
                 output=output,
             )
         check_written(job.command, output, cwd, job.culprit)
+        if job.told is not None:
+            job.told(output)
 
 
 def _in_parallel(
-    tasks: Sequence[Callable[[], tuple[int, str]]],
+    tasks: Sequence[Callable[[], Result]],
     stop: Callable[[], None],
     meanwhile: Callable[[], object],
-) -> list[tuple[int, str]]:
+) -> list[Result]:
     """The results of tasks, of which as many run at a time as there are processors.
 
     Args:
         stop: makes tasks end soon; called when one raised or this is interrupted, and at the end.
         meanwhile: called while they run.
     """
-    results: dict[int, tuple[int, str]] = {}
+    results: dict[int, Result] = {}
     errors: list[BaseException] = []
     waiting = deque(enumerate(tasks))
 

@@ -122,6 +122,54 @@ class Toolchain:
             )
         return command
 
+    @cached_property
+    def fc(self) -> Command:
+        """The Fortran compiler: $FC, or the gfortran of the same target.
+
+        Raises:
+            ToolchainError: there is none.
+        """
+        own = command_words(os.environ.get("FC", ""))
+        if own and not _runs(own):
+            raise ToolchainError(
+                f"$FC: no Fortran compiler {own[0]!r} found; install it or name another"
+            )
+        candidates = [*([own] if own else []), *_gfortrans(self.cc), (f"{self.triple}-gfortran",)]
+        for command in (*candidates, ("gfortran",)):
+            if _runs(command) and same_target(_dumpmachine(command), self.triple):
+                return command
+        tried = ", ".join(dict.fromkeys([*map(" ".join, candidates), "gfortran"]))
+        raise ToolchainError(
+            f"no Fortran compiler found beside {' '.join(self.cc)}: tried $FC, {tried}; for {self.triple} install"
+            " gfortran, or set $FC"
+        )
+
+    @cached_property
+    def is_gfortran(self) -> bool:
+        """Whether the Fortran compiler is gfortran, whatever its name is."""
+        name = Path(self.fc[_compiler_word(self.fc)]).name
+        if "gfortran" in name:
+            return True
+        return Processes().run((*self.fc, "--version"))[1].startswith("GNU Fortran")
+
+    @cached_property
+    def fortran_libraries(self) -> list[str]:
+        """Words of a link for the libraries of gfortran."""
+        found = Processes().run((*self.fc, "-print-file-name=libgfortran.so"))[1].strip()
+        folder = os.path.dirname(os.path.normpath(found))  # noqa: PTH120
+        more = ["-lquadmath"] if folder and Path(folder, "libquadmath.so").exists() else []
+        return [*([f"-L{folder}"] if folder else []), "-lgfortran", *more]
+
+    def compiler(self, language: str) -> Command:
+        """The compiler of a language.
+
+        Raises:
+            ToolchainError: there is none.
+        """
+        if language == "c++":
+            return self.cxx
+        return self.fc if language == "fortran" else self.cc
+
     @property
     def cuda_folders(self) -> list[str]:
         """Folders of the libraries of `nvcc`. It may be a script, so it is asked."""
@@ -211,6 +259,15 @@ def cxx_siblings(cc: Command) -> list[Command]:
     if base.endswith("cc") and "gcc" not in base:
         found.append((*cc[:at], head + slash + base[:-2] + "c++", *cc[at + 1 :]))
     return found
+
+
+def _gfortrans(cc: Command) -> list[Command]:
+    """Commands of the gfortran beside a gcc."""
+    at = _compiler_word(cc)
+    head, slash, base = cc[at].rpartition("/")
+    if "gcc" not in base:
+        return []
+    return [(*cc[:at], head + slash + "gfortran".join(base.rsplit("gcc", 1)), *cc[at + 1 :])]
 
 
 def _compiler_word(command: Command) -> int:

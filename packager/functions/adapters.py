@@ -71,7 +71,7 @@ def needed_adapters(
     defined = {name for _, c in files for name in c.defined | c.weak}
     packed = {row.symbol: row for row in _found(table_rows, defined)}
     if dialect.is_ffi:
-        taken = {w.prototype.name for w in wrapped} | {row.symbol for row in plain}
+        taken = {w.prototype.symbol for w in wrapped} | {row.symbol for row in plain}
         found = _to_ffi(files, taken, defined)
     else:
         found = _to_classic(files, defined)

@@ -242,8 +242,11 @@ MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
   return 0;
 }
 
-MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
-                              mblob_array *out) {
+typedef int mblob_order(const mblob_call_info *call, int i, const DLTensor *t);
+
+/* A tensor whose elements lie in an order: `order` returns 0 if they do. */
+MBLOB_STATIC int mblob_ordered(const mblob_call_info *call, int i, const mblob_element *want,
+                               mblob_order *order, mblob_array *out) {
   const DLTensor *t = NULL;
   if (mblob_kind_of(call, i) != MBLOB_TENSOR)
     return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR(want->name),
@@ -264,13 +267,18 @@ MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_el
   out->elements = elements;
   out->data = t->data ? (char *)t->data + t->byte_offset : NULL;
   if (!elements) return 0;
-  if (mblob_strides(call, i, t)) return -1;
+  if (order(call, i, t)) return -1;
   if (!out->data) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
   if ((uintptr_t)out->data % want->alignment)
     return mblob_fail(call, i, MBLOB_DATA,
                       "expected data aligned to %d bytes, found address %p; pass an aligned copy",
                       (int)want->alignment, out->data);
   return 0;
+}
+
+MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
+                              mblob_array *out) {
+  return mblob_ordered(call, i, want, mblob_strides, out);
 }
 
 /* Exact shape of a parameter with several dimensions. `bad`: a computed dimension is no size. */

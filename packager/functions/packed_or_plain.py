@@ -23,7 +23,8 @@ from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects.object_files import ObjectSymbols
 
 if TYPE_CHECKING:
-    from mblob.binary.dwarf_functions import CType, Function
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
 
 
 class Undeclared(NamedTuple):
@@ -167,6 +168,11 @@ def _plain_functions(
             if not defined_here or function.name in hidden or function.name in prototypes:
                 continue
             row = plain_row(function, of_tvm=function.name in contents.of_tvm)
+            if row is not None and function.source_name:
+                from mblob.packager.functions.fortran_prototypes import name_of
+
+                name = name_of(function)
+                row = row if name in defined else row._replace(name=name)
             if row is not None:
                 rows.setdefault(function.name, row)
     return [rows[name] for name in sorted(rows)]

@@ -11,7 +11,8 @@ from mblob.packager.conventions import ATTRIBUTES
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 
 if TYPE_CHECKING:
-    from mblob.binary.dwarf_functions import CType, Function
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
 
 
 def contradiction(prototype: Prototype, function: Function) -> str | None:

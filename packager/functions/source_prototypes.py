@@ -4,7 +4,7 @@ those of debug information, the bounds of arrays those of the source."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from mblob import argument_types
@@ -22,7 +22,8 @@ from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
 
 if TYPE_CHECKING:
-    from mblob.binary.dwarf_functions import CType, Function
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
 
 
 class NotCallable(Exception):
@@ -63,10 +64,10 @@ def found_prototypes(
     defined = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
         for function in f.functions:
-            name = function.qualified or function.name
+            name = _name_of(function, asked, taken if has_names else None)
             if name not in asked and (only_named or not node.declared.is_open):
                 continue
-            if name in declared or name in found or name in listed:
+            if not {name, function.name}.isdisjoint(declared) or name in found or name in listed:
                 continue
             packed_symbol = dialect.packed_symbol(name)
             if packed_symbol in taken or not _is_callable(function, contents):
@@ -79,7 +80,11 @@ def found_prototypes(
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
                 if function.qualified and defined[name] > 1:
                     raise NotCallable(_overloaded(name, nodes))
-                prototype = _with_bounds(prototype_of(function), f)
+                prototype = (
+                    _of_fortran(function, name, f)
+                    if function.source_name
+                    else _with_bounds(prototype_of(function), f)
+                )
                 for text in (n.declared.of_source.get(name) for n, _ in nodes):
                     prototype = prototype if text is None else _written(text, function, prototype)
                 found[name] = Wrapped(prototype, False, dialect)
@@ -92,6 +97,48 @@ def found_prototypes(
             if name in found and not found[name].prototype.mangled:
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
+
+
+def _name_of(function: Function, asked: Collection[str], taken: Collection[str] | None) -> str:
+    """The name under which a function is called. A procedure of Fortran has that of its source, unless the
+    caller asks for its symbol, or it cannot have it.
+
+    Args:
+        taken: symbols that there are; None: functions have no names but their symbols.
+    """
+    if not function.source_name:
+        return function.qualified or function.name
+    from mblob.packager.functions.fortran_prototypes import name_of
+
+    name = name_of(function)
+    return function.name if taken is None or name in taken or function.name in asked else name
+
+
+def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
+    """The prototype of a procedure of Fortran.
+
+    Warns:
+        UserWarning: bounds that cannot be read.
+    """
+    from mblob.packager.functions.fortran_prototypes import of_fortran, with_places
+
+    dummies = file.dummies.get(function.source_name, {})
+    function = with_places(function, dummies)
+    mangled = function.name if name != function.name else ""
+    told = prototype_of(function)._replace(name=name, mangled=mangled)
+    for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
+        if found.target is not None and "__class_" in found.target.text:
+            raise NotCallable(
+                f"parameter {i} ({dummy}) is polymorphic: declare it as type(...), not class(...)"
+            )
+        if dummy in dummies and dummies[dummy].is_pointer:
+            raise NotCallable(
+                f"parameter {i} ({dummy}) is a pointer or allocatable: give one that is neither"
+            )
+    made, why = of_fortran(told, function, dummies)
+    if why:
+        warn(f"{file.label}: a call does not check the size of an array: {why}")
+    return made
 
 
 def _written(text: str, function: Function, told: Prototype) -> Prototype:
@@ -142,7 +189,14 @@ def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
     name = function.name
     is_exported = name in contents.functions - contents.comdat or name in contents.late
     is_plain = plain_row(function, of_tvm=name in contents.of_tvm) is not None
-    return is_exported and is_plain and name != "main" and not is_helper(name)
+    return is_exported and is_plain and not is_helper(name) and not _is_made(function)
+
+
+def _is_made(function: Function) -> bool:
+    """Whether a function is no function of a source: it is the main program, or the compiler made it."""
+    return function.name in ("main", "MAIN__") or function.source_name.rpartition("::")[
+        2
+    ].startswith("_")
 
 
 def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:

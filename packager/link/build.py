@@ -34,7 +34,7 @@ class BuildPlan(NamedTuple):
 
     Attributes:
         output: the file to write.
-        kernels: C, C++ and CUDA sources.
+        kernels: C, C++, CUDA and Fortran sources.
         objects: object files and archives. Kernels and objects together are the root library.
         functions: prototypes and names of plain C functions in them; None: all whose types the sources
             and debug information tell.

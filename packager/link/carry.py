@@ -29,7 +29,7 @@ from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.objects.rename import rename_symbols
 from mblob.packager.path_arguments import checked, existing_file
-from mblob.source_suffixes import FORMAT_OF
+from mblob.source_suffixes import FORMAT_OF, OF_C, SHOWN
 
 _OBJECTS = (".o", ".a")
 
@@ -99,9 +99,9 @@ def _nodes(item: Any) -> tuple[HostNode, ...]:
                 f"carry: {node.label}: functions= has no meaning in a plug-in, whose functions are reached through its"
                 " table; leave it out"
             )
-        if isinstance(node, SourceNode) and language(node) == "cuda":
+        if isinstance(node, SourceNode) and language(node) not in OF_C:
             raise BuildError(
-                f"carry: {node.label}: a plug-in is C or C++, found CUDA; carry its object file"
+                f"carry: {node.label}: a plug-in is C or C++, found {SHOWN[language(node)]}; carry its object file"
             )
         nodes.append(node)
     return tuple(nodes)

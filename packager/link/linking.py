@@ -18,6 +18,7 @@ from mblob.packager.link import embed
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.link.inputs import LinkLine
 from mblob.packager.link.request import Request
+from mblob.packager.objects import object_files
 from mblob.packager.options import asks_for_stack, linker_named
 from mblob.packager.write import grow
 from mblob.packager.write.blob_stream import write_blob
@@ -35,6 +36,8 @@ def link_command(
     """
     tools = line.tools
     cuda = any(f.cuda for f, _ in line.files)
+    late_fortran = any(f.fortran and not c.complete for f, c in line.files)
+    fortran = late_fortran or object_files.needs_fortran([c for _, c in line.objects], options)
     driver = tools.cxx if cuda or line.needs_cxx else tools.cc
     words = [*driver, "-shared", "-fPIC", "-o", str(output)]
     addons = [str(a) for a in line.addons]
@@ -59,6 +62,8 @@ def link_command(
         words += [*folders, "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
     # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
     late = ["-lm", "-ldl"] if line.plugins or line.looks_up else ["-lm"]
+    if fortran:
+        late = [*tools.fortran_libraries, *late]
     return [*words, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
 
 

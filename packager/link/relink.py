@@ -48,7 +48,7 @@ from mblob.packager.objects import object_files
 from mblob.packager.objects.rename import expose_symbols
 from mblob.packager.path_arguments import existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
-from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF, OF_C, SHOWN
 
 _MEMBERS = tar.MEMBER_LIMIT  # of an archive
 
@@ -228,9 +228,9 @@ class Contents:
     def add_file(self, path: Path, label: str, work: Path) -> None:
         """An object, an archive, or a source."""
         fmt = FORMAT_OF.get(path.suffix)
-        if fmt is not None and LANGUAGE_OF[fmt] == "cuda":
+        if fmt is not None and LANGUAGE_OF[fmt] not in OF_C:
             raise BuildError(
-                f"{label}: CUDA, expected C, C++ or objects; compile it, and pack it anew"
+                f"{label}: {SHOWN[LANGUAGE_OF[fmt]]}, expected C, C++ or objects; compile it, and pack it anew"
             )
         if fmt is not None:
             self._add_source(path, fmt, label, work)

@@ -1,4 +1,4 @@
-"""Constructors of host code: C, C++ and CUDA sources, object files, archives."""
+"""Constructors of host code: sources in C, C++, CUDA and Fortran, object files, archives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mblob.packager.modules.nodes import (
 )
 from mblob.packager.options import as_options, check_options
 from mblob.packager.path_arguments import existing_file, path_or_text
-from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, FORTRAN, LANGUAGE_OF
+from mblob.source_suffixes import ASSEMBLER, FORMAT_OF, LANGUAGE_OF
 
 if TYPE_CHECKING:
     from mblob.typed import SourceFormat
@@ -47,7 +47,8 @@ def csource_module(
     Args:
         source: a path, which is compiled in its folder, so that `#include "x.h"` works; or the
             text. "" is a module without code, to import others into.
-        fmt: "c", "cc", "cpp" or "cu" (nvcc); by default from the path's suffix, else "c".
+        fmt: "c", "cc", "cpp", "cu" (nvcc), or Fortran (gfortran, $FC): "f" in fixed form, "f90" in free
+            form, "F" and "F90" with preprocessing. By default from the path's suffix, else "c".
         functions: by default, mblob generates a packed function for each external C function of
             the source. It checks its arguments and calls the C function. Their types come from the
             source. A list selects functions: by name ("vadd"), or by prototype, such as
@@ -128,12 +129,7 @@ def refuse_language(path: Path) -> None:
     """
     if path.suffix in ASSEMBLER:
         raise BuildError(
-            f"{path}: assembler, expected C, C++ or CUDA; assemble it, and pack the object file"
-        )
-    if path.suffix.lower() in FORTRAN:
-        raise BuildError(
-            f"{path}: Fortran is compiled first: gfortran -O2 -g -fPIC -c {path.name} -o {path.stem}.o; then pack"
-            f" it with static_library (--object {path.stem}.o) and options='-lgfortran' (-- -lgfortran)"
+            f"{path}: assembler, expected C, C++, CUDA or Fortran; assemble it, and pack the object file"
         )
 
 

@@ -189,10 +189,10 @@ class HostNode(Node):
 
 
 class SourceNode(HostNode):
-    """C, C++ or CUDA source: a file, which stays where it is, or a text.
+    """C, C++, CUDA or Fortran source: a file, which stays where it is, or a text.
 
     Attributes:
-        fmt: "c", "cc", "cpp" or "cu".
+        fmt: of `mblob.source_suffixes.LANGUAGE_OF`.
         options: compiler options of this module alone.
     """
 

@@ -45,12 +45,17 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: from the prototype, "" if it gives none.
-        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *).
-        scalar: the scalar, or the tensor's element; None for strings and pointers.
+        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of Fortran also "number"
+            (by its address; of a constant one the packed function takes the value), "text" (the address of
+            characters) and "length" (of a text, which is no argument of the packed function).
+        scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
         spelled: the type of a pointer as the source has it, with a "?" where a name stands inside of it:
             `int (*?)(float)`; "" if it is `void *`.
+        columns: the array lies in column order, and `dims` are as Fortran has them.
+        least: of a text, how many characters it has at least.
+        of: of a length, the index of its text among the parameters, or -1: it is `least`.
     """
 
     name: str
@@ -59,6 +64,14 @@ class Parameter(NamedTuple):
     const: bool = False
     dims: tuple[Dim, ...] = ()
     spelled: str = ""
+    columns: bool = False
+    least: int = 0
+    of: int = -1
+
+    @property
+    def of_fortran(self) -> bool:
+        """Whether its check is one of `checks_fortran.h`."""
+        return self.columns or self.kind == "text"
 
     @property
     def c_type(self) -> str:
@@ -70,7 +83,7 @@ class Parameter(NamedTuple):
             if self.kind == "string"
             else self.element.name
         )
-        if self.kind == "scalar":
+        if self.kind in ("scalar", "length"):
             return base
         return f"{'const ' if self.const else ''}{base} *"
 
@@ -82,8 +95,28 @@ class Parameter(NamedTuple):
         if not self.dims:
             shown = self.spelled or self.c_type
             return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
-        dims = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in self.dims)
-        return f"{self.c_type.removesuffix('*')}{self.name}{dims}"
+        dims = reversed(self.dims) if self.columns else self.dims
+        shown = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in dims)
+        return f"{self.c_type.removesuffix('*')}{self.name}{shown}"
+
+    @property
+    def packed_type(self) -> str:
+        """The type that the packed function takes, as the function table has it."""
+        if self.columns:
+            return f"{self.c_type}:columns"
+        if self.kind == "number" and self.const:
+            return self.element.name
+        return self.spelled.replace("?", "") or self.c_type
+
+    @property
+    def packed_text(self) -> str:
+        """The parameter as the packed function takes it."""
+        if self.columns:
+            dims = ", ".join(d.text or "*" for d in self.dims)
+            return f"{self.c_type.removesuffix('*')}{self.name}[{dims}]"
+        if self.kind == "number" and self.const:
+            return f"{self.element.name} {self.name}"
+        return self.text
 
     @property
     def element(self) -> Scalar:
@@ -100,7 +133,8 @@ class Prototype(NamedTuple):
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
-        mangled: its symbol, if that is not its name: of C++, whose names have namespaces.
+        mangled: its symbol, if that is not its name: of C++ and Fortran, whose names have namespaces and
+            modules.
     """
 
     name: str
@@ -115,14 +149,31 @@ class Prototype(NamedTuple):
         return self.mangled or self.name
 
     @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """The parameters that are arguments of the packed function."""
+        return tuple(p for p in self.parameters if p.kind != "length")
+
+    @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
         types = (p.spelled.replace("?", "") or p.c_type for p in self.parameters)
         return ", ".join(types) or "void"
 
     @property
+    def packed_types(self) -> str:
+        """The same of the packed function."""
+        return ", ".join(p.packed_type for p in self.arguments) or "void"
+
+    @property
     def text(self) -> str:
         """The function as C declares it, as the function table has it."""
+        return self._declaration([p.text for p in self.parameters])
+
+    @property
+    def packed_text(self) -> str:
+        """The same of the packed function. `a[m, n]` is an array in column order."""
+        return self._declaration([p.packed_text for p in self.arguments])
+
+    def _declaration(self, parameters: list[str]) -> str:
         space = "" if self.result_type.endswith("*") else " "
-        parameters = ", ".join(p.text for p in self.parameters) or "void"
-        return f"{self.result_type}{space}{self.name}({parameters})"
+        return f"{self.result_type}{space}{self.name}({', '.join(parameters) or 'void'})"

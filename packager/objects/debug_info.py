@@ -15,15 +15,13 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from mblob.binary.dwarf_functions import (
-    CType,
     Described,
     Function,
     agreed,
     function_of,
     read_functions,
-    referred,
-    unnamed,
 )
+from mblob.binary.dwarf_types import CType, referred, unnamed
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     SHF_COMPRESSED,

@@ -313,6 +313,13 @@ def needs_cxx(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool
     return any(name.startswith(_CXX_LIBRARY) and name not in _OF_C_LIBRARY for name in needed)
 
 
+def needs_fortran(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool:
+    """Whether objects need the library of gfortran, and no option of the link names it."""
+    if any("gfortran" in o for o in options):
+        return False
+    return any(name.startswith("_gfortran_") for c in contents for name in c.undefined)
+
+
 # -- files -----------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF
+from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF, OF_C
 
 
 def answer(lib: mblob.Module) -> object:
@@ -92,9 +92,7 @@ def test_a_tar_of_objects_and_sources_is_linked_and_opened(
 CXX = b'extern "C" int extra(void *, void *, int) { return [] { return 0; }(); }'
 
 
-@pytest.mark.parametrize(
-    "suffix", [s for s, fmt in FORMAT_OF.items() if LANGUAGE_OF[fmt] != "cuda"]
-)
+@pytest.mark.parametrize("suffix", [s for s, fmt in FORMAT_OF.items() if LANGUAGE_OF[fmt] in OF_C])
 def test_a_tar_may_have_a_source_of_any_suffix(
     object_file: Path, tmp_path: Path, suffix: str
 ) -> None:

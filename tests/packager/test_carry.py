@@ -368,6 +368,9 @@ def test_what_no_plug_in_is_made_of(
     refused(tree, tmp_path, [with_functions], "functions= has no meaning in a plug-in")
     refused(tree, tmp_path, [mblob.csource_module(plugin(), "cu")], "is C or C\\+\\+, found CUDA")
     refused(
+        tree, tmp_path, [mblob.csource_module("end\n", "f90")], "found Fortran; carry its object"
+    )
+    refused(
         tree,
         tmp_path,
         [write(tmp_path / "toy.txt", "")],

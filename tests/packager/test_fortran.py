@@ -164,15 +164,6 @@ def test_wrong_prototypes_of_fortran_are_refused(
         module.export_library(tmp_path / "k.so", options=["-lgfortran"])
 
 
-@pytest.mark.parametrize("suffix", [".f", ".F90", ".f08"])
-def test_a_source_in_fortran_gets_the_way_that_works(tmp_path: Path, suffix: str) -> None:
-    (tmp_path / f"k{suffix}").write_text(SOURCE)
-    with pytest.raises(
-        mblob.BuildError, match=r"gfortran -O2 -g -fPIC -c k.* -o k\.o; .*-lgfortran'"
-    ):
-        mblob.csource_module(tmp_path / f"k{suffix}")
-
-
 # From -O2 on, gcc merges functions that do the same (-fipa-icf): one has no code of its own, and debug information of
 # the other has its places apart.
 TWINS = """

@@ -53,8 +53,10 @@ LATE = {
         "mblob.inspect.library", "mblob.packager.link.executor_checks", "mblob.packager.link.fcompile_export",
         "mblob.packager.link.read_back", "mblob.packager.modules.relax_payload",
     },
-    "3 to 14 ms, for sources with vector types or attributes of calls": {
-        "mblob.packager.compile.call_attributes", "mblob.packager.compile.vector_c.own_names",
+    "3 to 14 ms, for sources in Fortran, with vector types or attributes of calls": {
+        "mblob.packager.compile.call_attributes", "mblob.packager.compile.fortran_tree",
+        "mblob.packager.functions.fortran_prototypes",
+        "mblob.packager.compile.vector_c.own_names",
         "mblob.packager.compile.vector_c.rewrite",
     },
     "20 ms, for libraries that get weights and files, which need nothing that compiles or links": {

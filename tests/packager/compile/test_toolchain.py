@@ -198,7 +198,9 @@ def test_the_language_of_a_file_is_its_suffix(tmp_path: Path) -> None:
         node = mblob.csource_module(path)._node
         assert isinstance(node, SourceNode)
         assert language(node) == kind
-    with pytest.raises(mblob.MblobError, match="fmt: expected one of c, cc, cpp, cu, found 'rs'"):
+    with pytest.raises(
+        mblob.MblobError, match="fmt: expected one of c, cc, cpp, cu, f, F, f90, F90, found 'rs'"
+    ):
         mblob.csource_module(";", fmt="rs")
 
 

@@ -1,0 +1,208 @@
+"""Types in DWARF (versions 2 - 5), as C spells them, and the entries that pyelftools reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
+
+# A type of functions lists at most so many parameters, and none that lies deeper or in another one:
+# a damaged file could refer to one type from many.
+_FUNCTION_DEPTH = 4
+_LISTED = 16
+
+# DWARF 5, table 7.11: encodings of base types.
+_ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
+_RECORDS = {
+    "DW_TAG_structure_type": "struct",
+    "DW_TAG_class_type": "struct",
+    "DW_TAG_union_type": "union",
+}
+_QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
+_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+_NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
+
+
+class CType(NamedTuple):
+    """A type, without its names.
+
+    Attributes:
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
+            "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
+            array without a fixed place), "either" (Fortran's: the address of `target`, but with
+            VALUE there `target`) or "other".
+        size: bytes; 0 if it has none.
+        text: C spelling with the names that the source uses. It has a "?" where a name would stand
+            inside of it, as in `int (*?)(int)`, or if the type has no name of its own; "?" alone is a
+            type that is not known.
+        target: what a pointer points at; of an array, which only pointers point at, the element; of an
+            enum its integer type, "void" if that is not told.
+        dims: of an array, outermost first, of Fortran as its source has them, where a pointer to an
+            array has them; None for one that is no constant. Of a text its length.
+        base: name of a base type behind typedefs.
+    """
+
+    kind: str
+    size: int
+    text: str
+    target: CType | None = None
+    dims: tuple[int | None, ...] = ()
+    base: str = ""
+
+    @property
+    def spelling(self) -> str:
+        """The type for people, without a name."""
+        return self.text if self.text == "?" else self.text.replace("?", "").rstrip()
+
+    def declaration(self, declarator: str) -> str:
+        """C's spelling of a declaration: this type around, or in front of, what it declares."""
+        text = self.text
+        if "?" in text:
+            return text if text == "?" else text.replace("?", declarator).rstrip()
+        return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()
+
+
+def children(die: Any) -> Iterator[Any]:
+    """The entries below an entry, as they lie in the file.
+
+    Raises:
+        ValueError: a DW_AT_sibling leads back.
+    """
+    last = die.offset
+    for child in die.iter_children():
+        if child.offset <= last:
+            raise ValueError("entries in a circle")
+        last = child.offset
+        yield child
+        # Without DW_AT_sibling, pyelftools looks for the end of what is below, without a check.
+        if (
+            child.has_children
+            and child._terminator is None
+            and "DW_AT_sibling" not in child.attributes
+        ):
+            for _ in children(child):
+                pass
+
+
+def text_of(die: Any, attribute: str) -> bytes:
+    found = die.attributes.get(attribute)
+    return found.value if found is not None and isinstance(found.value, bytes) else b""
+
+
+def name_of(die: Any) -> bytes:
+    return text_of(die, "DW_AT_name")
+
+
+def referred(die: Any) -> Any:
+    """The type that an entry names, None for void."""
+    return die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
+
+
+def unnamed(die: Any) -> tuple[Any, str, bool]:
+    """A type behind its qualifiers and names, the outermost name, which the source spells, and
+    whether it is const."""
+    named = ""
+    const = False
+    for _ in range(DEPTH):
+        if die is None:
+            break
+        if die.tag == "DW_TAG_const_type":
+            const = const or not named
+        elif die.tag == "DW_TAG_typedef":
+            named = named or name_of(die).decode(errors="replace")
+        elif die.tag not in _QUALIFIERS:
+            break
+        die = referred(die)
+    return die, named, const
+
+
+def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
+    """A type, seen through its qualifiers and names."""
+    die, named, const = unnamed(die)
+    kind, size, text, target = _concrete(die, pointer_size, depth)
+    text = named or text
+    if const and "?" not in text:
+        text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
+    if die is not None and die.tag == "DW_TAG_string_type":  # of Fortran
+        length = constant_of(die.attributes, "DW_AT_byte_size", 0, None)
+        return CType("char", 1, "character", dims=() if length is None else (length,))
+    base = (
+        ""
+        if die is None or die.tag != "DW_TAG_base_type"
+        else name_of(die).decode(errors="replace")
+    )
+    return CType(kind, size, text, target, _dims(die) if kind == "other" else (), base)
+
+
+def _dims(die: Any) -> tuple[int | None, ...]:
+    """The dimensions of an array, () for other types."""
+    if die is None or die.tag != "DW_TAG_array_type":
+        return ()
+    return tuple(
+        constant_of(r, "DW_AT_count", 0, constant_of(r, "DW_AT_upper_bound", 1, None))
+        for r in array_ranges(die)
+    )
+
+
+def array_ranges(die: Any) -> Iterator[Any]:
+    found = (c.attributes for c in children(die) if c.tag == "DW_TAG_subrange_type")
+    return islice(found, DEPTH)
+
+
+def constant_of(attributes: Any, name: str, more: int, default: int | None) -> int | None:
+    """A number among the attributes of an entry, and `more`; expressions and references are
+    none."""
+    found = attributes.get(name)
+    if found is None or not found.form.startswith(_NUMBERS) or not 0 <= found.value < 2**48:
+        return default
+    return int(found.value) + more
+
+
+def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, CType | None]:
+    """Kind, size, spelling and target of a type that is neither a qualifier nor a name."""
+    if die is None:
+        return "void", 0, "void", None
+    name = name_of(die).decode(errors="replace")
+    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
+    if die.tag == "DW_TAG_base_type":
+        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
+        if kind == "bool" and size > 1:  # Fortran's logical, which C has no type for
+            kind = "int"
+        return ("char" if name == "char" else kind), size, name or "?", None
+    if die.tag in _POINTERS and depth < DEPTH:
+        target = type_of(referred(die), pointer_size, depth + 1)
+        star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
+        declared = target.declaration(star + "?" * ("?" in target.text))
+        return "pointer", pointer_size, declared, target
+    if die.tag == "DW_TAG_array_type" and depth < DEPTH:
+        element = type_of(referred(die), pointer_size, depth + 1)
+        if "DW_AT_GNU_vector" in die.attributes:
+            return "record", size, "?", element
+        dims = "".join(f"[{'' if d is None else d}]" for d in _dims(die))
+        return "other", size, element.declaration(f"(?){dims}"), element
+    if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
+        result = type_of(referred(die), pointer_size, _FUNCTION_DEPTH)
+        return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
+    if die.tag in _RECORDS:
+        return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
+    if die.tag == "DW_TAG_enumeration_type":
+        return (
+            "enum",
+            size,
+            f"enum {name or '{...} ?'}",
+            type_of(referred(die), pointer_size, DEPTH),
+        )
+    return "other", size, "?", None
+
+
+def _parameters(die: Any, pointer_size: int) -> str:
+    """The types of the parameters of a type of functions, as C lists them."""
+    found = [
+        type_of(referred(c), pointer_size, _FUNCTION_DEPTH).spelling.replace("?", "{...}")
+        if c.tag == "DW_TAG_formal_parameter"
+        else "..."
+        for c in islice(children(die), _LISTED)
+    ]
+    return ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"

@@ -1,0 +1,142 @@
+"""What gfortran says of the dummy arguments of procedures when it prints what it read
+(-fdump-fortran-original): whether they have VALUE, their intents, and the bounds of arrays.
+
+The format may change between its releases: what is not understood is not there.
+
+    Namespace: A-H: (REAL 4) I-N: (INTEGER 4) O-Z: (REAL 4)
+    procedure name = scale
+      symtree: 'x'           || symbol: 'x'
+        type spec : (REAL 8)
+        attributes: (VARIABLE  DIMENSION DUMMY(INOUT))
+        Array spec:(1 [0] AS_EXPLICIT 1 scale:n )
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple, Union
+
+# A number, the name of another dummy argument, or an operator with its operands; "*" is the upper bound of
+# assumed size, None what is none of these.
+Expression = Union[int, str, "tuple[str, Expression, Expression]", None]
+
+
+class Dummy(NamedTuple):
+    """A dummy argument.
+
+    Attributes:
+        intent: "in", "out", "inout", or "" without.
+        is_value: it has VALUE.
+        is_pointer: it is a POINTER or ALLOCATABLE.
+        bounds: of an array, the lower and the upper one of each dimension.
+    """
+
+    intent: str = ""
+    is_value: bool = False
+    is_pointer: bool = False
+    bounds: tuple[tuple[Expression, Expression], ...] = ()
+
+
+_LINE = re.compile(r"( *)(Namespace:|procedure name = |symtree: |attributes: |Array spec:)(.*)")
+_SYMBOL = re.compile(r"\|\| symbol: '(\w+)'")
+_ATTRIBUTES = re.compile(r"\((.*\bDUMMY(?:\((\w+)\))?.*)\)")
+_ARRAY = re.compile(r"\((\d+) \[0\] AS_\w+ (.*)\)")
+
+
+def read(text: str) -> dict[str, dict[str, Dummy]]:
+    """By the names of procedures, with those of their modules in front, their dummy arguments."""
+    made: dict[str, dict[str, Dummy]] = {}
+    scopes: list[tuple[int, str]] = []
+    place = symbol = ""
+    for line in text.splitlines():
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        indent, what, rest = len(found[1]), found[2], found[3].strip()
+        if what == "Namespace:":
+            scopes = [scope for scope in scopes if scope[0] < indent]
+            place = symbol = ""
+        elif what.startswith("procedure"):
+            scopes.append((indent, rest))
+            place = "::".join(name for _, name in scopes)
+        elif what == "symtree: ":
+            named = _SYMBOL.search(rest)
+            symbol = named[1] if named and place else ""
+        elif not symbol:
+            continue
+        elif what == "attributes: ":
+            attributes = _ATTRIBUTES.fullmatch(rest)
+            if attributes is None:
+                symbol = ""
+                continue
+            words = attributes[1].split()
+            is_pointer = "POINTER" in words or "ALLOCATABLE" in words
+            dummy = Dummy((attributes[2] or "").lower(), "VALUE" in words, is_pointer)
+            made.setdefault(place, {})[symbol] = dummy
+        else:
+            known = made.get(place, {})
+            if symbol in known:
+                bounds = _bounds(rest, place.rpartition("::")[2])
+                known[symbol] = known[symbol]._replace(bounds=bounds)
+    return made
+
+
+def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], ...]:
+    found = _ARRAY.fullmatch(spec)
+    if found is None:
+        return ()
+    rank = int(found[1])
+    tokens = iter(re.findall(r"[()]|[^\s()]+", found[2]))
+    try:
+        read = [_expression(token, tokens, procedure) for token in tokens]
+    except (StopIteration, ValueError, RecursionError):
+        read = []
+    if len(read) != 2 * rank:
+        return ((None, None),) * rank
+    bounds = [*zip(read[::2], read[1::2])]
+    if "AS_ASSUMED_SIZE" in spec:
+        bounds[-1] = (bounds[-1][0], "*")
+    return tuple(bounds)
+
+
+def _expression(token: str, tokens: Iterator[str], procedure: str) -> Expression:
+    """One expression, in front of whose operands its operator stands: `(- (parens scale:n) 1)`.
+
+    Raises:
+        StopIteration, ValueError: it is none.
+    """
+    if re.fullmatch(r"-?\d{1,18}(?:_\d+)?", token):
+        return int(token.partition("_")[0])
+    if token != "(":
+        scope, colon, name = token.partition(":")
+        if not re.fullmatch(r"\w+:\w+", token):
+            raise ValueError(token)
+        return name if colon and scope == procedure else None
+    operator = next(tokens)
+    if operator == ")":
+        return None
+    operands: list[Expression] = []
+    while (token := next(tokens)) != ")":
+        operands.append(_expression(token, tokens, procedure))
+    if operator == "parens" and len(operands) == 1:
+        return operands[0]
+    return (operator, *operands) if len(operands) == 2 else None  # type: ignore[return-value]
+
+
+_MISTAKE = re.compile(
+    r"^(\S[^\n]*:\d+:\d+):\n\n(?:[^\n]*\|[^\n]*\n)+((?:Fatal )?Error: )", re.MULTILINE
+)
+_NO_MODULE = re.compile(r"Cannot open module file \W(\w+)\.mod\W for reading[^\n]*")
+
+
+_TREE = re.compile(r"^Namespace:.*?(?=^\S+:\d+:\d+:$|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def with_places(output: str) -> str:
+    """What gfortran printed, with the place of each mistake in the line that tells it, and without what
+    it read."""
+    output = _MISTAKE.sub(r"\1: \2", _TREE.sub("", output))
+    return _NO_MODULE.sub(
+        r"Cannot open module file \1.mod; give the source of module \1 before this one", output
+    )

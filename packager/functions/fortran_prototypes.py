@@ -1,0 +1,195 @@
+"""Prototypes of Fortran procedures: names, sizes and directions that debug information of Fortran leaves
+out, and the source has.
+
+Fortran passes nearly all by address. The prototype of a packed function says what is behind it: one
+number, an array, whose order is that of columns, or a text, whose length is a hidden argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from mblob.packager.compile.fortran_tree import Dummy, Expression
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
+
+if TYPE_CHECKING:
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
+
+_CHARACTER = "character"  # as dwarf_functions calls what a text consists of
+
+
+def name_of(function: Function) -> str:
+    """The name of a procedure as Fortran has it: `f`, or `module::f`; its symbol, if the source gives it
+    one (`bind(C)`)."""
+    *modules, name = function.source_name.split("::")
+    mangled = {f"__{modules[-1]}_MOD_{name}"} if modules else {f"{name}_", f"{name}__", name}
+    return function.source_name if function.name in mangled else function.name
+
+
+def with_places(function: Function, dummies: Mapping[str, Dummy]) -> Function:
+    """A procedure with what its source says of how arguments are passed, where debug information does
+    not tell."""
+    made = []
+    for name, found in zip(function.names, function.parameters):
+        dummy = dummies.get(name)
+        if found.kind == "either" and dummy is not None and found.target is not None:
+            found = found.target if dummy.is_value else found._replace(kind="pointer")
+        made.append(found)
+    return function._replace(parameters=tuple(made))
+
+
+def of_fortran(
+    prototype: Prototype, function: Function, dummies: Mapping[str, Dummy]
+) -> tuple[Prototype, str]:
+    """A prototype with what is behind the addresses, and why the size of an array is not checked, "" if
+    all are.
+
+    Args:
+        prototype: of debug information alone.
+        dummies: by name, what the source says of dummy arguments.
+    """
+    found = function.parameters
+    types = {name: (i, t) for i, (name, t) in enumerate(zip(function.names, found))}
+    made = [
+        _parameter(p, name, t, types, dummies)
+        for p, name, t in zip(prototype.parameters, function.names, found)
+    ]
+    kinds = {
+        p.name: "at_" if p.kind == "number" and not p.const else "v_"
+        for p in made
+        if p.kind in ("number", "scalar") and p.scalar and p.scalar.is_integer
+    }
+    why = ""
+    for i, p in enumerate(made):
+        dims = p.dims
+        if p.name in dummies and dummies[p.name].bounds and found[i].dims:
+            extents = [_extent(*bounds) for bounds in dummies[p.name].bounds]
+            read = [_dim(extent, kinds) for extent in extents]
+            if None in read:
+                where = f"{prototype.name}: parameter {i} ({p.name})"
+                why = why or f"{where}: bounds are made of numbers, integer arguments, + - and *"
+            dims = tuple(new or old for new, old in zip(read, dims))
+        if found[i].dims and _length_of(found[i]):  # texts, which lie one behind the other
+            dims, p = _dims_of_texts(dims, _length_of(found[i])), p._replace(columns=False)
+        made[i] = p._replace(dims=dims if p.columns or any(d.code for d in dims) else ())
+    return prototype._replace(parameters=tuple(made)), why
+
+
+def _dims_of_texts(dims: tuple[Dim, ...], length: int) -> tuple[Dim, ...]:
+    """The number of characters in an array of texts."""
+    if any(d.code is None for d in dims):
+        return ()
+    code, text = f"INT64_C({length})", str(length)
+    for d in dims:
+        code = f"mblob_mul({code}, {d.code}, &bad)"
+        text += f" * ({d.text})" if " " in d.text else f" * {d.text}"
+    return (Dim(f"mblob_size({code}, &bad)", text, at_least=True),)
+
+
+def _parameter(
+    p: Parameter,
+    name: str,
+    found: CType,
+    types: Mapping[str, tuple[int, CType]],
+    dummies: Mapping[str, Dummy],
+) -> Parameter:
+    """A parameter with what is behind its address.
+
+    Args:
+        types: all parameters by name, with their places.
+    """
+    of = name[1:] if name[:1] in (".", "_") else ""
+    if p.kind == "scalar" and of in types:  # what Fortran adds behind all others
+        at, text = types[of]
+        if found.kind == "bool":
+            return p._replace(name=of + "_present")
+        length = _length_of(text)
+        if text.dims and length:
+            return p._replace(name="", kind="length", least=length)
+        hidden = text.target is not None and text.target.text == _CHARACTER and not text.dims
+        shown = of.lstrip("_") + "_len"
+        return p._replace(name=shown, kind="length", of=at) if hidden else p._replace(name=shown)
+    intent = dummies[name].intent if name in dummies else ""
+    if found.kind != "pointer" or p.kind not in ("tensor", "pointer"):
+        return p
+    is_const = intent == "in"
+    spelled = f"const {p.spelled}" if is_const and p.spelled and "?" not in p.spelled else p.spelled
+    p = p._replace(const=is_const, spelled=spelled, name="result" if name == "__result" else p.name)
+    if found.target is not None and found.target.text == _CHARACTER and not found.dims:
+        least = _length_of(found)
+        if intent in ("out", "inout") or name.startswith("_"):
+            return p._replace(dims=(_number(least)._replace(at_least=True),) if least else ())
+        return p._replace(kind="text", least=least)
+    if found.dims:
+        dims = tuple(Dim(None, "") if d is None else _number(d) for d in found.dims)
+        return p._replace(dims=dims, columns=len(dims) > 1)
+    return p._replace(kind="number") if p.kind == "tensor" else p
+
+
+def _length_of(found: CType) -> int:
+    """The length of a text, or of each text in an array, 0 if it is not constant."""
+    target = found.target
+    is_text = target is not None and target.text == _CHARACTER
+    return (target.dims or (0,))[0] or 0 if is_text and target is not None else 0
+
+
+def _number(size: int) -> Dim:
+    return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
+
+
+# -- bounds ----------------------------------------------------------------------------------------
+
+_OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
+
+
+def _extent(lower: Expression, upper: Expression) -> Expression:
+    """How many elements there are between two bounds; "*": as many as there are."""
+    if upper == "*":
+        return "*"
+    if isinstance(lower, int) and isinstance(upper, int):
+        return max(upper - lower + 1, 0)
+    if isinstance(lower, int):
+        return (
+            upper
+            if lower == 1
+            else ("-", upper, lower - 1)
+            if lower > 1
+            else ("+", upper, 1 - lower)
+        )
+    return ("+", ("-", upper, lower), 1)
+
+
+def _dim(extent: Expression, kinds: Mapping[str, str]) -> Dim | None:
+    """One dimension, None if it cannot be read.
+
+    Args:
+        kinds: of integer parameters, by name, what their variables begin with.
+    """
+    if extent == "*":
+        return Dim(None, "")
+    read = _read(extent, kinds)
+    return None if read is None else Dim(f"mblob_size({read[0]}, &bad)", read[1])
+
+
+def _read(e: Expression, kinds: Mapping[str, str]) -> tuple[str, str] | None:
+    """C code and text of an expression."""
+    if isinstance(e, int):
+        return f"INT64_C({e})", str(e)
+    if isinstance(e, str):
+        return (kinds[e] + e, e) if e in kinds else None
+    if e is None:
+        return None
+    operator, left, right = e
+    read = _read(left, kinds), _read(right, kinds)
+    if read[0] is None or read[1] is None or operator not in _OPERATORS:
+        return None
+    texts = [
+        f"({text})"
+        if isinstance(side, tuple) and side[0] != "*" and (operator == "*" or side is right)
+        else text
+        for side, (_, text) in ((left, read[0]), (right, read[1]))
+    ]
+    code = f"{_OPERATORS[operator]}({read[0][0]}, {read[1][0]}, &bad)"
+    return code, f" {operator} ".join(texts)
