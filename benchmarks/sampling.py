@@ -129,7 +129,8 @@ class Worker:
     def __init__(self, name: str, python: Path | str = sys.executable) -> None:
         self.name = name
         self._process = subprocess.Popen(
-            [str(python), str(HERE / f"worker_{name}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [str(python), "-W", "ignore", str(HERE / f"worker_{name}.py")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             stderr=subprocess.DEVNULL if name == "tvm" else None, env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip
 
