@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.bytes.whole_file import write_whole
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError
 from mblob.format.ndarray import save_param_dict
+from mblob.temporary import write_whole
 
 if TYPE_CHECKING:
     from mblob.loader.graph_executor import NodeTime

@@ -187,8 +187,11 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
         raise ToolchainError(f"{name}: {command[0]} does not run: {exc}", command=command) from None
     # In a process that ignores SIGCHLD the status is lost, and reads as 0.
     if status or not os.path.exists(library):  # noqa: PTH110
+        why = first_error(output, command) or f"exit status {status}"
+        if "cc1plus" in output:  # gcc without that half of it
+            why = f"no C++ compiler found: {why}; install g++, or set CXX"
         raise ToolchainError(
-            f"{name}: {command[0]} could not link it: {first_error(output, command) or f'exit status {status}'}",
+            f"{name}: {command[0]} could not link it: {why}",
             command=command,
             output=output,
         )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # characters of a word that is shown whole, and what is shown of a longer one
 _WORD, _HEAD, _TAIL = 1024, 120, 40
+# an attribute of errors that are no failure of the file being written
+OF_CALLER = "_mblob_of_caller"
 
 
 def one_line(text: str) -> str:

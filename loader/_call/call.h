@@ -227,9 +227,9 @@ PyObject *call_frame_place(const call_frame *frame, int i);
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
-/* Finish a tensor slot: compactness, alignment, what the signature says. */
 /* Whether an argument may be an array that is not in row order: the function looks at strides. */
 bool call_frame_takes_gaps(const call_frame *frame, int i);
+/* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 /* Check the tensor of a slot against the signature. */
 bool call_frame_parameter(call_frame *frame, int i);

@@ -67,6 +67,16 @@ class Function(NamedTuple):
     source_name: str = ""
 
     @property
+    def called(self) -> str:
+        """The name under which a source calls it. A procedure of Fortran is `f` or `module::f`, unless
+        its source gives it a symbol (`bind(C)`)."""
+        if not self.source_name:
+            return self.qualified or self.name
+        *modules, name = self.source_name.split("::")
+        mangled = {f"__{modules[-1]}_MOD_{name}"} if modules else {f"{name}_", f"{name}__", name}
+        return self.source_name if self.name in mangled else self.name
+
+    @property
     def types(self) -> str:
         """The parameter types as the function table lists them, "?" if unknown, or if one has no
         plain spelling."""

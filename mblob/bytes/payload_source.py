@@ -12,10 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from mblob.arguments import check_unmasked
 from mblob.bytes.sink import STEP
-from mblob.errors import ArgumentTypeError, ChangedError, StateError
+from mblob.errors import OF_CALLER, ArgumentTypeError, ChangedError, StateError
 
-# an attribute of errors that are no failure of the file being written
-OF_CALLER = "_mblob_of_caller"
 MORE = 1 << 62  # bytes, of a file that does not say how many it has
 
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mblob.bytes.whole_file import replacing
 from mblob.cli.report import UsageError
+from mblob.temporary import replacing
 
 if TYPE_CHECKING:
     from mblob.inspect.library import Library

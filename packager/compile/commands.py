@@ -119,11 +119,23 @@ def dependency_command(
 ) -> Command:
     """The command that writes the rule of make for one source: which files it includes, without
     those of the system."""
+    own = compile_options((*options, *node.options))
     if language(node) == "cuda":
-        own = compile_options((*options, *node.options))
         return (*tools.nvcc, *_headers(), *own, "-MM", str(source), "-o", output)
     if language(node) == "fortran":
-        return (*tools.fc, "-cpp", "-MM", str(source), "-o", output)
+        # Behind its -o is always what became of the source.
+        return (
+            *tools.fc,
+            *own,
+            "-cpp",
+            "-E",
+            "-MM",
+            "-MF",
+            output,
+            str(source),
+            "-o",
+            f"{output}.i",
+        )
     return preprocess_command(tools, node, source, output, options, work, ("-MM",))
 
 

@@ -38,6 +38,8 @@ class Dummy(NamedTuple):
     bounds: tuple[tuple[Expression, Expression], ...] = ()
 
 
+DEPTH = 32  # of an expression in the bounds of an array
+
 _LINE = re.compile(r"( *)(Namespace:|procedure name = |symtree: |attributes: |Array spec:)(.*)")
 _SYMBOL = re.compile(r"\|\| symbol: '(\w+)'")
 _ATTRIBUTES = re.compile(r"\((.*\bDUMMY(?:\((\w+)\))?.*)\)")
@@ -89,8 +91,8 @@ def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], .
     rank = int(found[1])
     tokens = iter(re.findall(r"[()]|[^\s()]+", found[2]))
     try:
-        read = [_expression(token, tokens, procedure) for token in tokens]
-    except (StopIteration, ValueError, RecursionError):
+        read = [_expression(token, tokens, procedure, DEPTH) for token in tokens]
+    except (StopIteration, ValueError):
         read = []
     if len(read) != 2 * rank:
         return ((None, None),) * rank
@@ -100,14 +102,16 @@ def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], .
     return tuple(bounds)
 
 
-def _expression(token: str, tokens: Iterator[str], procedure: str) -> Expression:
+def _expression(token: str, tokens: Iterator[str], procedure: str, depth: int) -> Expression:
     """One expression, in front of whose operands its operator stands: `(- (parens scale:n) 1)`.
 
     Raises:
-        StopIteration, ValueError: it is none.
+        StopIteration, ValueError: it is none, or deeper than `depth`.
     """
     if re.fullmatch(r"-?\d{1,18}(?:_\d+)?", token):
         return int(token.partition("_")[0])
+    if not depth:
+        raise ValueError(token)
     if token != "(":
         scope, colon, name = token.partition(":")
         if not re.fullmatch(r"\w+:\w+", token):
@@ -118,7 +122,7 @@ def _expression(token: str, tokens: Iterator[str], procedure: str) -> Expression
         return None
     operands: list[Expression] = []
     while (token := next(tokens)) != ")":
-        operands.append(_expression(token, tokens, procedure))
+        operands.append(_expression(token, tokens, procedure, depth - 1))
     if operator == "parens" and len(operands) == 1:
         return operands[0]
     return (operator, *operands) if len(operands) == 2 else None  # type: ignore[return-value]

@@ -113,7 +113,7 @@ def compile_all(
     kept: dict[Path, Job] = {}
     described: set[Path] = set()
     preprocessed: dict[Path, Path] = {}
-    trees: dict[Path, str] = {}
+    dummies: dict[Path, Mapping[str, Mapping[str, Dummy]]] = {}
     sources = {
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
@@ -139,7 +139,7 @@ def compile_all(
             else:
                 job = Job(label, command, words, tools.compiler(kind))
                 if kind == "fortran":
-                    job = _of_fortran(job, partial(trees.__setitem__, output))
+                    job = _of_fortran(job, partial(dummies.__setitem__, output))
                 if keeps_debug(command):
                     kept[output] = job
                 else:
@@ -173,23 +173,24 @@ def compile_all(
     run_all([*jobs, *looks], work, beside)
     looking = any(node.declared.looks for node in nodes)
     files = [_with_declarations(f, preprocessed.get(f.path), looking) for f in files]
-    if trees and looking:
-        from mblob.packager.compile import fortran_tree
-
-        files = [f._replace(dummies=fortran_tree.read(trees.get(f.path, ""))) for f in files]
+    files = [f._replace(dummies=dummies.get(f.path, {})) for f in files]
     read = [read_input(f, ours=f.path in described) for f in files]
     return _described_apart(tools, read, kept, work)
 
 
-def _of_fortran(job: Job, told: Callable[[str], object]) -> Job:
-    """A compilation of Fortran, whose compiler prints what it read."""
+def _of_fortran(job: Job, keep: Callable[[Mapping[str, Mapping[str, Dummy]]], object]) -> Job:
+    """A compilation of Fortran, whose compiler prints what it read.
 
-    def words(output: str) -> str:
-        from mblob.packager.compile import fortran_tree
+    Args:
+        keep: called with what that says of dummy arguments.
+    """
+    from mblob.packager.compile import fortran_tree
 
-        return job.words(fortran_tree.with_places(output))
-
-    return job._replace(is_fortran=True, told=told, words=words)
+    return job._replace(
+        is_fortran=True,
+        told=lambda output: keep(fortran_tree.read(output)),
+        words=lambda output: job.words(fortran_tree.with_places(output)),
+    )
 
 
 def _with_declarations(file: HostFile, preprocessed: Path | None, looking: bool) -> HostFile:

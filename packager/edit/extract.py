@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, Union
 from mblob import json_text
 from mblob.arguments import wrong_type
 from mblob.bytes.progress import advance
-from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
 from mblob.format import npy, safetensors
 from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
@@ -25,6 +24,7 @@ from mblob.inspect.tensors import StoredTensor
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import checked_path
+from mblob.temporary import replacing
 
 if TYPE_CHECKING:
     from mblob.typed import TensorFormat

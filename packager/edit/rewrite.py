@@ -18,7 +18,6 @@ from typing import Union
 from mblob.bytes.digest import ALGORITHM_NAMES
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePart, Payload
-from mblob.bytes.whole_file import replacing
 from mblob.errors import ChangedError, MblobError
 from mblob.format import ffi_dialect, note, safetensors
 from mblob.format.blob_plan import LARGE_PAYLOAD, TENSOR_ALIGN, BlobPlan, OutEntry, largest_own
@@ -37,6 +36,7 @@ from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import producer, write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.file_sink import old_library
+from mblob.temporary import replacing
 
 PathLike = Union[str, "os.PathLike[str]"]
 

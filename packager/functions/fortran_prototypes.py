@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 _CHARACTER = "character"  # as dwarf_functions calls what a text consists of
 
 
-def name_of(function: Function) -> str:
-    """The name of a procedure as Fortran has it: `f`, or `module::f`; its symbol, if the source gives it
-    one (`bind(C)`)."""
-    *modules, name = function.source_name.split("::")
-    mangled = {f"__{modules[-1]}_MOD_{name}"} if modules else {f"{name}_", f"{name}__", name}
-    return function.source_name if function.name in mangled else function.name
-
-
 def with_places(function: Function, dummies: Mapping[str, Dummy]) -> Function:
     """A procedure with what its source says of how arguments are passed, where debug information does
     not tell."""

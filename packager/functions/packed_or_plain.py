@@ -169,9 +169,7 @@ def _plain_functions(
                 continue
             row = plain_row(function, of_tvm=function.name in contents.of_tvm)
             if row is not None and function.source_name:
-                from mblob.packager.functions.fortran_prototypes import name_of
-
-                name = name_of(function)
+                name = function.called
                 row = row if name in defined else row._replace(name=name)
             if row is not None:
                 rows.setdefault(function.name, row)

@@ -106,11 +106,9 @@ def _name_of(function: Function, asked: Collection[str], taken: Collection[str] 
     Args:
         taken: symbols that there are; None: functions have no names but their symbols.
     """
+    name = function.called
     if not function.source_name:
-        return function.qualified or function.name
-    from mblob.packager.functions.fortran_prototypes import name_of
-
-    name = name_of(function)
+        return name
     return function.name if taken is None or name in taken or function.name in asked else name
 
 
@@ -231,8 +229,9 @@ def prototype_of(function: Function) -> Prototype:
         _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
     )
     mangled = function.name if function.qualified else ""
-    name = function.qualified or function.name
-    return Prototype(name, *_result(function.result), parameters, mangled)
+    return Prototype(
+        function.qualified or function.name, *_result(function.result), parameters, mangled
+    )
 
 
 # Compilers order them in their own ways.

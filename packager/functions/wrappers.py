@@ -320,20 +320,19 @@ def _element(s: Scalar, dialect: Dialect) -> str:
 
 def _all_passed(p: Prototype) -> list[str]:
     """What the C function is called with."""
-    places: dict[int, int] = {}  # among the arguments
-    for k, a in enumerate(p.parameters):
-        if a.kind != "length":
-            places[k] = len(places)
-    made = []
-    for k, a in enumerate(p.parameters):
-        if a.kind == "length":
-            text = p.parameters[a.of]
-            size = "size" if text.kind == "text" else "elements"
-            place = f"{_variable(text, places[a.of])}.{size}" if a.of >= 0 else str(a.least)
-            made.append(f"({a.element.name}){place}")
-        else:
-            made.append(_passed(a, places[k]))
-    return made
+    taken = [k for k, a in enumerate(p.parameters) if a.kind != "length"]
+    places = {k: i for i, k in enumerate(taken)}  # among the arguments
+    return [
+        f"({a.element.name}){_length(p.parameters[a.of], places[a.of]) if a.of >= 0 else a.least}"
+        if a.kind == "length"
+        else _passed(a, places[k])
+        for k, a in enumerate(p.parameters)
+    ]
+
+
+def _length(text: Parameter, i: int) -> str:
+    """How many characters a text has, which Fortran passes behind all arguments."""
+    return f"{_variable(text, i)}.{'size' if text.kind == 'text' else 'elements'}"
 
 
 def _passed(p: Parameter, i: int) -> str:

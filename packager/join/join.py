@@ -21,7 +21,6 @@ from typing import Any
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.bytes.mapping import map_file
-from mblob.bytes.whole_file import replacing
 from mblob.errors import FormatError, IncompatibleError
 from mblob.format.prefixes import BLOBS
 from mblob.inspect.elf_judge import check_loading
@@ -39,6 +38,7 @@ from mblob.packager.modules.nodes import Declared, ObjectNode
 from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, Dialect
+from mblob.temporary import replacing
 
 _NAME = re.compile(r"[A-Za-z0-9_.$]+")
 _TEXT = 4096  # bytes of the name that __tvm_main__ may hold

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mblob.bytes.whole_file import replacing
 from mblob.packager.compile.commands import dependency_command
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
@@ -16,6 +15,7 @@ from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import workspace
 from mblob.source_suffixes import FORMAT_OF
+from mblob.temporary import replacing
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -64,16 +64,13 @@ def _included(plan: BuildPlan, sources: Sequence[Path]) -> list[str]:
     tools = find(plan.cc, plan.target)
     options = as_options(list(plan.options))
     with workspace(None) as work:
-        jobs = []
-        for i, source in enumerate(sources):
+        jobs, outputs = [], [work / f"{i}.d" for i in range(len(sources))]
+        for output, source in zip(outputs, sources):
             node = SourceNode(source, FORMAT_OF[source.suffix])
-            command = dependency_command(tools, node, source.absolute(), f"{i}.d", options, work)
+            command = dependency_command(tools, node, source.absolute(), output.name, options, work)
             jobs.append(Job(str(source), command))
         run_all(jobs, work)
-        rules = [
-            (work / job.output).read_text(encoding="utf-8", errors="surrogateescape")
-            for job in jobs
-        ]
+        rules = [output.read_text(encoding="utf-8", errors="surrogateescape") for output in outputs]
     return [name for rule in rules for name in _prerequisites(rule)]
 
 

@@ -19,7 +19,7 @@ each is a function of another file.
    `link` in `linking.py`, with `packager/write/elf_writer.py`.
 7. Write the blob in that way: `grow` in `packager/write/grow.py`, `append` and others in `embed.py`.
 8. Read the library back, check it: `check` in `read_back.py`.
-9. Rename the library: `replacing` in `mblob/bytes/whole_file.py`.
+9. Rename the library: `replacing` in `mblob/temporary.py`.
 
 `system_lib.py` and `fcompile_export.py` have steps of their own for 5 to 8.
 
@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mblob import again
-from mblob.bytes.whole_file import replacing
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
@@ -54,6 +53,7 @@ from mblob.packager.modules.nodes import home_of
 from mblob.packager.path_arguments import workspace
 from mblob.packager.write.dialects import check_choices
 from mblob.packager.write.file_sink import old_library
+from mblob.temporary import replacing
 
 if TYPE_CHECKING:
     from typing import TypeVar

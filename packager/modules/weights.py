@@ -18,7 +18,6 @@ from mblob.arguments import mapping
 from mblob.bytes.mapping import map_file
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
-from mblob.bytes.whole_file import replacing
 from mblob.dtype import DataType
 from mblob.errors import FormatError, MblobError, did_you_mean
 from mblob.format import npy, safetensors
@@ -34,6 +33,7 @@ from mblob.packager.modules.nodes import (
     suggesting,
 )
 from mblob.packager.path_arguments import checked_path
+from mblob.temporary import replacing
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {

@@ -61,6 +61,24 @@ def test_make_packs_again_when_any_file_that_was_read_changes(
     assert "stdio.h" not in (tmp_path / "d.d").read_text()
 
 
+def test_what_a_fortran_source_includes_was_read(
+    pack: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    require: Callable[[str], str],
+) -> None:
+    require("gfortran")
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "k.h").write_text("#define K 3.0\n")
+    text = '#include "k.h"\nsubroutine s(x)\n  real, intent(inout) :: x(3)\n  x = x * K\nend subroutine\n'
+    (tmp_path / "s.F90").write_text(text)
+    words = ["--kernel", "s.F90", "-o", "s.so", "-q", "--depfile", "s.d", "--", "-I", "inc"]
+    done = pack("build", *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    files = (tmp_path / "s.d").read_text().replace("\\\n", " ").split(": ")[1].split()
+    assert {Path(name).name for name in files} >= {"s.F90", "k.h"}
+    assert not any("math-vector" in name for name in files)
+
+
 def test_a_manifest_and_a_model_are_files_that_were_read(
     pack: Callable[..., subprocess.CompletedProcess[str]], root: Path, tmp_path: Path
 ) -> None:

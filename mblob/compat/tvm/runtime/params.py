@@ -10,7 +10,7 @@ from typing import Any
 from mblob import Tensor
 from mblob import load_param_dict as load_param_dict
 from mblob import save_param_dict as save_param_dict
-from mblob.bytes.whole_file import write_whole
+from mblob.temporary import write_whole
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
