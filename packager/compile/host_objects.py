@@ -444,8 +444,9 @@ def _generated(
     label = f"{source.label} ({path.name})"
     node = SourceNode("" if callable(source.text) else source.text, "c")
     # -O1: as quick to call, compiled in two thirds of the time. Freestanding: the compiler's own headers
-    # are enough, for machines without those of a C library, too.
-    own = ["-O1", "-ffreestanding", *machine_options(options)]
+    # are enough, for machines without those of a C library, too. Exceptions of a kernel leave through it,
+    # and clang writes no unwind tables for freestanding code unless told.
+    own = ["-O1", "-ffreestanding", "-fexceptions", *machine_options(options)]
     command = compile_command(tools, node, path, output, own, work)
 
     def before() -> None:
