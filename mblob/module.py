@@ -11,8 +11,9 @@ import os
 from _collections_abc import Callable, Iterable, Iterator, Mapping, Sequence
 from _weakref import ref  # `weakref` itself imports three modules more
 
-from mblob import errors, texts
+from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
+from mblob.arguments import mapping, wrong_type
 from mblob.named import CFunctions, Flag, Named, Signature
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
@@ -70,11 +71,13 @@ class Module:
         if node is None:
             if not type_key:
                 raise errors.ArgumentValueError("Module: a type key is needed")
-            if save is not None and not callable(save):
-                raise errors.ArgumentTypeError(
-                    f"Module: save: {texts.say(texts.EXPECTED, 'a callable', type(save).__name__)}"
-                )
-            node = FunctionsNode(type_key, functions or {}, payload, save)
+            functions = {} if functions is None else functions
+            mapping("Module", "functions", functions, "a dict of callables by name")
+            callables = [(f"functions: {name!r}", f) for name, f in functions.items()]
+            for what, given in (*callables, ("save", save)):
+                if not callable(given) and (given is not None or what != "save"):
+                    raise wrong_type("Module", what, "a callable", given)
+            node = FunctionsNode(type_key, functions, payload, save)
         _set(self, "_node", node)
 
     # -- the tree ----------------------------------------------------------------------------------

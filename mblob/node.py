@@ -164,6 +164,21 @@ def has_same_bytes(a: memoryview, b: memoryview) -> bool:
     )
 
 
+def _bytes_of(giver: str, given: Any) -> memoryview:
+    """The bytes of an object that has some.
+
+    Raises:
+        TypeError: it has none, or with gaps between them.
+    """
+    try:
+        return memoryview(given).toreadonly().cast("B")
+    except TypeError:
+        what = "bytes with gaps" if isinstance(given, memoryview) else type(given).__name__
+        raise errors.ArgumentTypeError(
+            f"{giver}: expected contiguous bytes, found {what}"
+        ) from None
+
+
 class FunctionsNode(Node):
     """Functions given as Python callables, for loaders written in Python."""
 
@@ -177,7 +192,7 @@ class FunctionsNode(Node):
         self.type_key = type_key
         self._functions = dict(functions)
         self._has_bytes = payload is not None or save is not None
-        self._payload = memoryview(b"" if payload is None else payload).toreadonly().cast("B")
+        self._payload = _bytes_of("Module: payload", b"" if payload is None else payload)
         self._save = save
 
     def __getstate__(self) -> Any:
@@ -205,13 +220,7 @@ class FunctionsNode(Node):
             raise errors.StateError(
                 f"the save function of {self.type_key!r} failed: {type(exc).__name__}: {exc}"
             ) from exc
-        try:
-            return memoryview(given).toreadonly().cast("B")
-        except TypeError:
-            raise errors.ArgumentTypeError(
-                f"the save function of {self.type_key!r} failed: expected it to return contiguous bytes, found"
-                f" {type(given).__name__}"
-            ) from None
+        return _bytes_of(f"the save function of {self.type_key!r}", given)
 
     def payload(self) -> memoryview:
         return self._payload

@@ -84,7 +84,7 @@ class Operator:
     outputs: Sequence[Tensor] = field(default_factory=tuple)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The attribute `name`, or `default`; brackets, quotes and spaces around it are left out.
+        """The attribute `name`, or `default`; spaces and quotes around it are left out.
 
         Raises:
             BuildError: it is not there, and there is no default.
