@@ -164,7 +164,7 @@ def has_same_bytes(a: memoryview, b: memoryview) -> bool:
     )
 
 
-def _bytes_of(giver: str, given: Any) -> memoryview:
+def _bytes_of(who: str, given: Any) -> memoryview:
     """The bytes of an object that has some.
 
     Raises:
@@ -174,9 +174,7 @@ def _bytes_of(giver: str, given: Any) -> memoryview:
         return memoryview(given).toreadonly().cast("B")
     except TypeError:
         what = "bytes with gaps" if isinstance(given, memoryview) else type(given).__name__
-        raise errors.ArgumentTypeError(
-            f"{giver}: expected contiguous bytes, found {what}"
-        ) from None
+        raise errors.ArgumentTypeError(f"{who}: expected contiguous bytes, found {what}") from None
 
 
 class FunctionsNode(Node):
@@ -220,7 +218,7 @@ class FunctionsNode(Node):
             raise errors.StateError(
                 f"the save function of {self.type_key!r} failed: {type(exc).__name__}: {exc}"
             ) from exc
-        return _bytes_of(f"the save function of {self.type_key!r}", given)
+        return _bytes_of(f"the save function of {self.type_key!r} failed", given)
 
     def payload(self) -> memoryview:
         return self._payload
