@@ -21,7 +21,8 @@ class Node:
     hold nothing."""
 
     imports: list[Module]
-    home: str | None = None  # the dialect of the library that the module was a part of
+    # The dialect of the library that the module was a part of, and the file that says so.
+    home: tuple[str, str] | None = None
     type_key = ""
     is_imported = False  # whether any module imports it, or may
 

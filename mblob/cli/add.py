@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from mblob.cli.build import add_code, functions_of, split_blob
+from mblob.cli.inputs import add_inputs, blobs_of, functions_of, sort_words
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, human_size, one_line
@@ -27,8 +26,8 @@ def configure(verbs: Any) -> None:
         help=summary,
         description=f"{summary}. Its machine code, tree and payloads stay unchanged. The root of the library imports "
         "what is added; new code joins the code of the library.",
-        epilog="example: mblob-pack add deploy.so --blob labels=labels.json -o labeled.so; "
-        "mblob-pack add labeled.so --kernel add.c "
+        epilog="example: mblob-pack add deploy.so labels=labels.json -o labeled.so; "
+        "mblob-pack add labeled.so add.c "
         "--function 'void add(const float a[8], const float b[8], float c[8])' -o all.so -- -O3",
     )
     parser.add_argument(
@@ -36,22 +35,9 @@ def configure(verbs: Any) -> None:
         metavar="FILE",
         help="shared library of mblob, of TVM or of anybody else; or the .tar with its objects",
     )
-    new = parser.add_argument_group("what to add; each option may be repeated")
-    new.add_argument(
-        "--weights",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="weights: .safetensors, .npz or .npy",
+    add_inputs(
+        parser, "what to add", "source, object, archive, weights or KEY=FILE (any file) to add"
     )
-    new.add_argument(
-        "--blob",
-        metavar="KEY=FILE",
-        action="append",
-        default=[],
-        help="file to add as it is; programs find it by KEY",
-    )
-    add_code(new, "object or archive")
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(
         "--target", metavar="TRIPLE", help="machine that FILE is for, such as aarch64-linux-gnu"
@@ -63,6 +49,7 @@ def configure(verbs: Any) -> None:
     )
     add_output(parser)
     add_layout(parser)
+    parser.usage = "mblob-pack add FILE INPUT... -o OUT [options] [-- CFLAGS...]"
     parser.set_defaults(run=run)
 
 
@@ -74,16 +61,10 @@ def run(args: argparse.Namespace) -> int:
     """
     from mblob.packager.edit.add import add
 
-    blobs: dict[str, Path] = {}
-    for key, file in map(split_blob, args.blob):
-        if key in blobs:
-            raise UsageError(f"--blob: {key!r} is named twice")
-        blobs[key] = file
-    functions = functions_of(args)
+    sort_words(args)
+    blobs, functions = dict(blobs_of(args)), functions_of(args)
     if not (args.weights or blobs or args.kernel or args.object):
-        raise UsageError(
-            "nothing to add", hint="--weights FILE, --blob KEY=FILE, --kernel FILE or --object FILE"
-        )
+        raise UsageError("nothing to add", hint="give a source, an object, weights or KEY=FILE")
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
             args.file, weights=args.weights, blobs=blobs, kernels=args.kernel, objects=args.object,

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.progress import listening
+from mblob.cli.inputs import add_inputs, blobs_of, functions_of, sort_words
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
 from mblob.errors import MblobError, listed
-from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from mblob.packager.link.build import BuildPlan
@@ -28,17 +28,11 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}: from flags, from a manifest, or from both together.",
-        epilog="example: mblob-pack build --kernel vadd.c --weights model.safetensors -o deploy.so "
+        description=f"{summary}. Each input is told by its name.",
+        epilog="example: mblob-pack build vadd.c model.safetensors -o deploy.so "
         "--function 'void vadd(const float *a, const float *b, float *c, int64_t n)' -- -O3 -march=native; "
-        "mblob-pack build --graph graph.json --params model.safetensors --kernel add.c "
+        "mblob-pack build add.c --graph graph.json --params model.safetensors "
         "--function 'void add(const float a[8], const float b[8], float c[8])' -o model.so",
-    )
-    parser.add_argument(
-        "manifest",
-        metavar="model.toml|model.tar",
-        nargs="?",
-        help="manifest; its paths are relative to its folder. Or the objects of a library, as --object",
     )
     parser.add_argument(
         "-o",
@@ -46,30 +40,20 @@ def configure(verbs: Any) -> None:
         metavar="deploy.so",
         help="the library to write (or .tar: objects to link)",
     )
-    add = parser.add_argument_group("inputs; each option may be repeated")
-    add_code(add, "object, archive, or the .tar of a library")
+    add = add_inputs(
+        parser,
+        "inputs",
+        "source, object, archive, .tar of a library, weights, KEY=FILE (any file), or a manifest (.toml), whose paths "
+        "are relative to its folder",
+    )
     add.add_argument("--packed", metavar="NAME", action="append", default=[],
                      help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
                      "hide the C function. `--packed name` does this for all functions with a prototype",
                      )  # fmt: skip
-    add.add_argument(
-        "--blob",
-        metavar="KEY=FILE",
-        action="append",
-        default=[],
-        help="file to pack as it is; programs find it by KEY",
-    )
     add.add_argument("--align", metavar="N", type=int,
                      help="align the files of --blob to N bytes in the file and in memory: a power of two up to 4096. "
                      "TVM then finds them empty",
                      )  # fmt: skip
-    add.add_argument(
-        "--weights",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="weights: .safetensors, .npz or .npy",
-    )
     add.add_argument("--carry", metavar="FILE", action="append", default=[],
                      help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of "
                      "mblob",
@@ -94,8 +78,8 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--dialect",
         choices=("classic", "ffi"),
-        help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi. Objects of a library "
-        "have their own default: that of the library",
+        help="classic: for TVM 0.5-0.20 (default); ffi: for TVM 0.22 and later, and tvm_ffi. Inputs of one dialect, "
+        "such as objects that TVM compiled, have their own default: that dialect",
     )
     how.add_argument(
         "--embed",
@@ -138,47 +122,10 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout"
     )
-    parser.usage = "mblob-pack build [model.toml|model.tar] -o deploy.so [options] [-- CFLAGS...]"
-    parser.set_defaults(run=run)
+    parser.usage = "mblob-pack build INPUT... -o deploy.so [options] [-- CFLAGS...]"
+    parser.set_defaults(run=run, manifest=[])
 
 
-def add_code(group: Any, objects: str) -> None:
-    """What verbs take that compile and link code.
-
-    Args:
-        objects: what `--object` is.
-    """
-    group.add_argument(
-        "--kernel", metavar="FILE", action="append", default=[], help="C or C++ source"
-    )
-    group.add_argument("--object", metavar="FILE", action="append", default=[], help=objects)
-    group.add_argument("--function", metavar="PROTOTYPE", action="append",
-                       help="name or prototype of a C function that becomes callable (default: all of the sources, "
-                       "and of objects with debug information)")  # fmt: skip
-    group.add_argument("--no-functions", action="store_true",
-                       help="make no C function callable")  # fmt: skip
-
-
-def functions_of(args: argparse.Namespace) -> list[str] | None:
-    """The functions that become callable; None: all.
-
-    Raises:
-        UsageError: some, and none.
-    """
-    if args.no_functions and args.function:
-        raise UsageError(
-            f"{args.verb}: --no-functions and --function exclude each other; give one of them"
-        )
-    return [] if args.no_functions else args.function
-
-
-# What a file is given with, by its suffix.
-OPTION_OF = {
-    **dict.fromkeys(FORMAT_OF, "--kernel"),
-    **dict.fromkeys((".o", ".a", ".tar"), "--object"),
-    **dict.fromkeys((".safetensors", ".npz", ".npy"), "--weights"),
-    ".json": "--graph",
-}
 SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 
@@ -239,21 +186,18 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     override."""
     from mblob.packager.link.build import BuildPlan
 
-    if Path(args.manifest or "").suffix == ".tar":  # the objects of a library
-        args.object, args.manifest = [args.manifest, *args.object], None
-    if args.manifest is None and args.output is None:
+    sort_words(args)
+    if len(args.manifest) > 1:
+        raise UsageError(f"{args.manifest[0]} and {args.manifest[1]}: two manifests, expected one")
+    if not args.manifest and args.output is None:
         raise UsageError("build: expected -o deploy.so, or a manifest that names its output")
-    if option := OPTION_OF.get(Path(args.manifest or "").suffix):
-        raise UsageError(
-            f"{args.manifest}: expected a manifest (.toml)", hint=f"{option} {args.manifest}"
-        )
     output = None if args.output is None else Path(args.output)
-    if args.manifest is None:
+    if not args.manifest:
         plan = BuildPlan(output=output or Path())
     else:
         from mblob.packager.link.manifest import load
 
-        plan = load(args.manifest, output)
+        plan = load(args.manifest[0], output)
     changes: dict[str, Any] = {
         name: getattr(args, name)
         for name in ("dialect", "embed", "digest", "cc", "target", "prefix", "name", "align")
@@ -278,7 +222,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         weights=[*plan.weights, *map(Path, args.weights)],
         carry=[*plan.carry, *args.carry],
         packed=[*plan.packed, *args.packed],
-        blobs=[*plan.blobs, *map(split_blob, args.blob)],
+        blobs=[*plan.blobs, *blobs_of(args)],
         options=[*plan.options, *args.cflags],
         **changes,
     )
@@ -287,15 +231,3 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
             "build: -o -: a library is written to a file, not to stdout", hint="-o deploy.so"
         )
     return plan
-
-
-def split_blob(text: str) -> tuple[str, Path]:
-    """Key and file of `KEY=FILE`."""
-    key, equals, file = text.partition("=")
-    if not (key and equals and file):
-        named = not equals and Path(text).stem
-        raise UsageError(
-            f"--blob: expected KEY=FILE, found {text!r}",
-            hint=f"--blob {named}={text}" if named else "",
-        )
-    return key, Path(file)

@@ -60,7 +60,10 @@ class Parser(argparse.ArgumentParser):
         """As its base; an option that nobody knows is answered with the one that was meant."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
-            self.verbs[found.verb].refuse(rest)
+            verb = self.verbs[found.verb]
+            if unknown := verb.unknown(rest):
+                verb.refuse(unknown)
+            found.inputs += rest
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -84,9 +87,15 @@ class Parser(argparse.ArgumentParser):
             finally:
                 for action in needed:
                     action.required = True
-            if rest:
-                self.refuse(rest)
+            if unknown := self.unknown(rest):
+                self.refuse(unknown)
             raise
+
+    def unknown(self, rest: Sequence[str]) -> list[str]:
+        """The words among those that argparse leaves which this parser of a verb does not know. It leaves
+        inputs behind an option."""
+        takes_inputs = any(action.dest == "inputs" for action in self._actions)
+        return [word for word in rest if not takes_inputs or word.startswith("-")]
 
     def refuse(self, rest: Sequence[str]) -> NoReturn:
         """The error about words that this parser of a verb does not know."""
@@ -115,7 +124,7 @@ _MEANT = {
         **dict.fromkeys(("prototype", "signature"), "--function"),
     },
     "convert": dict.fromkeys(("to", "format", "into"), "--dialect"),
-    "swap": dict.fromkeys(("blob", "payload", "payloads", "config"), "--entry")
+    "swap": dict.fromkeys(("payload", "payloads", "config"), "--blob")
     | dict.fromkeys(("tensor", "tensors", "params"), "--weights"),
 }
 

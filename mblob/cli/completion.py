@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mblob.cli.inputs import OPTION_OF
 from mblob.cli.report import UsageError
 from mblob.cli.verbs import VERBS
 from mblob.errors import MblobError
@@ -33,11 +34,18 @@ NAMES_LIMIT = 2000
 # that decides.
 _LIBRARIES = ("so", "so.*", "o", "a", "tar", "tar.gz", "dylib", "dll")
 _SOURCES = tuple(suffix[1:] for suffix in FORMAT_OF)
+
+
+def _given(*options: str) -> tuple[str, ...]:
+    """Endings of the files that options take."""
+    return tuple(suffix[1:] for suffix, option in OPTION_OF.items() if option in options)
+
+
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
-    "LIB": ("so", "so.*"), "model.toml|model.tar": ("toml", "tar"), "OUT.npz": ("npz",), "OUT.html": ("html",),
-    "--kernel FILE": _SOURCES, "--object FILE": ("o", "a", "tar"),
-    "--weights FILE": ("safetensors",), "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
+    "LIB": ("so", "so.*"), "OUT.npz": ("npz",), "OUT.html": ("html",),
+    "--kernel FILE": _SOURCES, "--object FILE": _given("object"), "--weights FILE": _given("weights"),
+    "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "params"),
     "--order FILE": ("json",),
 }  # fmt: skip
@@ -98,12 +106,14 @@ def _completer(action: argparse.Action) -> Completer:
         return FilesCompleter(endings)
     if metavar == "DIR":
         return DirectoriesCompleter()
-    arrays = FilesCompleter(("npy", "npz"))
+    arrays, tensors = FilesCompleter(("npy", "npz")), FilesCompleter(("npy", "safetensors"))
+    inputs = FilesCompleter((*_SOURCES, *_given("object", "weights", "manifest")))
     offered: dict[str, Completer] = {
         "KEY=FILE": _Pairs(None, FilesCompleter()),
+        "INPUT": _Pairs(None, FilesCompleter(), alone=inputs),
         "N|KEY": _names_of(_entries),
         "N|KEY=NEW": _Pairs(_entries, FilesCompleter()),
-        "[NAME=]NEW": _Pairs(_tensors, FilesCompleter(("npy", "safetensors")), alone=True),
+        "[NAME=]NEW": _Pairs(_tensors, tensors, alone=tensors),
         "NAME": _names_of(_tensors) if "--tensor" in action.option_strings else _nothing,
         "FUNC ARG...": lambda prefix, parsed_args, **more: (
             arrays(prefix) if parsed_args.words else _names_of(_functions)(prefix, parsed_args)
@@ -117,14 +127,14 @@ def _nothing(**_: object) -> tuple[str, ...]:
 
 
 class _Pairs:
-    """Offers `NAME=FILE`, and `FILE` too if it may stand `alone`."""
+    """Offers `NAME=FILE`, and the files that may stand `alone`."""
 
     def __init__(
         self,
         names: Callable[[Library], Iterable[str]] | None,
         files: Completer,
         *,
-        alone: bool = False,
+        alone: Completer | None = None,
     ) -> None:
         self._names, self._files, self._alone = names, files, alone
 
@@ -137,7 +147,7 @@ class _Pairs:
             if self._names is None
             else [f"{n}=" for n in _names_of(self._names)(prefix, parsed_args)]
         )
-        return [*found, *(self._files(prefix) if self._alone else ())]
+        return [*found, *(self._alone(prefix) if self._alone else ())]
 
 
 def _names_of(names: Callable[[Library], Iterable[str]]) -> Completer:

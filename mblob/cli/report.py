@@ -92,7 +92,7 @@ def print_error(error: BaseException) -> None:
 
 # Arguments of Python, as errors name them, and what the command line has for them.
 _ARGUMENTS = {
-    "alignment": "--align", "changes": "--entry", "entries": "--entry", "functions": "--function",
+    "alignment": "--align", "changes": "--blob", "entries": "--entry", "functions": "--function",
     "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "-- CFLAGS",
     "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from mblob.cli.inputs import named
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, remarks, watched_files
 from mblob.cli.report import UsageError
@@ -27,8 +28,8 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
-        "--entry", action="append", default=[], metavar="N|KEY=NEW",
-        help="replace the payload of an entry (index or type key) by a file; may be repeated",
+        "--blob", "--entry", action="append", default=[], dest="entry", metavar="N|KEY=NEW",
+        help="replace the payload of a key, or of an entry by its index, by a file; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--weights", action="append", default=[], metavar="[NAME=]NEW",
@@ -64,13 +65,13 @@ def run(args: argparse.Namespace) -> int:
 
     changes: dict[int | str, Any] = {}
     for text in args.entry:
-        key, file = named(text, "--entry: expected N=FILE or KEY=FILE")
+        key, file = named(text, "--blob: expected N=FILE or KEY=FILE")
         if key in changes:
-            raise UsageError(f"--entry: {key!r} is named twice")
+            raise UsageError(f"--blob: {key!r} is named twice")
         changes[key] = file
     weights = weights_of(args.weights)
     if not changes and weights is None:
-        raise UsageError("nothing to change", hint="--weights NAME=x.npy, or --entry KEY=FILE")
+        raise UsageError("nothing to change", hint="--weights NAME=x.npy, or --blob KEY=FILE")
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         swap(args.file, changes, args.output, weights=weights, reuse=not args.no_reuse)
     tell_written(args.output or args.file, quiet=args.quiet)
@@ -94,20 +95,3 @@ def weights_of(texts: list[str]) -> dict[str, Any] | Path | None:
             raise UsageError(f"--weights: {name!r} is named twice")
         weights[name] = file
     return weights
-
-
-def named(text: str, expected: str) -> tuple[str, Path]:
-    """Name and file of `NAME=FILE`; either may have a `=` of its own, where only one way to read it
-    names a file.
-
-    Raises:
-        UsageError: no name, or no file.
-    """
-    ways = [
-        (text[:i], Path(text[i + 1 :]))
-        for i, c in enumerate(text)
-        if c == "=" and text[:i] and text[i + 1 :]
-    ]
-    if not ways:
-        raise UsageError(f"{expected}, found {text!r}")
-    return next((way for way in ways if way[1].is_file()), ways[0])

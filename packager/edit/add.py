@@ -32,7 +32,7 @@ from mblob.packager.modules.nodes import (
     suggesting,
 )
 from mblob.packager.modules.payload_modules import blob_module
-from mblob.packager.modules.weights import safetensors_module
+from mblob.packager.modules.weights import check_tensors, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
@@ -68,7 +68,7 @@ def add(
         weights: what `safetensors_module` takes, such as the path of a `.safetensors` or `.npz` file
             or a dictionary of arrays by name; or a list of these.
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
-        kernels: paths of C or C++ sources.
+        kernels: paths of C, C++, CUDA and Fortran sources.
         objects: paths of objects and archives.
         functions: names and prototypes of plain C functions in these, as of `csource_module`. Without,
             all whose types are known are callable.
@@ -167,7 +167,11 @@ def _check_names(library: Library, hung: Mapping[int, Sequence[Module]], names: 
 
 
 def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
-    """The modules that the arguments ask for, by the entry that shall import them."""
+    """The modules that the arguments ask for, by the entry that shall import them.
+
+    Raises:
+        BuildError: one is no module to add, or two have a tensor of the same name.
+    """
     if blobs is not None:
         mapping("add", "blobs", blobs, "a dict of payloads by type key", BuildTypeError)
     given = weights if isinstance(weights, (list, tuple)) else [] if weights is None else [weights]
@@ -179,6 +183,7 @@ def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
         for module in row:
             _check_has_no_code(checked_module("add", "modules", module))
         hung.setdefault(index, []).extend(row)
+    check_tensors(m for row in hung.values() for root in row for m in root.walk())
     return hung
 
 
@@ -320,7 +325,6 @@ class _Names:
         self._library = library
         self._replace = replace
         self._tensors = tensors_by_name(library)
-        self._added: set[str] = set()
         self._replaced: set[int] = set()
 
     def taken_by(self, module: Module) -> int | None:
@@ -355,10 +359,6 @@ class _Names:
         )
 
     def _with_tensors(self, names: Sequence[str]) -> EntryView | None:
-        twice = next((name for name in names if name in self._added), None)
-        if twice is not None:
-            raise BuildError(f"two modules of weights have a tensor {twice[:80]!r}")
-        self._added.update(names)
         places = {e.index: name for name in names for e, _ in self._tensors.get(name, ())}
         if not places:
             return None

@@ -19,6 +19,7 @@ from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
 from mblob.packager.link.relink import tree_of
+from mblob.packager.link.request import dialect_of
 from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
 from mblob.packager.write.blob_stream import producer
@@ -34,12 +35,13 @@ def link_again(
         As of `static_library` and `export_library`.
     """
     root = tree_of([path], NOTHING)
+    dialect = dialect_of(root)
     library = next(m for m in root.walk() if is_host(m))
     for module in code:
         library.import_module(module)
     for module in hung:
         root.import_module(module)
-    export_library(root, target, **how)
+    export_library(root, target, **{**how, "dialect": dialect})
 
 
 def with_code(

@@ -98,11 +98,11 @@ def _bytes_of(payload: Payload) -> memoryview:
     return memoryview(b"".join(placed.chunks()))
 
 
-def source_files(changes: Mapping[Any, Any], weights: Any) -> dict[str, Path]:
+def source_files(changes: Iterable[Any], weights: Any) -> dict[str, Path]:
     """The files among the arguments of `swap`, which its output must not be."""
     found = {}
     given: Iterable[Any] = [
-        *changes.values(),
+        *changes,
         *(weights.values() if isinstance(weights, Mapping) else [weights]),
     ]
     for value in given:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 def swap(
     library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
-    weights: Mapping[str, Any] | PathLike | None = None, digest: Digest | None = None, reuse: bool = True,
-    **unknown: NoReturn,
+    weights: Mapping[str, Any] | PathLike | None = None, blobs: Mapping[str, Any] | None = None,
+    digest: Digest | None = None, reuse: bool = True, **unknown: NoReturn,
 ) -> None:  # fmt: skip
     """Replace payloads or weights. Code, tree, order and keys stay unchanged.
 
@@ -57,6 +57,7 @@ def swap(
             Instead of a mapping, give the path of a `.npz` or `.safetensors` file. It replaces the
             whole safetensors module, if the file is of this format and the library has exactly one,
             or else the tensors of these names, in whichever module each is.
+        blobs: new payloads by type key, as `add` takes them; `changes` says the same.
         digest: the digest of each payload in the index: "crc32", "sha256" or "none"; None: as it is.
         reuse: share unchanged blocks, if the file system can share blocks between files.
         unknown: any other keyword is an error.
@@ -73,15 +74,19 @@ def swap(
     if unknown:
         raise _unknown_keyword(min(unknown))
     path = Path(checked_path(library, "swap: library"))
-    if changes is not None:
-        mapping("swap", "changes", changes, "a dict of payloads by index or key", BuildTypeError)
+    given: list[tuple[int | str, Any]] = []
+    arguments: dict[str, Any] = {"changes": changes, "blobs": blobs}
+    for name, row in arguments.items():
+        if row is not None:
+            mapping("swap", name, row, "a dict of payloads by index or key", BuildTypeError)
+            given += row.items()
     if digest is not None:
         check_choices("swap: ", digest=digest)
     # new digests would hide damage
     with Library(path, verify="header" if digest is None else "full") as opened:
         blob = blob_of(opened)
         new: dict[int, Payload] = {}
-        for wanted, value in (changes or {}).items():
+        for wanted, value in given:
             entry = _entry(opened, wanted, value)
             if entry.index in new:
                 raise BuildError(f"{entry.place}: named twice")
@@ -103,23 +108,22 @@ def swap(
             entry = opened.entries[i]
             check_new(entry, payload, opened.grammars, blob.dialect, has_size=has_size)
         plan = rewritten(opened, new, index=has_index, digest=digest)
-        write_library(
-            opened, plan, output, reuse=reuse, inputs=source_files(changes or {}, weights)
-        )
+        inputs = source_files([value for _, value in given], weights)
+        write_library(opened, plan, output, reuse=reuse, inputs=inputs)
 
 
 def _unknown_keyword(name: str) -> ArgumentTypeError:
     meant = {
-        "payload": "changes",
-        "payloads": "changes",
+        "payload": "blobs",
+        "payloads": "blobs",
         "entries": "changes",
         "tensors": "weights",
     }
-    known = ("library", "changes", "output", "weights", "digest", "reuse")
+    known = ("library", "changes", "output", "weights", "blobs", "digest", "reuse")
     close = f"; did you mean {meant[name]!r}?" if name in meant else did_you_mean(name, known)
     return ArgumentTypeError(
         f"swap: unknown argument {name!r}; expected {', '.join(known)}{close}"
-        " (changes={KEY: payload}, weights={NAME: array})"
+        " (blobs={KEY: payload}, weights={NAME: array})"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,13 +14,13 @@ from mblob.packager.link.depfile import check_target, write_depfile
 from mblob.packager.link.export import export_library
 from mblob.packager.link.relink import has_blob, is_tar, tree_of
 from mblob.packager.modules.host_modules import object_module, source_module
-from mblob.packager.modules.nodes import NOTHING, Declared, is_host
+from mblob.packager.modules.nodes import NOTHING, Declared, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (
     blob_module,
     check_alignment,
     graph_executor_factory,
 )
-from mblob.packager.modules.weights import read_tensors, safetensors_module
+from mblob.packager.modules.weights import check_tensors, read_tensors, safetensors_module
 from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class BuildPlan(NamedTuple):
         depfile: the rule of make that tells what was read is written there.
         manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of
-            several, the stems of their files). What nobody imports, the library imports.
+            several, the stems of their files; of a stem that is taken, the path). What nobody imports,
+            the library imports.
     """
 
     output: Path
@@ -155,9 +157,13 @@ def _factory(graph: Path, params: Path | None, name: str) -> Module:
     try:
         text = existing_file(graph, "build: graph").read_text(encoding="utf-8")
         tensors = read_tensors(existing_file(params, "build: params")) if params else None
-        return graph_executor_factory(text, tensors, name)
+        factory = graph_executor_factory(text, tensors, name)
     except (BuildError, UnicodeDecodeError) as exc:
         raise BuildError(f"{graph}: {exc}") from None
+    node = node_of(factory)
+    assert isinstance(node, PayloadNode)
+    node.files = [graph, *([params] if params else [])]
+    return factory
 
 
 def _with_imports(plan: BuildPlan) -> Module:
@@ -166,8 +172,13 @@ def _with_imports(plan: BuildPlan) -> Module:
     named: dict[str, Module] = {"library": library}
     for key, path in plan.blobs:
         _add(named, key, blob_module(key, path, alignment=plan.align))
-    for path in plan.weights:
-        _add(named, path.stem if len(plan.weights) > 1 else "weights", safetensors_module(path))
+    weights = [safetensors_module(path) for path in plan.weights]
+    check_tensors(weights)
+    stems = [path.stem if len(weights) > 1 else "weights" for path in plan.weights]
+    folder = plan.manifest.parent if plan.manifest else "."
+    for stem, path, module in zip(stems, plan.weights, weights):
+        is_taken = stem in named or stems.count(stem) > 1
+        _add(named, os.path.relpath(path, folder) if is_taken else stem, module)
     if plan.imports:
         _connect(named, plan.imports)
     else:
@@ -235,9 +246,7 @@ def host_modules(
 
 def _add(named: dict[str, Module], name: str, module: Module) -> None:
     if name in named:
-        raise BuildError(
-            f"two modules are called {name!r}; keys of blobs and names of weights differ in one build"
-        )
+        raise BuildError(f"two modules are called {name!r}; give each file its own key")
     named[name] = module
 
 

@@ -1,8 +1,9 @@
 """`export_library`: a module tree becomes a file. This file has the steps of an export in their order;
 each is a function of another file.
 
-1. Check the arguments, choose the order of the modules in the blob, check the tree and the output:
-   `request_of` and `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
+1. Choose the dialect, if the caller names none: `dialect_of` in `request.py`. Check the arguments,
+   choose the order of the modules in the blob, check the tree and the output: `request_of` and
+   `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
 2. Start to copy a large blob: `started` in `background_copy.py`.
 3. Compile the sources; and beside them the packed functions of declared functions, with the table of
    functions and the note that announces the table. Read all objects, make prototypes of debug information,
@@ -46,10 +47,10 @@ from mblob.packager.link.request import (
     Request,
     check_format,
     check_request,
+    dialect_of,
     output_path,
     request_of,
 )
-from mblob.packager.modules.nodes import home_of
 from mblob.packager.path_arguments import workspace
 from mblob.packager.write.dialects import check_choices
 from mblob.packager.write.file_sink import old_library
@@ -149,7 +150,9 @@ def export_library(
             libraries.
         workspace_dir: keeps intermediate files here.
         dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi. By
-            default that of a library whose objects are in the tree (`static_library`), else classic.
+            default that of the inputs: of objects that TVM compiled or that define functions of the
+            ffi dialect (`__tvm_ffi_NAME`), of the `.tar` of a library, of graphs (classic), of programs
+            of Relax; classic if there are none. Inputs of both dialects need the argument.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
             the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
             object with `fcompile`, for `.tar`, and for a system library, and c for a target without
@@ -212,7 +215,7 @@ def export_library(
         return None
     request = request_of(
         mod,
-        dialect=home_of(mod) or "classic" if dialect is None else dialect,
+        dialect=dialect_of(mod) if dialect is None else dialect,
         embed=embed,
         index=index is None or index,
         digest="crc32" if digest is None else digest,

@@ -1,7 +1,7 @@
 """The manifest of `mblob-pack build model.toml`. Paths in it are relative to its folder.
 
     output = "deploy.so"
-    kernels = ["vadd.c", "conv.cc"]            # C, C++, CUDA sources
+    kernels = ["vadd.c", "conv.cc"]            # C, C++, CUDA, Fortran sources
     objects = ["old.o", "more.a"]
     functions = ["void vadd(const float *a, const float *b, float *c, int64_t n)"]
     packed = ["vadd"]                          # packed functions under these very names; "name": all

@@ -142,9 +142,9 @@ def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
         first = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
         if not declared.is_open:
             first.declared = declared
-        home = "ffi" if contents.dialect == "ffi 0.21" else contents.dialect
-        for m in root.walk():
-            node_of(m).home = home
+        if contents.dialect is not None:
+            for m in root.walk():
+                node_of(m).home = contents.dialect, contents.label
     return root
 
 

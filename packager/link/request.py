@@ -13,17 +13,35 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.arguments import items
 from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES
 from mblob.format.plugin_table import Plugin
-from mblob.format.type_keys import GRAPH_FACTORY, GRAPHS, SAFETENSORS
+from mblob.format.type_keys import (
+    GRAPH_FACTORY,
+    GRAPHS,
+    NONE,
+    RELAX_EXECUTABLE,
+    RELAX_EXECUTABLE_OF_0_16,
+    ROWS,
+    SAFETENSORS,
+)
 from mblob.module import Module
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.functions.object_dialect import object_dialect
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.link.carry import given_plugins
-from mblob.packager.modules.nodes import HostNode, PayloadNode, files_in, files_of, node_of
+from mblob.packager.modules.nodes import (
+    HostNode,
+    ObjectNode,
+    PayloadNode,
+    file_of,
+    files_in,
+    files_of,
+    node_of,
+)
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
@@ -36,6 +54,8 @@ if TYPE_CHECKING:
     from mblob.packager.compile.toolchain import Toolchain
     from mblob.packager.write.file_sink import OldLibrary
 
+# Programs of Relax begin so, but for one byte. In the classic dialect, their length stands in front.
+_PROGRAM = 0xD225DE2F421415.to_bytes(7, "little")
 EARLY_COPY_SIZE = 64 << 20  # bytes of payloads from which a copy beside compilers pays
 PREFIX_LIMIT = 128  # characters
 
@@ -270,6 +290,45 @@ def request_of(
         carry=_plugins(carry),
         names=names,
     )
+
+
+def dialect_of(root: Module) -> str:
+    """The dialect of the inputs in a tree: objects and packed modules of a library, objects that TVM
+    compiled or that are written for its runtime, graphs, programs of Relax. Others can be of either; if
+    all are, it is classic.
+
+    Raises:
+        BuildError: inputs of both dialects; one of each is named.
+        FormatError: a damaged object. OSError: one that cannot be read.
+    """
+    found: dict[str, str] = {}
+    for module in root.walk():
+        home = node_of(module).home
+        name, file = home or (_name_of(module), file_of(module))
+        if name is not None:
+            found.setdefault(name, file or f"the module {module.type_key!r}")
+    if len(found) > 1:
+        raise BuildError(
+            f"{found['classic']} is of the classic dialect (TVM up to 0.20), {found['ffi']} of the ffi dialect (TVM"
+            " 0.22 and later): dialect= (--dialect) says which one the library is for"
+        )
+    return next(iter(found), "classic")
+
+
+def _name_of(module: Module) -> str | None:
+    """The dialect that a module tells, None if it may be in a library of either."""
+    node = node_of(module)
+    if isinstance(node, ObjectNode):
+        if node.elsewhere:
+            return None
+        given = node.content
+        return object_dialect(given if isinstance(given, bytes) else map_file(given), node.label)
+    row = None if isinstance(node, HostNode) else ROWS.get(node.type_key)
+    if row is None or row.key == RELAX_EXECUTABLE_OF_0_16:  # which convert writes in both
+        return None
+    if row.key == RELAX_EXECUTABLE:
+        return "ffi" if bytes(module.payload[1:8]) == _PROGRAM else None
+    return "classic" if row.ffi == NONE else "ffi" if row.classic == NONE else None
 
 
 def _plugins(

@@ -416,10 +416,16 @@ def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) 
     return ("root" if at == id(root) else "root...") + "".join(reversed(steps))
 
 
-def home_of(root: Module) -> str | None:
-    """The dialect of the library whose parts are in a tree; None if there are none, or of both."""
-    homes = {node_of(m).home for m in root.walk()} - {None}
-    return homes.pop() if len(homes) == 1 else None
+def file_of(module: Module) -> str:
+    """The file that a module is made of, or that it is in; "" if there is none, or not one."""
+    node = node_of(module)
+    if isinstance(node, HostNode):
+        return node.label
+    if isinstance(node, PayloadNode):
+        if isinstance(node.content, FilePayload):
+            return str(node.content.path)
+        return str(node.files[0]) if node.files else ""
+    return node.path
 
 
 def files_of(root: Module) -> Iterator[tuple[str, Path]]:

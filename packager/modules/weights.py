@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
     PayloadNode,
     PiecesPayload,
+    file_of,
+    node_of,
     payload_of,
     record_of,
     suggesting,
@@ -112,6 +114,25 @@ def _module(
     node.tensor_names = names
     node.files = files
     return Module(node=node)
+
+
+def check_tensors(modules: Iterable[Module]) -> None:
+    """Refuse modules of weights that have a tensor of one name, of which programs would find only one.
+
+    Raises:
+        BuildError: naming both files and the tensor.
+    """
+    owners: dict[str, Module] = {}
+    for module in modules:
+        node = node_of(module)
+        for name in node.tensor_names if isinstance(node, PayloadNode) else ():
+            other = owners.setdefault(name, module)
+            if other is not module:
+                files = [file_of(other), file_of(module)]
+                who = f"{files[0]} and {files[1]} both" if all(files) else "two modules of weights"
+                raise BuildError(
+                    f"{who} have a tensor {name[:80]!r}; rename it in one of them, or leave one out"
+                )
 
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:

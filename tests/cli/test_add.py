@@ -68,3 +68,20 @@ def test_each_failure_has_its_code(pack, deploy: Path, tmp_path: Path, error_lin
         assert done.returncode == code, done.stderr
         assert text in done.stderr
         assert not (tmp_path / "b.so").exists()
+
+
+def test_words_mean_what_the_options_do(pack, deploy: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "w.npz", w=np.arange(3, dtype="float32"))
+    (tmp_path / "labels.json").write_text("[1]")
+    (tmp_path / "two.c").write_text("int two(void) { return 2; }\n")
+    done = pack("add", deploy, "w.npz", "-o", "b.so", "-q", "two.c", "labels=labels.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    lib = mblob.load_module(tmp_path / "b.so")
+    assert lib["two"]() == 2 and bytes(lib.payloads["labels"]) == b"[1]" and "w" in lib.tensors
+    for word, code, text in (
+        ("labels.json", 2, "hint: labels=labels.json"),
+        ("b.so", 2, "a finished library"),
+        ("gone.txt", 5, "no such file"),
+    ):
+        done = pack("add", deploy, word, "-o", "c.so")
+        assert (done.returncode, text in done.stderr) == (code, True), done.stderr

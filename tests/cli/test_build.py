@@ -12,7 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import mblob
 
 PROTOTYPE = "void vadd(const float *a, const float *b, float *c, int64_t n)"
 
@@ -206,7 +209,7 @@ FAILURES = {
         "bad.c",
     ),
     "a manifest that is missing": (["nope.toml"], 5, "nope.toml"),
-    "a manifest that is no TOML": (["bad.c", "-o", "deploy.so"], 2, "bad.c"),
+    "a manifest that is no TOML": (["bad.toml", "-o", "deploy.so"], 2, "bad.toml"),
     "a kernel that does not compile": (["--kernel", "bad.c", "-o", "deploy.so"], 4, "bad.c"),
     "a compiler that is missing": (
         ["--kernel", "vadd.c", "--cc", "no-such-cc", "-o", "deploy.so"],
@@ -232,6 +235,7 @@ def test_a_failure_is_one_line_and_leaves_the_old_output_and_nothing_else(
     pack, error_line, kernel: Path, tmp_path: Path, case: str
 ) -> None:
     (tmp_path / "bad.c").write_text("int f(void) { return undeclared; }\n")
+    (tmp_path / "bad.toml").write_text("int f(void)")
     (tmp_path / "again.c").write_text("int vadd(void) { return 0; }\n")
     (tmp_path / "deploy.so").write_bytes(b"the old one")
     scratch = tmp_path / "scratch"
@@ -385,3 +389,52 @@ def test_a_symbol_that_nothing_defines_is_named(pack, tmp_path: Path) -> None:
     done = pack("build", "--kernel", "u.c", "--function", "void f(float *a)", "-o", "u.so")
     assert done.returncode == 0
     assert "warning: nothing that is linked defines gone: opening the library fails" in done.stderr
+
+
+def test_inputs_are_told_by_their_names_in_any_order(pack, kernel: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "p.npz", p=np.ones(2, "float32"))
+    np.save(tmp_path / "q.npy", np.ones(3, "float32"))
+    (tmp_path / "labels.json").write_text("[1]")
+    (tmp_path / "two.c").write_text("int two(void) { return 2; }\n")
+    subprocess.run(["cc", "-c", "-fPIC", "-g", "two.c"], cwd=tmp_path, check=True)
+    (tmp_path / "m.toml").write_text('output = "a.so"\n[blobs]\nabout = "labels.json"\n')
+    words = [
+        "labels=labels.json",
+        "vadd.c",
+        "p.npz",
+        "-o",
+        "b.so",
+        "q.npy",
+        "-q",
+        "two.o",
+        "m.toml",
+    ]
+    assert pack("build", *words).stderr == ""
+    lib = mblob.load_module(tmp_path / "b.so")
+    assert sorted(lib.tensors) == ["p", "q"] and {"about", "labels"} <= set(lib.payloads)
+    assert lib["two"]() == 2 and "vadd" in lib
+    done = pack("build", "labels.json", "-o", "c.so")
+    assert done.returncode == 2
+    assert "hint: --graph labels.json, or labels=labels.json" in done.stderr
+
+
+def test_weights_of_one_stem(pack, tmp_path: Path, error_line) -> None:
+    for folder, name in (("encoder", "e"), ("decoder", "d"), ("again", "d")):
+        (tmp_path / folder).mkdir()
+        np.savez(tmp_path / folder / "model.npz", **{name: np.ones(2, "float32")})
+    words = ("build", "encoder/model.npz", "decoder/model.npz", "model=encoder/model.npz")
+    assert pack(*words, "-o", "a.so", "-q").stderr == ""
+    assert sorted(mblob.load_module(tmp_path / "a.so").tensors) == ["d", "e"]
+    for verb, output in (("build", ()), ("add", ("a.so",))):
+        done = pack(verb, *output, "decoder/model.npz", "again/model.npz", "-o", "b.so")
+        assert done.returncode == 2
+        line = error_line(done)
+        assert "decoder/model.npz and again/model.npz both have a tensor 'd'" in line
+
+
+def test_a_word_that_is_no_input_names_the_inputs(pack, tmp_path: Path, error_line) -> None:
+    (tmp_path / "notes.txt").touch()
+    done = pack("build", "notes.txt", "-o", "c.so")
+    assert done.returncode == 2
+    assert "notes.txt: expected a source" in error_line(done)
+    assert "hint: notes=notes.txt" in done.stderr

@@ -127,9 +127,9 @@ def test_a_file_of_tensors_goes_to_the_modules_that_have_them(pack, tmp_path: Pa
     written("d.safetensors", "d.w", "shared")
     done = pack("swap", "two.so", "--weights", "d.safetensors", "-o", "b.so")
     assert done.returncode == 2 and "'shared' is in several entries: 0 (" in done.stderr
-    assert "--entry 0=NEW" in done.stderr
+    assert "--blob 0=NEW" in done.stderr
     done = pack("swap", "two.so", "--weights", "1=d.safetensors", "-o", "b.so")
-    assert done.returncode == 2 and "--entry 1=NEW" in done.stderr, done.stderr
+    assert done.returncode == 2 and "--blob 1=NEW" in done.stderr, done.stderr
     done = pack("swap", "two.so", "--entry", "1=d.safetensors", "-o", "c.so")
     assert done.returncode == 0, done.stderr
     assert sums("c.so") == [{"e.w": 0.0, "shared": 0.0}, {"d.w": 2.0, "shared": 2.0}]

@@ -333,7 +333,6 @@ OF_BUILD = {
     "output",
     "kernel",
     "object",
-    "blob",
     "depfile",
     "no-functions",
 }

@@ -1,0 +1,152 @@
+"""What goes into the library that `build` or `add` writes: options, and words that mean the same. A word is told
+by what it names: a source, an object, weights, a manifest, or KEY=FILE."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mblob.binary.file_kind import ELF_MAGIC, SNIFF_SIZE, linkable_kind
+from mblob.cli.report import UsageError
+from mblob.source_suffixes import SHOWN, SOURCES
+
+# The option that a word stands for, by the suffix of its file.
+OPTION_OF = {
+    **dict.fromkeys(SOURCES, "kernel"),
+    **dict.fromkeys((".o", ".a", ".tar", ".tgz"), "object"),
+    **dict.fromkeys((".safetensors", ".npz", ".npy"), "weights"),
+    ".toml": "manifest",
+}
+# Files that may be several things, and what says which.
+_WAYS = {
+    ".json": {"graph": "--graph {file}", "blob": "{key}={file}"},
+    ".params": {"params": "--params {file}", "weights": "--weights {file}"},
+}
+_EXPECTED = {
+    "kernel": f"a source in {', '.join(SHOWN.values())}",
+    "object": "an object (.o, .a, .tar)",
+    "weights": "weights (.safetensors, .npz, .npy)",
+    "manifest": "a manifest (.toml)",
+    "blob": "KEY=FILE",
+}
+
+
+def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
+    """Add what both verbs take.
+
+    Args:
+        title: of the group of options.
+        words: what the verb takes as words.
+
+    Returns:
+        The group, for options of one verb.
+    """
+    parser.add_argument(
+        "inputs",
+        metavar="INPUT",
+        nargs="*",
+        help=f"{words}, in any order; the options below say the same",
+    )
+    group = parser.add_argument_group(f"{title}; each option may be repeated")
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    group.add_argument(
+        "--kernel", metavar="FILE", help=f"source in {', '.join(SHOWN.values())}", **repeated
+    )
+    group.add_argument(
+        "--object", metavar="FILE", help="object, archive, or the .tar of a library", **repeated
+    )
+    group.add_argument("--function", metavar="PROTOTYPE", action="append",
+                       help="name or prototype of a C function that becomes callable (default: all of the sources, "
+                       "and of objects with debug information)")  # fmt: skip
+    group.add_argument("--no-functions", action="store_true", help="make no C function callable")
+    group.add_argument(
+        "--blob",
+        metavar="KEY=FILE",
+        help="file to pack as it is; programs find it by KEY",
+        **repeated,
+    )
+    group.add_argument(
+        "--weights", metavar="FILE", help="weights: .safetensors, .npz or .npy", **repeated
+    )
+    return group
+
+
+def sort_words(args: argparse.Namespace) -> None:
+    """Put each word among the values of the option that it stands for.
+
+    Raises:
+        UsageError: a word that stands for none. OSError: no such file.
+    """
+    for word in args.inputs:
+        option = "blob" if "=" in word and not Path(word).is_file() else _option_of(args, word)
+        setattr(args, option, [*getattr(args, option), word])
+
+
+def _option_of(args: argparse.Namespace, word: str) -> str:
+    path = Path(word)
+    is_tar = path.stem.endswith(".tar") and path.suffix in (".gz", ".bz2", ".xz")
+    option = OPTION_OF.get(".tar" if is_tar else path.suffix)
+    if option is not None and hasattr(args, option):
+        return option
+    from mblob.packager.path_arguments import existing_file
+
+    with existing_file(path, args.verb).open("rb") as file:
+        start = file.read(SNIFF_SIZE)
+    if start.startswith(ELF_MAGIC) or linkable_kind(start) == "archive":
+        return "object"  # or a finished library, of which the packager says what to do with it
+    key = path.name.partition(".")[0] or "KEY"
+    ways = _WAYS.get(path.suffix, {"blob": "{key}={file}"})
+    expected = [text for name, text in _EXPECTED.items() if hasattr(args, name)]
+    raise UsageError(
+        f"{word}: expected {', '.join(expected[:-1])} or {expected[-1]}",
+        hint=", or ".join(
+            way.format(file=word, key=key) for name, way in ways.items() if hasattr(args, name)
+        ),
+    )
+
+
+def functions_of(args: argparse.Namespace) -> list[str] | None:
+    """The functions that become callable; None: all.
+
+    Raises:
+        UsageError: some, and none.
+    """
+    if args.no_functions and args.function:
+        raise UsageError(
+            f"{args.verb}: --no-functions and --function exclude each other; give one of them"
+        )
+    return [] if args.no_functions else args.function
+
+
+def blobs_of(args: argparse.Namespace) -> list[tuple[str, Path]]:
+    """Key and file of each `--blob`.
+
+    Raises:
+        UsageError: one without a key, or a key twice.
+    """
+    found: dict[str, Path] = {}
+    for text in args.blob:
+        hint = "" if "=" in text else f"--blob {Path(text).stem}={text}"
+        key, file = named(text, "--blob: expected KEY=FILE", hint)
+        if key in found:
+            raise UsageError(f"--blob: {key!r} is named twice")
+        found[key] = file
+    return list(found.items())
+
+
+def named(text: str, expected: str, hint: str = "") -> tuple[str, Path]:
+    """Name and file of `NAME=FILE`; either may have a `=` of its own, where only one way to read it
+    names a file.
+
+    Raises:
+        UsageError: no name, or no file.
+    """
+    ways = [
+        (text[:i], Path(text[i + 1 :]))
+        for i, c in enumerate(text)
+        if c == "=" and text[:i] and text[i + 1 :]
+    ]
+    if not ways:
+        raise UsageError(f"{expected}, found {text!r}", hint=hint)
+    return next((way for way in ways if way[1].is_file()), ways[0])

@@ -1,0 +1,77 @@
+"""The dialect of a library for which nobody names one: that of the inputs, by command and in Python."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.cli.main import main
+
+SOURCES = {
+    "classic": "void *__tvm_module_ctx; int f(void *a, int *c, int n, void *r, int *rc, void *res) { return 0; }",
+    "ffi": "int __tvm_ffi_g(void *self, const void *args, int n, void *result) { return 0; }",
+    "plain": "int h(int x) { return x; }",
+}
+GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, source in SOURCES.items():
+        command = ["cc", "-g", "-c", "-fPIC", "-xc", "-", "-o", f"{name}.o"]
+        subprocess.run(command, input=source.encode(), check=True)
+    Path("graph.json").write_text(GRAPH)
+    return tmp_path
+
+
+def dialect(path: str) -> str | None:
+    with mblob.open(path) as library:
+        return library.dialect
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_objects_of_one_dialect(folder: Path, name: str) -> None:
+    wanted = "ffi" if name == "ffi" else "classic"
+    mblob.save_tensors("w.safetensors", {"w": np.ones(2)})
+    subprocess.run(["ar", "rc", "lib.a", f"{name}.o"], check=True)
+    for file in (f"{name}.o", "lib.a"):
+        assert main(["build", file, "w.safetensors", "-o", "a.so", "-q"]) == 0
+        assert dialect("a.so") == wanted
+        root = mblob.static_library(file)
+        root.import_module(mblob.safetensors_module({"w": np.ones(2)}))
+        root.export_library("b.so")
+        assert dialect("b.so") == wanted
+
+
+def test_inputs_of_both_need_the_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, other in ((["classic.o"], "classic.o"), (["--graph", "graph.json"], "graph.json")):
+        assert main(["build", "ffi.o", *words, "-o", "a.so"]) == 2
+        said = capsys.readouterr().err
+        assert f"{other} is of the classic dialect" in said and "ffi.o of the ffi dialect" in said
+        assert "--dialect says" in said and not Path("a.so").exists()
+    root = mblob.static_library("ffi.o")
+    root.import_module(mblob.static_library("classic.o"))
+    with pytest.raises(mblob.BuildError, match=r"classic\.o is .*, ffi\.o of .* dialect= "):
+        root.export_library("a.so")
+    assert main(["build", "ffi.o", "classic.o", "--dialect", "classic", "-o", "a.so", "-q"]) == 0
+    assert dialect("a.so") == "classic"
+
+
+def test_a_graph_is_classic(folder: Path) -> None:
+    assert main(["build", "plain.o", "--graph", "graph.json", "-o", "a.so", "-q"]) == 0
+    assert dialect("a.so") == "classic"
+
+
+def test_a_program_of_relax_is_of_the_ffi_dialect(golden: Path, tmp_path: Path) -> None:
+    with mblob.open(golden / "ffi" / "relax_c.so") as library:
+        entry = next(e for e in library.entries if e.type_key == "relax.VMExecutable")
+        program = bytes(entry.view())
+    root = mblob.csource_module(SOURCES["plain"])
+    root.import_module(mblob.blob_module("relax.VMExecutable", program))
+    root.export_library(tmp_path / "a.so")
+    assert dialect(str(tmp_path / "a.so")) == "ffi"
