@@ -4,6 +4,15 @@
 
 #include <cstdio>
 #include <cstring>
+#include <deque>
+#include <list>
+#include <map>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "test_face.h"
 
@@ -126,9 +135,101 @@ void StreamsHoldNumbersTextsAndRows() {
   REQUIRE(Has(Thrown<dmlc::Error>([&] { fixed.Write("1", 1); }), "1 bytes from 4 on, there are 4"));
 }
 
+struct Plain {
+  uint16_t a;
+  uint32_t b;
+};
+
+// With Save and Load, as TVM's FunctionInfo has them.
+struct Info {
+  std::string name;
+  std::vector<std::string> tags;
+  void Save(dmlc::Stream *stream) const {
+    stream->Write(name);
+    stream->Write(tags);
+  }
+  bool Load(dmlc::Stream *stream) { return stream->Read(&name) && stream->Read(&tags); }
+  bool operator==(const Info &other) const { return name == other.name && tags == other.tags; }
+};
+
+class Counter : public dmlc::Serializable {
+ public:
+  uint8_t count = 0;
+  void Load(dmlc::Stream *stream) override { (void)stream->Read(&count); }
+  void Save(dmlc::Stream *stream) const override { stream->Write(count); }
+};
+
+}  // namespace
+
+namespace dmlc {
+DMLC_DECLARE_TRAITS(has_saveload, ::Info, true);
+}
+
+namespace {
+
+// That `value` is those bytes, that they are the value again, and that fewer are none.
+template <typename T>
+void IsStored(const T &value, const std::vector<unsigned char> &expected) {
+  std::string bytes;
+  dmlc::MemoryStringStream out(&bytes);
+  out.Write(value);
+  REQUIRE(bytes == std::string(expected.begin(), expected.end()));
+  T again{};
+  out.Seek(0);
+  REQUIRE(out.Read(&again) && again == value && out.Tell() == bytes.size());
+  std::string short_bytes = bytes.substr(0, bytes.size() - 1);
+  dmlc::MemoryStringStream in(&short_bytes);
+  REQUIRE(!in.Read(&again));
+}
+
+// The bytes are those of dmlc-core on a little endian machine, written by hand.
+void ContainersPairsAndObjectsAreStoredAsDmlcStoresThem() {
+  IsStored(std::pair<std::string, uint16_t>("a", 7), {1, 0, 0, 0, 0, 0, 0, 0, 'a', 7, 0});
+  IsStored(std::map<uint8_t, std::string>{{2, "b"}, {3, ""}},
+           {2, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 'b', 3, 0, 0, 0, 0, 0, 0, 0, 0});
+  IsStored(std::unordered_map<uint64_t, std::vector<uint64_t>>{{5, {1}}},  // an import tree
+           {1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0,
+            1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0});
+  IsStored(std::set<uint8_t>{9, 4}, {2, 0, 0, 0, 0, 0, 0, 0, 4, 9});
+  IsStored(std::unordered_set<uint8_t>{9}, {1, 0, 0, 0, 0, 0, 0, 0, 9});
+  IsStored(std::list<uint16_t>{1, 2}, {2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0});
+  IsStored(std::deque<uint8_t>{3}, {1, 0, 0, 0, 0, 0, 0, 0, 3});
+  IsStored(std::vector<bool>{true, false}, {2, 0, 0, 0, 0, 0, 0, 0, 1, 0});
+  IsStored(std::unordered_map<std::string, Info>{{"k", {"n", {"t"}}}},
+           {1, 0, 0, 0,   0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 'k', 1, 0, 0, 0,  0,
+            0, 0, 0, 'n', 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0,   0, 0, 0, 't'});
+  std::string bytes;
+  dmlc::MemoryStringStream stream(&bytes);
+  Counter counter;
+  counter.count = 6;
+  const NDArray array = Counted({2}, DataType::Int(8));
+  stream.Write(counter);
+  stream.Write(std::vector<NDArray>{array});
+  stream.Seek(0);
+  counter.count = 0;
+  std::vector<NDArray> arrays;
+  REQUIRE(stream.Read(&counter) && counter.count == 6 && stream.Read(&arrays) &&
+          arrays.size() == 1);
+  REQUIRE(SameBytes(arrays[0], array));
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+  const DLDevice device{kDLCUDA, 1};
+  Plain plain{1, 2};
+  bytes.clear();
+  stream.Seek(0);
+  stream.Write(device);
+  stream.Write(plain);
+  REQUIRE(bytes.substr(0, 9) == std::string("\2\0\0\0\1\0\0\0\1", 9) && bytes.size() == 16);
+  plain = {};
+  stream.Seek(8);
+  REQUIRE(stream.Read(&plain) && plain.a == 1 && plain.b == 2);
+  IsStored(std::pair<uint8_t, uint32_t>(1, 2), {1, 0, 0, 0, 2, 0, 0, 0});  // the memory of the pair
+#endif
+}
+
 }  // namespace
 
 void TestStreams() {
+  ContainersPairsAndObjectsAreStoredAsDmlcStoresThem();
   ArraysComeBackAsTheyWere();
   TheBytesAreThoseOfTheFormat();
   WhatLiesIsRefused();

@@ -2,7 +2,9 @@
  * of modules take. Installed by `make install COMPAT=1` only: a real dmlc-core has a file of
  * this name.
  *
- * Numbers are little endian in a stream; texts and vectors begin with their size, a u64. */
+ * Numbers are little endian in a stream; texts and containers begin with their size, a u64. A struct
+ * without pointers is its memory, and so is a pair of two such values. Of other pairs both values
+ * follow each other. */
 #ifndef DMLC_IO_H_
 #define DMLC_IO_H_
 
@@ -11,9 +13,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #ifndef DMLC_IO_NO_ENDIAN_SWAP
@@ -21,6 +31,64 @@
 #endif
 
 namespace dmlc {
+
+class Stream;
+
+/* Whether a value is stored as its memory; whether a class has Save and Load. */
+template <typename T>
+struct is_pod {
+  static constexpr bool value =
+      std::is_trivial_v<T> && std::is_standard_layout_v<T> && !std::is_pointer_v<T>;
+};
+template <typename T>
+struct has_saveload {
+  static constexpr bool value = false;
+};
+#define DMLC_DECLARE_TRAITS(Trait, Type, Value)           \
+  template <>                                             \
+  struct Trait<Type> {                                    \
+    [[maybe_unused]] static constexpr bool value = Value; \
+  }
+
+namespace detail {
+
+/* What a container stores: of a map, pairs without const. */
+template <typename T>
+struct Item {
+  using type = T;
+};
+template <typename K, typename V>
+struct Item<std::pair<const K, V>> {
+  using type = std::pair<K, V>;
+};
+
+template <typename T>
+struct IsPair : std::false_type {};
+template <typename A, typename B>
+struct IsPair<std::pair<A, B>> : std::true_type {};
+
+template <typename T, typename = void>
+struct IsContainer : std::false_type {};
+template <typename T>
+struct IsContainer<T, std::void_t<decltype(std::declval<T &>().insert(
+                          std::declval<T &>().end(), std::declval<typename T::value_type>()))>>
+    : std::true_type {};
+
+template <typename T, typename = void>
+struct IsSaved : has_saveload<T> {};
+template <typename T>
+struct IsSaved<T, std::void_t<decltype(std::declval<const T &>().Save(std::declval<Stream *>())),
+                              decltype(std::declval<T &>().Load(std::declval<Stream *>()))>>
+    : std::true_type {};
+
+template <typename T>
+inline constexpr bool kIsText = std::is_same_v<T, std::string>;
+/* Numbers and structs, which are their memory. */
+template <typename T>
+inline constexpr bool kIsMemory =
+    is_pod<T>::value && (DMLC_IO_NO_ENDIAN_SWAP || std::is_arithmetic_v<T>);
+
+}  // namespace detail
 
 class Stream {
  public:
@@ -37,11 +105,20 @@ class Stream {
   void Write(const T &value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
       tvm::runtime::detail::WriteNumber(this, value);
-    } else if constexpr (std::is_same_v<T, std::string>) {
+    } else if constexpr (detail::kIsText<T>) {
       Write(static_cast<uint64_t>(value.size()));
       if (!value.empty()) Write(value.data(), value.size());
+    } else if constexpr (detail::kIsMemory<T>) {
+      Write(static_cast<const void *>(&value), sizeof(T));
+    } else if constexpr (detail::IsPair<T>::value) {
+      WritePair(value);
+    } else if constexpr (detail::IsContainer<T>::value) {
+      Write(static_cast<uint64_t>(value.size()));
+      using Item = typename detail::Item<typename T::value_type>::type;
+      for (const auto &item : value) Write(static_cast<const Item &>(item));
     } else {
-      WriteItems(value);
+      static_assert(detail::IsSaved<T>::value, "a value that no dmlc::Stream can hold");
+      value.Save(this);
     }
   }
   /* Whether there was one. */
@@ -51,10 +128,17 @@ class Stream {
       if (Read(static_cast<void *>(value), sizeof(T)) != sizeof(T)) return false;
       tvm::runtime::detail::TurnNumbers(value, sizeof(T), 1);
       return true;
-    } else if constexpr (std::is_same_v<T, std::string>) {
+    } else if constexpr (detail::kIsText<T>) {
       return ReadText(value);
-    } else {
+    } else if constexpr (detail::kIsMemory<T>) {
+      return Read(static_cast<void *>(value), sizeof(T)) == sizeof(T);
+    } else if constexpr (detail::IsPair<T>::value) {
+      return ReadPair(value);
+    } else if constexpr (detail::IsContainer<T>::value) {
       return ReadItems(value);
+    } else {
+      static_assert(detail::IsSaved<T>::value, "a value that no dmlc::Stream can hold");
+      return LoadObject(value);
     }
   }
   template <typename T>
@@ -69,22 +153,60 @@ class Stream {
   }
 
  private:
-  template <typename T>
-  void WriteItems(const std::vector<T> &values) {
-    Write(static_cast<uint64_t>(values.size()));
-    WriteArray(values.data(), values.size());
+  /* A pair of such values is the memory of the pair. What is between the two is written as zeros. */
+  template <typename A, typename B>
+  static constexpr bool kIsMemoryPair =
+      detail::kIsMemory<A> && detail::kIsMemory<B> && DMLC_IO_NO_ENDIAN_SWAP;
+  template <typename A, typename B>
+  static std::size_t OffsetOfSecond(const std::pair<A, B> &pair) {
+    return static_cast<std::size_t>(reinterpret_cast<const char *>(&pair.second) -
+                                    reinterpret_cast<const char *>(&pair));
+  }
+  template <typename A, typename B>
+  void WritePair(const std::pair<A, B> &pair) {
+    if constexpr (kIsMemoryPair<A, B>) {
+      char memory[sizeof(pair)] = {};
+      std::memcpy(memory, &pair.first, sizeof(A));
+      std::memcpy(memory + OffsetOfSecond(pair), &pair.second, sizeof(B));
+      Write(static_cast<const void *>(memory), sizeof(memory));
+    } else {
+      Write(pair.first);
+      Write(pair.second);
+    }
+  }
+  template <typename A, typename B>
+  bool ReadPair(std::pair<A, B> *pair) {
+    if constexpr (kIsMemoryPair<A, B>) {
+      char memory[sizeof(*pair)];
+      if (Read(static_cast<void *>(memory), sizeof(memory)) != sizeof(memory)) return false;
+      std::memcpy(&pair->first, memory, sizeof(A));
+      std::memcpy(&pair->second, memory + OffsetOfSecond(*pair), sizeof(B));
+      return true;
+    } else {
+      return Read(&pair->first) && Read(&pair->second);
+    }
   }
   /* A size may lie: what is there grows with what was read. */
   template <typename T>
-  bool ReadItems(std::vector<T> *values) {
+  bool ReadItems(T *values) {
     uint64_t count = 0;
     values->clear();
     if (!Read(&count)) return false;
-    for (T value; values->size() < count;) {
+    for (; count > 0; --count) {
+      typename detail::Item<typename T::value_type>::type value{};
       if (!Read(&value)) return false;
-      values->push_back(std::move(value));
+      values->insert(values->end(), std::move(value));
     }
     return true;
+  }
+  template <typename T>
+  bool LoadObject(T *value) {
+    if constexpr (std::is_void_v<decltype(value->Load(this))>) {
+      value->Load(this);
+      return true;
+    } else {
+      return value->Load(this);
+    }
   }
   bool ReadText(std::string *text) {
     uint64_t size = 0;
