@@ -565,10 +565,9 @@ def of_dwarf(name: str, function: Function) -> Declared:
 def _number_of_dwarf(found: CType) -> Number | None:
     if found.kind == "enum":
         return Number("int", found.size)
-    # Complex numbers have no kind, and of large floats several have one size.
-    if found.kind == "other" or (found.kind == "float" and found.size > 8):
+    if found.kind == "float" and found.size > 8:  # several have one size
         return _number(found.base.split())
-    is_number = found.kind in ("int", "uint", "char", "bool", "float")
+    is_number = found.kind in ("int", "uint", "char", "bool", "float", "complex")
     return Number(found.kind, found.size) if is_number else None
 
 

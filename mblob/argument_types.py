@@ -26,7 +26,7 @@ class ArgumentType(NamedTuple):
 
     Attributes:
         word: as TVM and `mblob_call` name it.
-        kind: "int", "uint", "bool", "float" or "bfloat".
+        kind: "int", "uint", "bool", "float", "bfloat" or "complex".
         bits: of the value; a bool in memory has a byte.
         c: as C spells it.
         passed: how `mblob_call` finds it among its arguments (enum passed of `core/library/call_text.h`);
@@ -78,11 +78,16 @@ TABLE = (
     ArgumentType("float64", "float", 64, "double", "AS_DOUBLE", aliases=("float64_t",)),
     ArgumentType("float16", "float", 16, "_Float16", recorded=("__fp16",), largest="65504.0"),
     ArgumentType("bfloat16", "bfloat", 16, "__bf16", largest="3.3895313892515355e38"),
+    ArgumentType("complex64", "complex", 64, "float _Complex"),
+    ArgumentType("complex128", "complex", 128, "double _Complex"),
 )
 BY_C = {row.c: row for row in TABLE}
 ALIASES = {alias: row.c for row in TABLE for alias in row.aliases}
 # The DLDataTypeCode of each kind.
-CODES = {"int": "kDLInt", "uint": "kDLUInt", "bool": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat"}  # fmt: skip
+CODES = {
+    "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
+    "complex": "kDLComplex",
+}  # fmt: skip
 # Not every compiler that can pass a pointer to them knows them.
 HALVES = tuple(row.c for row in TABLE if "float" in row.kind and row.bits == 16)
 POINTER_SIZED = {
@@ -97,7 +102,9 @@ KINDS = {
     **POINTER_SIZED,
     **OF_LIBRARIES,
 }
-TYPEDEFS = tuple(name for name in KINDS if name not in ("float", "double", "_Bool"))
+TYPEDEFS = tuple(
+    name for name in KINDS if name not in ("float", "double", "_Bool") and " " not in name
+)
 SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.others)}
 
 # -- the C header ----------------------------------------------------------------------------------
@@ -143,6 +150,7 @@ def macros() -> dict[str, str]:
         name: f"{CODES[row.kind]}, {row.bits}"
         for row in TABLE
         for name in (row.c, *row.aliases, *row.others, *row.recorded)
+        if " " not in name  # the readers of it take one word at a time
     }
     # loader/_call needs a Python of 64 bits
     recorded |= {name: f"{CODES[kind]}, 64" for name, kind in POINTER_SIZED.items()}

@@ -18,7 +18,7 @@ enum { SAME_EVERYWHERE = sizeof((const named_type[]){MB_C_TYPES}) / sizeof(named
 
 /* Words of one parameter, counted. */
 typedef struct words {
-  int long_, short_, unsigned_, signed_, int_, char_, unknown;
+  int long_, short_, unsigned_, signed_, int_, char_, complex_, unknown;
   const named_type *named;
 } words;
 
@@ -43,6 +43,8 @@ static void add_word(words *w, const char *at, size_t size) {
     ++w->int_;
   else if (IS("char"))
     ++w->char_;
+  else if (IS("_Complex"))
+    ++w->complex_;
   else {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; ++i) {
       if (strlen(types[i].name) == size && memcmp(types[i].name, at, size) == 0) {
@@ -64,6 +66,11 @@ static DLDataType base_type(const words *w) {
   if (w->named != NULL) {
     if (w->long_ || w->short_ || w->unsigned_ || w->signed_) return none; /* long double */
     DLDataType dtype = {w->named->code, w->named->bits, 1};
+    if (w->complex_) { /* two of these */
+      if (dtype.code != kDLFloat) return none;
+      dtype.code = kDLComplex;
+      dtype.bits = (uint8_t)(2 * dtype.bits);
+    }
     return dtype;
   }
   if (!w->long_ && !w->short_ && !w->unsigned_ && !w->signed_ && !w->int_) return none;
@@ -77,7 +84,7 @@ static DLDataType base_type(const words *w) {
 
 static call_parameter parse_one(const char *at, const char *end) {
   call_parameter p = {.kind = PARAM_ANY, .dtype = {0, 0, 1}, .pointed = {0, 0, 1}};
-  words w = {0, 0, 0, 0, 0, 0, 0, NULL};
+  words w = {0, 0, 0, 0, 0, 0, 0, 0, NULL};
   int stars = 0;
   bool is_const = false;
   while (at < end) {
@@ -117,7 +124,7 @@ static call_parameter parse_one(const char *at, const char *end) {
       p.pointed = base;
     } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
       p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
-  } else if (base.bits != 0) {
+  } else if (base.bits != 0 && base.code != kDLComplex) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
     p.dtype = base;
   }

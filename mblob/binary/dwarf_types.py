@@ -14,7 +14,15 @@ _FUNCTION_DEPTH = 4
 _LISTED = 16
 
 # DWARF 5, table 7.11: encodings of base types.
-_ENCODINGS = {0x02: "bool", 0x04: "float", 0x05: "int", 0x06: "int", 0x07: "uint", 0x08: "uint"}
+_ENCODINGS = {
+    0x02: "bool",
+    0x03: "complex",
+    0x04: "float",
+    0x05: "int",
+    0x06: "int",
+    0x07: "uint",
+    0x08: "uint",
+}
 _RECORDS = {
     "DW_TAG_structure_type": "struct",
     "DW_TAG_class_type": "struct",
@@ -29,7 +37,7 @@ class CType(NamedTuple):
     """A type, without its names.
 
     Attributes:
-        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "enum",
+        kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "complex", "enum",
             "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of an
             array without a fixed place), "either" (Fortran's: the address of `target`, but with
             VALUE there `target`) or "other".

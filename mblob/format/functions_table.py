@@ -107,7 +107,7 @@ _QUALIFIERS = ("const", "restrict", "volatile")
 # words of C types
 WORDS = frozenset(
     ("bool", "char", "const", "double", "float", "int", "long", "restrict", "short", "signed", "struct",
-     "unsigned", "void", "volatile", "_Bool", *argument_types.KINDS, *argument_types.TYPEDEFS)
+     "unsigned", "void", "volatile", "_Bool", "_Complex", *argument_types.KINDS, *argument_types.TYPEDEFS)
 )  # fmt: skip
 
 

@@ -1,10 +1,12 @@
 """What a source says of its functions, and debug information leaves out: attributes that say how a
-function is called (gcc), and arrays among the parameters, which are pointers there."""
+function is called (gcc), arrays among the parameters, which are pointers there, and what macros in
+prototypes stand for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
@@ -39,6 +41,23 @@ def own_text(preprocessed: str) -> str:
         elif is_own:
             kept.append(line)
     return "\n".join(kept)
+
+
+_PROTOTYPE = "#pragma mblob prototype"
+
+
+def with_prototypes(source: Path, texts: Iterable[str]) -> str:
+    """A source with prototypes behind it, each behind a line that preprocessors keep."""
+    quotes = "<>" if '"' in str(source) else '""'  # nothing in them is escaped
+    include = f"#include {quotes[0]}{source}{quotes[1]}"
+    return "\n".join([include, *(f"{_PROTOTYPE}\n{text}" for text in texts), ""])
+
+
+def split_prototypes(preprocessed: str) -> list[str]:
+    """The preprocessed text of a source, and those of the prototypes behind it."""
+    source, *texts = preprocessed.split(_PROTOTYPE)
+    lines = (text.splitlines() for text in texts)
+    return [source, *("\n".join(x for x in each if not x.startswith("#")) for each in lines)]
 
 
 def has_arrays(source: str) -> bool:
@@ -82,6 +101,24 @@ def array_parameters(own: str) -> dict[str, str]:
             if name:
                 found[name] = "".join(f"{token.space}{token.text}" for token in declaration)
     return found
+
+
+def enums(own: str) -> tuple[str, ...]:
+    """The enums of a text, `enum name {...}`, without those of C++ whose enumerators have a scope.
+
+    Args:
+        own: as of `own_text`.
+    """
+    if "enum" not in own:
+        return ()
+    tokens = tokenize(own)[0]
+    found: list[str] = []
+    for at, token in enumerate(tokens):
+        words = [t.text for t in tokens[at : at + 3]]
+        if token.text == "enum" and "{" in words[1:]:
+            end = past_brackets(tokens, at + words.index("{"))
+            found.append(" ".join(t.text for t in tokens[at:end]))
+    return tuple(found)
 
 
 def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:

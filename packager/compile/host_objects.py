@@ -61,6 +61,8 @@ class HostFile(NamedTuple):
             attribute.
         arrays: declarations of functions with arrays among their parameters, as its source has them.
         dummies: of a Fortran source, what it says of the dummy arguments of its procedures.
+        enums: the enums of its source, if array bounds may name enumerators.
+        written: by function, prototypes of the caller's, in which the macros of its source are replaced.
         functions: what it defines, as far as debug information tells; of a source compiled for
             link-time optimization what it exports.
     """
@@ -77,6 +79,8 @@ class HostFile(NamedTuple):
     own_calls: Mapping[str, str] = {}
     arrays: Mapping[str, str] = {}
     dummies: Mapping[str, Mapping[str, Dummy]] = {}
+    enums: tuple[str, ...] = ()
+    written: Mapping[str, str] = {}
     functions: tuple[Function, ...] = ()
 
 
@@ -118,7 +122,9 @@ def compile_all(
         i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
     rewritten = _without_vectors(tools, sources, options, work)
-    is_declared = any(n.declared.functions or n.declared.looks for n in nodes)
+    looking = any(node.declared.looks for node in nodes)
+    is_declared = looking or any(node.declared.functions for node in nodes)
+    texts = {name: t for node in nodes for name, t in node.declared.of_source.items()}
     for i, node in enumerate(nodes):
         if isinstance(node, SourceNode):
             _, source, label = sources[i]
@@ -149,13 +155,17 @@ def compile_all(
             files.append(
                 HostFile(output, label, kind in ("c++", "cuda"), kind == "cuda", kind == "fortran")
             )
-            if i in rewritten:
-                preprocessed[output] = rewritten[i]
-            elif is_declared and kind in OF_C and _may_tell(node, options):
+            if kind in OF_C and (
+                texts or (is_declared and i not in rewritten and _may_tell(node, options, looking))
+            ):
                 preprocessed[output] = work / f"lib{i}.words.i"
+                if texts:
+                    source = _with_prototypes(source, texts, work / f"lib{i}.words.{node.fmt}")
                 name = preprocessed[output].name
                 command = preprocess_command(tools, node, source, name, options, work, ())
                 looks.append(Job(label, command, words))
+            elif i in rewritten:
+                preprocessed[output] = rewritten[i]
         elif isinstance(node, ObjectNode):
             files.append(object_file(node, work / f"lib{i}.o"))
     if forms is not None:
@@ -171,8 +181,7 @@ def compile_all(
             meanwhile()
 
     run_all([*jobs, *looks], work, beside)
-    looking = any(node.declared.looks for node in nodes)
-    files = [_with_declarations(f, preprocessed.get(f.path), looking) for f in files]
+    files = [_with_declarations(f, preprocessed.get(f.path), looking, texts) for f in files]
     files = [f._replace(dummies=dummies.get(f.path, {})) for f in files]
     read = [read_input(f, ours=f.path in described) for f in files]
     return _described_apart(tools, read, kept, work)
@@ -193,26 +202,48 @@ def _of_fortran(job: Job, keep: Callable[[Mapping[str, Mapping[str, Dummy]]], ob
     )
 
 
-def _with_declarations(file: HostFile, preprocessed: Path | None, looking: bool) -> HostFile:
+def _with_prototypes(source: Path, texts: Mapping[str, str], path: Path) -> Path:
+    """A source with prototypes behind it, in whose texts the preprocessor then replaces macros."""
+    from mblob.packager.compile.call_attributes import with_prototypes
+
+    return write_source(with_prototypes(source, texts.values()), path)
+
+
+def _with_declarations(
+    file: HostFile, preprocessed: Path | None, looking: bool, texts: Mapping[str, str]
+) -> HostFile:
     """A file with what its source says of how functions are called, and of arrays if prototypes are made
-    of what it says."""
+    of what it says.
+
+    Args:
+        texts: prototypes behind the source.
+    """
     if preprocessed is None:
         return file
     from mblob.packager.compile import call_attributes  # 3 ms, as `vector_c`
 
     text = preprocessed.read_text("utf-8", "surrogateescape")
+    text, *written = call_attributes.split_prototypes(text)
     own = call_attributes.own_text(text) if looking else ""
+    arrays = call_attributes.array_parameters(own)
     return file._replace(
-        own_calls=call_attributes.attributes(text), arrays=call_attributes.array_parameters(own)
+        own_calls=call_attributes.attributes(text),
+        arrays=arrays,
+        enums=call_attributes.enums(own) if arrays or texts else (),
+        written=dict(zip(texts, written)),
     )
 
 
-def _may_tell(node: SourceNode, options: Sequence[str]) -> bool:
-    """Whether a source may say more of its functions than debug information."""
+def _may_tell(node: SourceNode, options: Sequence[str], looking: bool) -> bool:
+    """Whether a source may say more of its functions than debug information.
+
+    Args:
+        looking: prototypes are made of what it says.
+    """
     text = node.text()
     if may_tell(text, (*options, *node.options)):
         return True
-    if not node.declared.looks or "[" not in text:
+    if not looking or "[" not in text:
         return False
     from mblob.packager.compile.call_attributes import has_arrays
 

@@ -31,7 +31,7 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
     for i, (p, actual) in enumerate(zip(prototype.parameters, found)):
         where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
         if not _same_parameter(p, actual, function.pointer_size):
-            own = p.text if len(p.dims) > 1 else p.c_type
+            own = p.text if len(p.dims) > 1 else p.spelled.replace("?", "") or p.c_type
             return f"{where} is {own!r}, the source has {_spelled(actual)}"
     if not _same_result(prototype, function):
         return (
@@ -73,7 +73,7 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if actual.kind != "pointer" or actual.target is None:
         return False
     target = actual.target
-    if not _same_rows(p, target):
+    if not _same_rows(p, target) or not _same_kind_of_pointer(p.spelled, target):
         return False
     while target.kind == "other" and target.target is not None:  # rows of an array
         target = target.target
@@ -81,7 +81,21 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
         return True
     if p.kind == "string":
         return target.size == 1
+    if target.kind == "complex" and p.element.kind == "float":  # its parts
+        return 2 * SIZES.get(p.element.name, 0) == target.size
     return _same_number(p.element, target, pointer_size, by_value=False)
+
+
+def _same_kind_of_pointer(spelled: str, target: CType) -> bool:
+    """Whether a pointer as a prototype spells it may point at a type, as far as the spelling tells: names
+    may stand for anything."""
+    if "(" in spelled:
+        return target.kind in ("other", "void")
+    if spelled.count("*") > 1:
+        return target.kind in ("pointer", "other", "void")
+    if "struct " in spelled or "union " in spelled:
+        return target.kind in ("record", "other", "void")
+    return True
 
 
 def _same_rows(p: Parameter, target: CType) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mblob import argument_types
@@ -61,7 +62,8 @@ def found_prototypes(
     taken = {name for _, c in files for name in c.defined | c.weak}
     found: dict[str, Wrapped] = {}
     asked = {name for node, _ in nodes for name in node.declared.names}
-    defined = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
+    texts = {name: text for node, _ in nodes for name, text in node.declared.of_source.items()}
+    namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
         for function in f.functions:
             name = _name_of(function, asked, taken if has_names else None)
@@ -78,20 +80,23 @@ def found_prototypes(
             try:
                 if own is not None or not function.is_ordinary:
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
-                if function.qualified and defined[name] > 1:
+                if function.qualified and namesakes[name] > 1:
                     raise NotCallable(_overloaded(name, nodes))
                 prototype = (
                     _of_fortran(function, name, f)
                     if function.source_name
                     else _with_bounds(prototype_of(function), f)
                 )
-                for text in (n.declared.of_source.get(name) for n, _ in nodes):
-                    prototype = prototype if text is None else _written(text, function, prototype)
+                if name in texts:
+                    prototype = _written(texts[name], function, prototype, f)
                 found[name] = Wrapped(prototype, False, dialect)
                 taken.add(packed_symbol)
             except NotCallable as exc:
                 if name in asked:
                     raise BuildError(f"functions: {name} cannot be called: {exc}") from None
+    defined = {name for _, c in files for name in c.defined | c.weak}
+    for name in sorted(texts.keys() - found.keys() & defined):
+        _refuse_text(texts[name])
     for node, _ in nodes:
         for name in node.declared.packed_among([*declared, *found]):
             if name in found and not found[name].prototype.mangled:
@@ -139,8 +144,8 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     return made
 
 
-def _written(text: str, function: Function, told: Prototype) -> Prototype:
-    """The prototype of a caller's text with types of the source.
+def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
+    """The prototype of a caller's text with words of the source.
 
     Args:
         told: what debug information says.
@@ -148,15 +153,12 @@ def _written(text: str, function: Function, told: Prototype) -> Prototype:
     Raises:
         BuildError: no prototype, or one of another function.
     """
-    from mblob.packager.modules.prototype_parser import with_types  # with pycparser
+    from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
 
-    types: dict[str, str] = {}
-    for found in (*function.parameters, function.result):
-        for t in (found, found.target):
-            if t is not None and (name := t.text.replace("const", "").strip()).isidentifier():
-                scalar = scalar_of(t)
-                types[name] = scalar.name if scalar else "void *" if t.kind == "pointer" else "void"
-    written = with_types(text, types)
+    known = Words(_own_types(file.functions), _enumerators(file.enums))
+    (written,) = parse([file.written.get(told.name, text)], known)
+    if written.name != told.name:
+        _refuse_text(text)
     if difference := contradiction(written, function):
         raise BuildError(
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
@@ -167,6 +169,40 @@ def _written(text: str, function: Function, told: Prototype) -> Prototype:
             for p, t in zip(written.parameters, told.parameters)
         )
     )
+
+
+def _refuse_text(text: str) -> None:
+    """Refuse a caller's prototype whose words no source explains.
+
+    Raises:
+        BuildError: what is wrong with it.
+    """
+    from mblob.packager.modules.prototype_parser import parse  # with pycparser
+
+    parse([text])
+
+
+def _own_types(functions: Sequence[Function]) -> dict[str, str]:
+    """What the types of a source are in the words of C, as of `prototype_parser.Words`."""
+    types: dict[str, str] = {}
+    for function in functions:
+        for found in (*function.parameters, function.result):
+            t: CType | None = found
+            while t is not None:
+                name = t.text.removeprefix("const ")
+                if name not in WORDS and all(map(str.isidentifier, name.split(" "))):
+                    scalar = scalar_of(t)
+                    other = "void *" if t.kind == "pointer" else "void"
+                    types[name] = scalar.name if scalar else other
+                t = t.target
+    return types
+
+
+@cache
+def _enumerators(enums: tuple[str, ...]) -> dict[str, int]:
+    from mblob.packager.modules.source_words import enumerators  # with pycparser
+
+    return enumerators(enums)
 
 
 def _overloaded(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
@@ -206,9 +242,9 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
     declaration = file.arrays.get(prototype.name)
     if declaration is None or prototype.mangled:
         return prototype
-    from mblob.packager.modules.prototype_parser import with_bounds  # with pycparser
+    from mblob.packager.modules.source_words import with_bounds  # with pycparser
 
-    made, why = with_bounds(prototype, declaration)
+    made, why = with_bounds(prototype, declaration, _enumerators(file.enums))
     if why:
         warn(f"{file.label}: a call does not check the size of an array: {why}")
     return made
@@ -239,7 +275,7 @@ _WORDS = ("unsigned", "signed", "long", "short", "char", "int")
 _NAMES = {
     (row.kind, row.bits // 8): row.c
     for row in argument_types.TABLE
-    if row.kind in ("int", "uint", "float") and row.c not in argument_types.HALVES
+    if row.kind in ("int", "uint", "float", "complex") and row.c not in argument_types.HALVES
 }
 
 
@@ -258,6 +294,9 @@ def scalar_of(found: CType) -> Scalar | None:
             return Scalar(found.base, argument_types.KINDS[found.base])
         name = _NAMES.get(("float", found.size))
         return Scalar(name, "float") if name and found.base != "__ibm128" else None
+    if found.kind == "complex":
+        name = _NAMES.get(("complex", found.size))
+        return Scalar(name, "complex") if name else None
     if found.kind == "enum":
         is_signed = found.target is not None and found.target.kind == "int"
         return _integer("", found.size, is_signed)
@@ -289,7 +328,7 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         )
     if found.kind != "pointer":
         scalar = scalar_of(found)
-        if scalar is None:
+        if scalar is None or scalar.kind == "complex":
             raise NotCallable(f"{where} is {_described(found)}")
         return Parameter(name, "scalar", scalar)
     target = found.target
@@ -329,8 +368,8 @@ def _described(found: CType) -> str:
     if found.kind == "record":
         shown = "a struct" if text == "?" else text
         return f"{shown} by value: give a function that takes a pointer to it"
-    if "complex" in found.base:
-        return f"{text}: complex numbers are passed in arrays, so give a function that takes a pointer to it"
+    if found.kind == "complex":
+        return f"{text} by value: complex numbers are passed in arrays, so give a function that takes a pointer to it"
     return f"{text}, which no argument is: give a function that takes a pointer to it"
 
 
@@ -343,7 +382,7 @@ def _result(found: CType) -> tuple[str, Scalar | None, str]:
             return "string", None, text
         return "pointer", None, "void *"
     scalar = scalar_of(found)
-    if scalar is None:
+    if scalar is None or scalar.kind == "complex":
         raise NotCallable(
             f"its result is {_described(found).replace('takes a pointer to it', 'writes it through a pointer')}"
         )

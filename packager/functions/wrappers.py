@@ -309,10 +309,11 @@ def _element(s: Scalar, dialect: Dialect) -> str:
             if dialect.is_ffi
             else '{"bool", kDLUInt, kDLUInt, 1, 1}'
         )
-    if s.name in argument_types.HALVES:
+    if s.name in argument_types.HALVES or s.kind == "complex":
         row = argument_types.BY_C[s.name]
         code = argument_types.CODES[row.kind]
-        return f'{{"{row.word}", {code}, {code}, {row.bits}, {row.bits // 8}}}'
+        alignment = f"__alignof__({s.name})" if s.kind == "complex" else row.bits // 8
+        return f'{{"{row.word}", {code}, {code}, {row.bits}, {alignment}}}'
     if s.kind == "char":
         return '{"int8", kDLInt, kDLUInt, 8, 1}'
     return f'MBLOB_ELEMENT("{s.kind}", {argument_types.CODES[s.kind]}, {s.name})'

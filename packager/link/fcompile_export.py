@@ -169,7 +169,7 @@ def _host_files(
         if isinstance(node, SourceNode) and node.declared.names:
             raise BuildError(
                 f"functions: fcompile= compiles the source, so the types of {node.declared.names[0]} are unknown here;"
-                " write its prototype instead of its name"
+                " write its prototype, in types of C and without macros"
             )
     if any(w.takes_name for w in request.wrapped()):
         return _renamed_objects(request, work)

@@ -121,8 +121,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
-    nodes = [(node, item) for node, item in zip(request.host, host) if node.declared.looks]
-    if nodes:
+    if any(node.declared.looks for node in request.host):
+        nodes = list(zip(request.host, host))
         known = request.wrapped()
         found = found_prototypes(
             nodes, [*host, *addons], known, request.table_rows(), request.dialect,

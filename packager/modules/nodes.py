@@ -57,7 +57,9 @@ class Declared:
             self._given = (functions,) if isinstance(functions, str) else tuple(functions)
         self._packed = packed
         self._who = who
-        self.source: Callable[[], str] | None = None  # of the module, if it is one
+        self.has_code = (
+            False  # a source or an object, which may know words that its prototypes have
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -67,23 +69,34 @@ class Declared:
         names = (name for name in given if isinstance(name, str) and _is_name(name))
         return (*names, *self.of_source)
 
-    @cached_property
+    @property
     def of_source(self) -> dict[str, str]:
-        """By name, prototypes with types that the source defines."""
-        if self.source is None or not isinstance(self._given, tuple):
-            return {}
-        texts = [t for t in self._given if isinstance(t, str) and not _is_name(t)]
-        if not texts:
-            return {}
-        from mblob.packager.modules.prototype_parser import function_with_own_types
+        """By name, texts of prototypes with words that only the source of their functions explains."""
+        return self._read[1]
 
-        named = ((function_with_own_types(text, self.source), text) for text in texts)
-        return {name: text for name, text in named if name}
+    @cached_property
+    def _read(self) -> tuple[tuple[Prototype, ...], dict[str, str]]:
+        """The prototypes, and those that cannot be read without the source."""
+        given = self._given
+        if isinstance(given, tuple):
+            given = [text for text in given if not (isinstance(text, str) and _is_name(text))]
+            if not given:
+                return (), {}
+        from mblob.packager.modules.prototype_parser import parse  # with pycparser
+
+        try:
+            return parse(given), {}
+        except BuildError:
+            if not self.has_code:
+                raise
+            from mblob.packager.modules.source_words import each_readable
+
+            return each_readable(given)
 
     @property
     def is_given(self) -> bool:
-        """Whether there are prototypes, before they are parsed."""
-        return not isinstance(self._given, tuple) or len(self._given) > len(self.names)
+        """Whether there are prototypes that need no source."""
+        return bool(self._read[0])
 
     @property
     def looks(self) -> bool:
@@ -98,13 +111,7 @@ class Declared:
             BuildError: one that is none or has no packed function, or a name in `packed` that none of
                 them has.
         """
-        if not self.is_given:
-            found: tuple[Prototype, ...] = ()
-        else:
-            from mblob.packager.modules.prototype_parser import parse  # with pycparser
-
-            others = {*self.names, *self.of_source.values()}
-            found = parse([t for t in self._given if t not in others] if others else self._given)
+        found = self._read[0]
         self.packed_among([p.name for p in found], has_all=not self.looks)
         return found
 
@@ -204,8 +211,7 @@ class SourceNode(HostNode):
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(C, declared)
-        if declared is not NOTHING:
-            declared.source = self.text
+        declared.has_code = declared is not NOTHING
         self.code = code
         self.fmt = fmt
         self.options = tuple(options)
@@ -244,6 +250,7 @@ class ObjectNode(HostNode):
         elsewhere: bool = False,
     ) -> None:
         super().__init__(STATIC_LIBRARY, declared)
+        declared.has_code = declared is not NOTHING
         self.content = content
         self.elsewhere = elsewhere
         self._label = label

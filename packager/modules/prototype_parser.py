@@ -4,12 +4,13 @@ them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 from pycparser import CParser, c_ast
+from pycparser.c_generator import CGenerator
 
 from mblob import argument_types
 from mblob.packager.conventions import without_attributes
@@ -17,13 +18,32 @@ from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.prototypes import STATIC, Dim, Parameter, Prototype, Scalar
 
 try:
-    from pycparser.c_parser import ParseError
+    from pycparser.c_parser import ParseError as ParseError
 except ImportError:  # older releases
-    from pycparser.plyparser import ParseError
+    from pycparser.plyparser import ParseError as ParseError
 
 
-def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
+class Words(NamedTuple):
+    """Words of a source that prototypes may have beside those of C.
+
+    Attributes:
+        types: what stands for a type of its own (`real`, `struct image`, `enum mode`): a number, `void`
+            for a struct, or `void *` for a pointer.
+        numbers: values of enumerators.
+    """
+
+    types: Mapping[str, str] = {}
+    numbers: Mapping[str, int] = {}
+
+
+_NO_WORDS = Words()
+
+
+def parse(declarations: Sequence[str] | str, words: Words = _NO_WORDS) -> tuple[Prototype, ...]:
     """Parse prototypes, one or more per string.
+
+    Args:
+        words: those of the source.
 
     Raises:
         BuildError: no C, or nothing that a packed function can be made of; the text names function and
@@ -37,45 +57,34 @@ def parse(declarations: Sequence[str] | str) -> tuple[Prototype, ...]:
         )
     found: dict[str, Prototype] = {}
     for text in declarations:
-        for declaration in _declarations(text):
-            prototype = _prototype(declaration, text)
+        for declaration in _declarations(text, words):
+            prototype = _prototype(declaration, text, words)
             if found.setdefault(prototype.name, prototype) != prototype:
                 raise BuildError(f"functions: {prototype.name} is declared twice, and differently")
     return tuple(found.values())
 
 
-def _declarations(text: str) -> list[c_ast.Node]:
+def _declarations(text: str, words: Words) -> list[c_ast.Node]:
     if not isinstance(text, str):
         raise BuildTypeError(f"functions: expected prototypes as text, found {type(text).__name__}")
-    code = _standard(text)
+    code = standard(text)
     if not code:
         raise BuildError("functions: an empty prototype")
 
+    own = [name for name in words.types if name.isidentifier()]
     try:
-        return _tree(code)
+        return tree(code, own)
     except ParseError as exc:
         where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
     with suppress(ParseError):  # the name that <complex.h> has for a keyword
-        return _tree(re.sub(r"\bcomplex\b", "_Complex", code))
+        return tree(re.sub(r"\bcomplex\b", "_Complex", code), own)
     if ";" in code and "{" not in code:  # the error is about one of them
         parts = filter(str.strip, code.split(";"))
-        return [node for part in parts for node in _declarations(part)]
-    raise BuildError(f"functions: {_reason(code, where)}")
+        return [node for part in parts for node in _declarations(part, words)]
+    raise BuildError(f"functions: {reason(code, where)}")
 
 
-def _tree(code: str, types: Sequence[str] = ()) -> list[c_ast.Node]:
-    """The declarations of a text.
-
-    Args:
-        types: names in it that are types.
-    """
-    named = set(re.findall(r"\w+", code))
-    known = (*(name for name in argument_types.TYPEDEFS if name in named), *types)
-    prelude = "".join(f"typedef int {name}; " for name in known)
-    return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
-
-
-def _prototype(node: Any, text: str) -> Prototype:
+def _prototype(node: Any, text: str, words: Words) -> Prototype:
     if not isinstance(node, c_ast.Decl) or not isinstance(node.type, c_ast.FuncDecl):
         what = (
             "a function with a body"
@@ -95,12 +104,59 @@ def _prototype(node: Any, text: str) -> Prototype:
     names = [p.name for p in params if isinstance(p, c_ast.Decl) and p.name]
     if twice := next((n for i, n in enumerate(names) if n in names[:i]), None):
         raise BuildError(f"{name}: two parameters are called {twice!r}; rename one")
-    integers = {
+    spelled = [_spelled(p) if isinstance(p, (c_ast.Decl, c_ast.Typename)) else "" for p in params]
+    _resolve(node, words.types)
+    integers: dict[str, str | int] = {
         p.name: scalar.kind for p in params
         if isinstance(p, c_ast.Decl) and p.name and (scalar := _integer(p.type))
     }  # fmt: skip
-    parameters = tuple(_parameter(p, i, name, integers) for i, p in enumerate(params))
+    known = {**words.numbers, **integers}
+    parameters = tuple(
+        _parameter(p, i, name, known, s) for i, (p, s) in enumerate(zip(params, spelled))
+    )
     return Prototype(name, *_result(node.type.type, name), parameters)
+
+
+def _spelled(node: Any) -> str:
+    """The type of a parameter as C spells it, with a "?" where its name stands."""
+    inner = node.type
+    while not isinstance(inner, c_ast.TypeDecl):
+        inner = inner.type
+    name, inner.declname = inner.declname, "?"
+    text = str(CGenerator().visit(node))
+    inner.declname = name
+    return text
+
+
+def _resolve(node: Any, types: Mapping[str, str]) -> None:
+    """Put what types of the source stand for in their places.
+
+    Args:
+        types: as of `Words`.
+    """
+    for at, inner in node.children() if types else ():
+        meant = types.get(_own_name(inner))
+        if meant is not None and at == "type":
+            named = c_ast.IdentifierType(meant.removesuffix("*").split())
+            made = c_ast.TypeDecl(inner.declname, inner.quals, inner.align, named)
+            if meant.endswith("*"):
+                made.quals = []
+                made = c_ast.PtrDecl(inner.quals, made)
+            node.type = made
+        else:
+            _resolve(inner, types)
+
+
+def _own_name(node: Any) -> str:
+    """A type as `Words` names it, "" if it is none of a source."""
+    inner: Any = node.type if isinstance(node, c_ast.TypeDecl) else None
+    if isinstance(inner, c_ast.IdentifierType):
+        return inner.names[0] if len(inner.names) == 1 else ""
+    tag = _TAGS.get(type(inner))
+    return f"{tag} {inner.name}" if tag else ""
+
+
+_TAGS = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}
 
 
 def _is_void(node: Any) -> bool:
@@ -128,9 +184,12 @@ def _scalar(names: list[str], where: str) -> Scalar:
     words = sorted(names)
     text = " ".join(names)
     if "_Complex" in words:
-        raise BuildError(
-            f"{where}: {text}: complex numbers are passed in arrays: write void * for a pointer to them"
-        )
+        complex_name = " ".join([*(w for w in names if w != "_Complex"), "_Complex"])
+        if complex_name not in argument_types.KINDS:
+            raise BuildError(
+                f"{where}: {text} is not supported: no tensor has that type; use double _Complex"
+            )
+        return Scalar(complex_name, "complex")
     if "__int128" in words:
         raise BuildError(f"{where}: {text} does not fit an argument; pass two int64_t")
     if "long" in words and "double" in words:
@@ -146,7 +205,15 @@ def _scalar(names: list[str], where: str) -> Scalar:
     return Scalar(text, "uint" if "unsigned" in words else "int")
 
 
-def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]) -> Parameter:
+def _parameter(
+    node: Any, index: int, function: str, known: Mapping[str, str | int], spelled: str
+) -> Parameter:
+    """A parameter.
+
+    Args:
+        known: kinds of the integer parameters, and enumerators, by name.
+        spelled: its type in the words of the source, as of `Parameter`.
+    """
     if isinstance(node, c_ast.EllipsisParam):
         raise BuildError(
             f"{function}: a variadic function has no packed function; give it a fixed list of parameters"
@@ -155,116 +222,47 @@ def _parameter(node: Any, index: int, function: str, integers: Mapping[str, str]
     where = f"{function}: parameter {index}" + (f" ({name})" if name else "")
     if isinstance(node, c_ast.ID):
         raise BuildError(f"{where} has no type; write it in front of the name")
-    kind, dims = _dims(node.type, where, integers)
-    if kind is node.type:
-        return Parameter(name, "scalar", _scalar(_specifiers(kind, where), where))
+    kind, dims = array_dims(node.type, where, known)
     if isinstance(kind, c_ast.FuncDecl):
-        raise BuildError(_FUNCTION_POINTER.format(where))
-    if isinstance(kind, c_ast.PtrDecl):
-        raise BuildError(
-            f"{where}: pointers to pointers are not supported; write void *, and pass an array of the addresses"
-            " (dtype uintp)"
-        )
-    names = _specifiers(kind, where, "void *")
+        if kind is node.type:  # C takes it for a pointer
+            spelled = spelled.replace("?", "(*?)", 1)
+        return Parameter(name, "pointer", None, False, (), spelled)
+    if kind is node.type:
+        return Parameter(name, "scalar", _by_value(_scalar(_specifiers(kind, where), where), where))
+    if isinstance(kind, (c_ast.PtrDecl, c_ast.ArrayDecl)):
+        plain = spelled.endswith("?") and "(" not in spelled
+        return Parameter(name, "pointer", None, False, (), spelled[:-1] if plain else "")
+    names = _specifiers(kind, where, is_pointer=True)
     const = "const" in kind.quals
     if names == ["void"]:
-        return Parameter(name, "pointer", None, const)
+        own = spelled.endswith("*?") and spelled.split()[-2:-1] != ["void"]
+        return Parameter(name, "pointer", None, const, (), spelled[:-1] if own else "")
     element = _scalar(names, where)
     if element.kind == "char" and const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", element, const, tuple(dims))
 
 
-def _dims(kind: Any, where: str, integers: Mapping[str, str]) -> tuple[Any, list[Dim]]:
+def array_dims(kind: Any, where: str, known: Mapping[str, str | int]) -> tuple[Any, list[Dim]]:
     """What a pointer or an array points at, and its dimensions; another type as it is."""
     dims: list[Dim] = []
     while isinstance(kind, c_ast.ArrayDecl):
-        dims.append(_dim(kind, where, integers, outermost=not dims))
+        dims.append(_dim(kind, where, known, outermost=not dims))
         kind = kind.type
     if isinstance(kind, c_ast.PtrDecl) and not dims:
         kind = kind.type
         while isinstance(kind, c_ast.ArrayDecl):  # float (*x)[64]: any number of rows of 64
             dims = dims or [Dim(None, "")]
-            dims.append(_dim(kind, where, integers, outermost=False))
+            dims.append(_dim(kind, where, known, outermost=False))
             kind = kind.type
     return kind, dims
 
 
-def function_with_own_types(text: str, source: Callable[[], str]) -> str:
-    """The name of the function that a prototype declares with types which only its source knows, ""
-    if it has no such types.
-
-    Args:
-        source: gives the text of the source.
-    """
-    try:
-        code = _standard(text)
-        types = _type_names(code)
-        if not types or not set(types) <= set(re.findall(r"\w+", source())):
-            return ""
-        (node,) = _tree(code, types)
-    except (BuildError, ParseError, ValueError):
-        return ""
-    is_function = isinstance(getattr(node, "type", None), c_ast.FuncDecl)
-    return str(node.name) if is_function and not _mixes(node, types) else ""
-
-
-def with_types(text: str, types: Mapping[str, str]) -> Prototype:
-    """The prototype of a text, in which names stand for types.
-
-    Raises:
-        BuildError: as of `parse`.
-    """
-    for name, meant in types.items():
-        text = re.sub(rf"\b{re.escape(name)}\b", meant, text)
-    return parse(text)[0]
-
-
-def with_bounds(prototype: Prototype, declaration: str) -> tuple[Prototype, str]:
-    """A prototype with the bounds of arrays that the declaration of its function has in the source, and
-    why some are missing, "" if none are."""
-    try:
-        code = _standard(declaration)
-        (node,) = _tree(code, _type_names(code))
-        found = node.type.args.params
-    except (AttributeError, BuildError, ParseError, ValueError):
-        return (
-            prototype,
-            f"{prototype.name}: its declaration in the source is not C that mblob reads",
-        )
-    integers = {
-        p.name: p.scalar.kind
-        for p in prototype.parameters
-        if p.kind == "scalar" and p.scalar is not None and p.scalar.is_integer
-    }
-    made = list(prototype.parameters)
-    why = ""
-    for i, (p, declared) in enumerate(zip(prototype.parameters, found)):
-        if p.kind not in ("tensor", "string"):
-            continue
-        try:
-            where = f"{prototype.name}: parameter {i} ({p.name})"
-            _, dims = _dims(getattr(declared, "type", None), where, integers)
-        except BuildError as exc:
-            why = why or str(exc)
-            continue
-        if dims:
-            made[i] = p._replace(
-                kind="tensor", scalar=p.scalar or Scalar("char", "char"), dims=tuple(dims)
-            )
-    return prototype._replace(parameters=tuple(made)), why
-
-
-_FUNCTION_POINTER = (
-    "{}: function pointers are not supported; write void *, and pass the address (ctypes.CFUNCTYPE)"
-)
-
-
-def _specifiers(kind: Any, where: str, pointer: str = "") -> list[str]:
+def _specifiers(kind: Any, where: str, is_pointer: bool = False) -> list[str]:
     """Type specifiers of what is left when pointers and arrays are taken off.
 
     Args:
-        pointer: what to write for a pointer to a struct; "" if the type stands alone.
+        is_pointer: they were; a struct is then as good as void.
     """
     if isinstance(kind, c_ast.TypeDecl) and isinstance(kind.type, c_ast.IdentifierType):
         return list(kind.type.names)
@@ -274,16 +272,23 @@ def _specifiers(kind: Any, where: str, pointer: str = "") -> list[str]:
         found = f"{where}: {what} {inner.name or ''}"
         if what == "enum":
             raise BuildError(f"{found} is no type of numbers; write int for it")
-        if pointer:
-            raise BuildError(f"{found} is not supported; write {pointer} for the pointer to it")
+        if is_pointer:
+            return ["void"]
         raise BuildError(
             f"{found} is not supported by value; give a function that takes a pointer to it, and write void *"
         )
-    if isinstance(inner, c_ast.FuncDecl):
-        raise BuildError(_FUNCTION_POINTER.format(where))
     raise BuildError(
         f"{where}: this type is not supported; expected a number, a pointer to numbers, or void *"
     )
+
+
+def _by_value(scalar: Scalar, where: str) -> Scalar:
+    if scalar.kind == "complex":
+        raise BuildError(
+            f"{where}: {scalar.name} by value is not supported: complex numbers are passed in arrays; give a function"
+            " that takes a pointer to them"
+        )
+    return scalar
 
 
 def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
@@ -297,10 +302,8 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
             pointed = " ".join(inner.type.names)
             kind = "string" if const and pointed == "char" else "pointer"
             return kind, None, f"{const}{pointed} *"
-        raise BuildError(
-            f"{where}: expected void, a number or a pointer to numbers; write void * for other pointers"
-        )
-    scalar = _scalar(_specifiers(node, where), where)
+        return "pointer", None, "void *"
+    scalar = _by_value(_scalar(_specifiers(node, where), where), where)
     return "scalar", scalar, scalar.name
 
 
@@ -309,39 +312,42 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
 _OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
 
 
-def _dim(node: Any, where: str, integers: Mapping[str, str], outermost: bool) -> Dim:
+def _dim(node: Any, where: str, known: Mapping[str, str | int], outermost: bool) -> Dim:
     quals = node.dim_quals or []
     if node.dim is None or (isinstance(node.dim, c_ast.ID) and node.dim.name == "*"):
         if not outermost and node.dim is None:
             raise BuildError(f"{where}: only the first dimension may be empty")
         return Dim(None, "")
-    code, text = _expression(node.dim, where, integers)
+    code, text = _expression(node.dim, where, known)
     return Dim(f"mblob_size({code}, &bad)", text, "static" in quals)
 
 
-def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str, str]:
+def _expression(node: Any, where: str, known: Mapping[str, str | int]) -> tuple[str, str]:
     """C code (checked arithmetic on int64_t) and text of a dimension.
 
     Args:
-        integers: kinds of the integer parameters, by name.
+        known: kinds of the integer parameters, and enumerators, by name.
     """
     if isinstance(node, c_ast.Constant) and "int" in node.type:
-        text = node.value.rstrip("uUlL")
-        value = int(text, 8) if re.fullmatch("0[0-7]+", text) else int(text, 0)
-        if value > 2**63 - 1:
+        number = folded(node, {}) or 0
+        if number > 2**63 - 1:
             raise BuildError(f"{where}: dimension {node.value} is too large")
-        return f"INT64_C({value})", str(value)
+        return f"INT64_C({number})", str(number)
     if isinstance(node, c_ast.ID):
-        if node.name not in integers:
+        kind = known.get(node.name)
+        if isinstance(kind, int) and kind >= 0:
+            return f"INT64_C({kind})", str(kind)
+        if not isinstance(kind, str):
+            integers = sorted(name for name, kind in known.items() if isinstance(kind, str))
             raise BuildError(
                 f"{where}: dimension {node.name!r} is no integer parameter of the function; write the number of a"
-                f" macro, or a parameter{' (' + ', '.join(sorted(integers)) + ')' if integers else ''}"
+                f" macro, or a parameter{' (' + ', '.join(integers) + ')' if integers else ''}"
             )
         code = f"v_{node.name}"
         # 64 bits without a sign lie in an int64_t: 2^63 and more is negative there
-        return f"mblob_size({code}, &bad)" if integers[node.name] == "uint" else code, node.name
+        return f"mblob_size({code}, &bad)" if kind == "uint" else code, node.name
     if isinstance(node, c_ast.BinaryOp) and node.op in _OPERATORS:
-        left, right = (_expression(side, where, integers) for side in (node.left, node.right))
+        left, right = (_expression(side, where, known) for side in (node.left, node.right))
         texts = [
             f"({text})"
             if isinstance(side, c_ast.BinaryOp)
@@ -352,12 +358,71 @@ def _expression(node: Any, where: str, integers: Mapping[str, str]) -> tuple[str
         ]
         code = f"{_OPERATORS[node.op]}({left[0]}, {right[0]}, &bad)"
         return code, f" {node.op} ".join(texts)
+    value = folded(node, {name: n for name, n in known.items() if isinstance(n, int)})
+    if value is not None and 0 <= value < 2**63:
+        return f"INT64_C({value})", str(value)
     raise BuildError(
         f"{where}: a dimension is made of numbers, integer parameters, + - and *; write the number instead"
     )
 
 
+def folded(node: Any, numbers: Mapping[str, int]) -> int | None:
+    """The value of an expression of numbers, None of any other.
+
+    Args:
+        numbers: what names stand for.
+    """
+    if isinstance(node, c_ast.Constant) and "int" in node.type:
+        text = node.value.rstrip("uUlL")
+        return int(text, 8) if text.isdigit() and text.startswith("0") else int(text, 0)
+    if isinstance(node, c_ast.Constant) and node.type == "char" and len(node.value) == 3:
+        return ord(node.value[1])
+    if isinstance(node, c_ast.ID):
+        return numbers.get(node.name)
+    if isinstance(node, c_ast.Cast):
+        return folded(node.expr, numbers)
+    if isinstance(node, c_ast.UnaryOp):
+        value = folded(node.expr, numbers)
+        return None if value is None else {"-": -value, "+": value, "~": ~value}.get(node.op)
+    if not isinstance(node, c_ast.BinaryOp):
+        return None
+    left, right = folded(node.left, numbers), folded(node.right, numbers)
+    if left is None or right is None:
+        return None
+    is_small = left >= 0 and right > 0  # where C and Python agree
+    if node.op in ("/", "%"):
+        return (left // right if node.op == "/" else left % right) if is_small else None
+    if node.op in ("<<", ">>"):
+        return (
+            (left << right if node.op == "<<" else left >> right)
+            if left >= 0 <= right < 63
+            else None
+        )
+    found = {
+        "+": left + right,
+        "-": left - right,
+        "*": left * right,
+        "|": left | right,
+        "&": left & right,
+    }
+    return found.get(node.op)
+
+
 # -- texts -----------------------------------------------------------------------------------------
+
+
+def tree(code: str, types: Sequence[str] = ()) -> list[c_ast.Node]:
+    """The declarations of a text.
+
+    Args:
+        types: names in it that are types.
+    """
+    named = set(re.findall(r"\w+", code))
+    known = dict.fromkeys(name for name in (*argument_types.TYPEDEFS, *types) if name in named)
+    prelude = "".join(f"typedef int {name}; " for name in known)
+    return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
+
+
 # What compilers accept beside standard C, and what to write instead of what has no packed function.
 
 # ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
@@ -390,7 +455,7 @@ _WORDS = 8  # of which some may be macros
 _EXAMPLE = "'void vadd(const float *a, const float *b, float *c, int64_t n)'"
 
 
-def _standard(text: str) -> str:
+def standard(text: str) -> str:
     """A text in the words of standard C, on one line, without attributes.
 
     Raises:
@@ -403,7 +468,7 @@ def _standard(text: str) -> str:
     return " ".join(code.split()).rstrip("; ")
 
 
-def _reason(code: str, where: str) -> str:
+def reason(code: str, where: str) -> str:
     """What is wrong with a text that is no prototype, and what to write.
 
     Args:
@@ -412,14 +477,14 @@ def _reason(code: str, where: str) -> str:
     for pattern, remedy in _OTHERS:
         if re.search(pattern, code):
             return f"{code!r} is no C prototype (column {where}); {remedy}"
-    words = [w for w in dict.fromkeys(re.findall(_MACRO, code)) if not _is_known(w)]
+    words = likely_macros(code)
     # The fewest words that are macros, if what is left is C once its unknown types are types.
     for count in range(_MACROS + 1):
         for macros in combinations(words[:_WORDS], count):
             for left in _without(code, macros):
-                types = _type_names(left)
+                types = type_names(left)
                 try:
-                    nodes = _tree(left, types)
+                    nodes = tree(left, types)
                 except Exception:  # its own
                     continue
                 functions = [
@@ -433,6 +498,11 @@ def _reason(code: str, where: str) -> str:
                     said.append(_of_type(types[0], behind))
                 return f"{code!r}: {'; '.join(said)}"
     return f"{code!r} is no C prototype (column {where}); expected one like {_EXAMPLE}"
+
+
+def likely_macros(code: str) -> list[str]:
+    """Words of a text that look as macros do, each once."""
+    return [w for w in dict.fromkeys(re.findall(_MACRO, code)) if not _is_known(w)]
 
 
 def _is_known(word: str) -> bool:
@@ -485,7 +555,7 @@ def _letters(word: str) -> list[str]:
     return sorted(word.lower().removesuffix("_t"))
 
 
-def _type_names(code: str) -> list[str]:
+def type_names(code: str) -> list[str]:
     """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
     tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
     found: list[str] = []

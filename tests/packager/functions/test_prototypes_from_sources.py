@@ -131,6 +131,7 @@ def test_structs_are_passed_by_their_address(tmp_path: Path) -> None:
             "struct s; pack a function that takes a pointer to it",
         ),
         ("long double f(long double x) { return x; }", "'f' is a plain C function"),
+        ("double _Complex f(double _Complex z) { return z; }", "'f' is a plain C function"),
     ],
 )
 def test_what_cannot_be_called_stays_plain_and_says_why(
@@ -363,6 +364,17 @@ def test_bytes_and_references_of_ctypes_are_passed(tmp_path: Path) -> None:
     values = np.array([1 + 2j, 3 - 4j])
     lib.conjugate(values, 2)
     assert values.tolist() == [1 - 2j, 3 + 4j]
+    lib.symbol("conjugate")(values, 2)
+    assert values.tolist() == [1 + 2j, 3 - 4j]
+    for function in (lib.conjugate, lib.symbol("conjugate")):
+        with pytest.raises(
+            mblob.MblobError, match="expected an array of complex128, found complex64"
+        ):
+            function(values.astype("complex64"), 2)
+        with pytest.raises(
+            mblob.MblobError, match="expected an array of complex128, found float64"
+        ):
+            function(np.zeros(4), 2)
 
 
 def test_bytes_are_not_written(tmp_path: Path) -> None:
@@ -469,7 +481,10 @@ def test_prototypes_know_types_of_the_source(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prototype", "says"),
     [
-        ("int area(real *im)", "unknown type 'real'"),
+        (
+            "void invert(real *x, unsigned long n)",
+            r"parameter 0 \(x\) is 'float \*', the source has 'u8 \*'",
+        ),
         ("double dot(const real *a, const real *b, size_t n)", "the source's returns 'real'"),
         ("real dot(const real *a, size_t n)", "has 2 parameters, the source has 3"),
         ("int area(const imagee_t *im)", "unknown type 'imagee_t'"),
@@ -480,3 +495,102 @@ def test_prototypes_with_types_of_the_source_are_compared(
 ) -> None:
     with pytest.raises(mblob.BuildError, match=says):
         packed(tmp_path, SOURCE, functions=[prototype])
+
+
+WORDS = """
+#define EXPORT __attribute__((visibility("default")))
+#define API(type) EXPORT type
+#define N 4
+#define HALF (N / 2)
+#define NUMBER float
+typedef struct { float gain; } unit_t;
+typedef enum { FIRST = 1, SECOND, COUNT } which_t;
+enum { COLUMNS = 2 * COUNT };
+typedef void (*apply_t)(int);
+API(float) sum(const unit_t *u, const float x[N], which_t which) { return u->gain * x[which]; }
+EXPORT void rows(float x[COUNT][COLUMNS], NUMBER y[HALF], int n) { y[0] = x[0][0] + (float)n; }
+void each(apply_t f, float **x, double _Complex *z) { f((int)**x); z[0] = 1; }
+"""
+IN_WORDS = [
+    "EXPORT float sum(const unit_t *u, const NUMBER x[N], which_t which)",
+    "void rows(NUMBER x[COUNT][COLUMNS], float y[HALF + n], int n)",
+    "void each(apply_t f, NUMBER **x, double complex *z)",
+]
+TOLD = {
+    "sum": "float sum(const unit_t *u, const float x[4], uint32_t which)",
+    "rows": "void rows(float x[3][6], float y[2 + n], int n)",
+    "each": "void each(void (*f)(int), float **x, double _Complex *z)",
+}
+
+
+@pytest.mark.parametrize("fmt", ["c", "cc"])
+def test_prototypes_know_enumerators_and_macros_of_the_source(tmp_path: Path, fmt: str) -> None:
+    source = WORDS if fmt == "c" else f'extern "C" {{ {WORDS} }}'
+    lib = packed(tmp_path, source, fmt, functions=IN_WORDS)
+    assert shown(lib) == TOLD
+    x = np.arange(4, dtype="float32")
+    assert lib.sum(np.array([(2.0,)], [("gain", "f4")]), x, 2) == 4.0
+    rows, y = np.full((3, 6), 5, "float32"), np.zeros(3, "float32")
+    lib.rows(rows, y, 1)
+    assert y[0] == 6
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(3, 6\)"):
+        lib.rows(rows.T.copy(), y, 1)
+
+
+@pytest.mark.parametrize("folder", ["kernels", 'of "three" words'])
+def test_the_source_in_a_file_explains_prototypes_of_its_functions(
+    tmp_path: Path, folder: str
+) -> None:
+    tmp_path /= folder
+    tmp_path.mkdir()
+    (tmp_path / "k.h").write_text("#define N 4\n#define API\ntypedef float real;\n")
+    (tmp_path / "k.c").write_text('#include "k.h"\nAPI void f(real *x) { x[0] = 1; }\n')
+    lib = packed(tmp_path, tmp_path / "k.c", None, functions=["API void f(real x[N]);"])
+    assert shown(lib) == {"f": "void f(float x[4])"}
+
+
+def test_prototypes_and_names_are_of_any_source_of_a_library(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("int a(int x) { return x; }\n")
+    (tmp_path / "b.c").write_text(
+        "typedef float real;\nreal b(real x) { return x; }\nint c(int x) { return x; }\n"
+    )
+    files = ("--kernel", tmp_path / "a.c", "--kernel", tmp_path / "b.c", "-o", tmp_path / "x.so")
+    done = pack_verb("build", *files, "--function", "real b(real x)", "--function", "c")
+    assert done.returncode == 0, done.stderr
+    lib = mblob.load_module(tmp_path / "x.so")
+    assert shown(lib) == {"b": "float b(float x)", "c": "int c(int x)"}
+    assert (lib.b(1.5), lib.c(3)) == (1.5, 3)
+
+
+def test_bounds_of_the_source_may_be_enumerators(tmp_path: Path) -> None:
+    lib = packed(tmp_path, WORDS)
+    assert shown(lib)["rows"] == "void rows(float x[3][6], float y[2], int n)"
+
+
+@pytest.mark.parametrize(
+    ("prototype", "says"),
+    [
+        (
+            "float sum(const unit_t *u, const double x[N], which_t which)",
+            r"'const double \*', the source has",
+        ),
+        (
+            "float sum(const unit_t *u, const float x[M], which_t which)",
+            "dimension 'M' is no integer parameter",
+        ),
+        (
+            "void each(int (*f)(int), float **x, struct z *z)",
+            r"'struct z \*', the source has 'complex double",
+        ),
+        (
+            "void each(apply_t f, float ***x, const unit_t *z, int n)",
+            "has 4 parameters, the source has 3",
+        ),
+        ("void none(unit_t *u)", "none is declared, but no kernel or object defines it"),
+    ],
+)
+def test_prototypes_in_words_of_the_source_are_compared(
+    tmp_path: Path, prototype: str, says: str
+) -> None:
+    with pytest.raises(mblob.BuildError, match=says):
+        packed(tmp_path, WORDS, functions=[prototype])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -43,20 +44,33 @@ INSTEAD = {
     "static void hidden(float *x)": "void hidden(float *x)",
 }
 
-# with typedefs of the source, which are known where the source is the module's own
-OWN = (
-    "void pointed(pair_t *x)",
-    "void named(pair_ptr x)",
-    "int number(mode m)",
-    "void numbers(mode *m)",
-)
+# whose words the source of the module explains
+OWN = tuple(text for text in INSTEAD if not text.startswith("static"))
 
 
-def test_typedefs_of_the_source_need_no_remedy(tmp_path: Path) -> None:
+def test_words_of_the_source_need_no_remedy(tmp_path: Path) -> None:
     mblob.csource_module(SOURCE, functions=OWN).export_library(tmp_path / "k.so")
-    assert set(mblob.load_module(tmp_path / "k.so").functions) == {
-        "pointed", "named", "number", "numbers",
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert {str(signature) for signature in lib.functions.values()} == {
+        "void pointed(pair_t *x)", "void named(pair_t *x)", "int number(uint32_t m)", "void numbers(uint32_t *m)",
+        "void sized(float x[4])", "void turned(float _Complex *x, int n)", "void rows(float **x, int n, int m)",
+        "void applied(int (*f)(int), int *r)",
     }  # fmt: skip
+    with pytest.raises(mblob.KernelError, match=r"expected shape \(4,\)"):
+        lib.sized(np.zeros(3, "float32"))
+
+
+@pytest.mark.parametrize(
+    "refused", ["int number(mode m)", "void sized(float x[N])", "DLLEXPORT void pointed(void *x)"]
+)
+def test_words_of_the_source_need_the_source(tmp_path: Path, refused: str) -> None:
+    (tmp_path / "k.c").write_text(SOURCE)
+    subprocess.run(["cc", "-fPIC", "-c", "k.c"], cwd=tmp_path, check=True)
+    module = mblob.static_library(tmp_path / "k.o", functions=[refused])
+    with pytest.raises(
+        mblob.BuildError, match=r"write int for an enum|write the number|leave macros out"
+    ):
+        module.export_library(tmp_path / "k.so")
 
 
 @pytest.fixture(scope="module", params=["classic", "ffi"])

@@ -1,0 +1,140 @@
+"""Words that only a source explains, its types, macros and enumerators: prototypes that have them, and
+bounds of arrays in the declarations of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from pycparser import c_ast
+
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.prototype_parser import (
+    ParseError,
+    array_dims,
+    folded,
+    likely_macros,
+    parse,
+    standard,
+    tree,
+    type_names,
+)
+from mblob.packager.modules.prototypes import Prototype, Scalar
+
+
+def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], dict[str, str]]:
+    """The prototypes among texts that can be read; and, by the names of their functions, the texts of
+    others, which have words that a source may explain.
+
+    Raises:
+        BuildError: as of `parse`, for what no source explains.
+    """
+    read: list[str] = []
+    others: dict[str, str] = {}
+    for text in declarations:
+        code = standard(text) if isinstance(text, str) else ""
+        parts = [text] if "{" in code or not code else filter(str.strip, code.split(";"))
+        for part in parts:
+            try:
+                parse([part])
+            except BuildError:
+                name = _unexplained(part) if code else ""
+                if not name:
+                    raise
+                others[name] = part
+            else:
+                read.append(part)
+    return parse(read), others
+
+
+def _unexplained(text: str) -> str:
+    """The function that a text declares in words that a source may explain, "" if there are none."""
+    code = standard(text)
+    types = type_names(code)
+    try:
+        (node,) = tree(code, types)
+    except (ParseError, ValueError):
+        head = code.partition("(")[0].replace("*", " ").split()
+        is_function = bool(head) and head[-1].isidentifier() and "#" not in code
+        return head[-1] if is_function and likely_macros(code) else ""
+    if not isinstance(getattr(node, "type", None), c_ast.FuncDecl):
+        return ""
+    parameters = node.type.args.params if node.type.args else ()
+    known = {p.name for p in parameters if isinstance(p, c_ast.Decl)}
+    return str(node.name) if _has_own_words(node, types, known) else ""
+
+
+def _has_own_words(node: Any, types: Sequence[str], names: Collection[str]) -> bool:
+    """Whether a declaration has types or numbers that C does not know.
+
+    Args:
+        types: the types among them.
+        names: those of parameters.
+    """
+    if isinstance(node, c_ast.IdentifierType):
+        return not set(types).isdisjoint(node.names)
+    if isinstance(node, c_ast.ID):
+        return node.name not in names
+    return isinstance(node, c_ast.Enum) or any(_has_own_words(n, types, names) for n in node)
+
+
+def with_bounds(
+    prototype: Prototype, declaration: str, numbers: Mapping[str, int]
+) -> tuple[Prototype, str]:
+    """A prototype with the bounds of arrays that the declaration of its function has in the source, and
+    why some are missing, "" if none are.
+
+    Args:
+        numbers: enumerators of the source.
+    """
+    try:
+        code = standard(declaration)
+        (node,) = tree(code, type_names(code))
+        found = node.type.args.params
+    except (AttributeError, BuildError, ParseError, ValueError):
+        return (
+            prototype,
+            f"{prototype.name}: its declaration in the source is not C that mblob reads",
+        )
+    known: dict[str, str | int] = {
+        **numbers,
+        **{p.name: p.element.kind for p in prototype.parameters
+           if p.kind == "scalar" and p.element.is_integer},
+    }  # fmt: skip
+    made = list(prototype.parameters)
+    why = ""
+    for i, (p, declared) in enumerate(zip(prototype.parameters, found)):
+        if p.kind not in ("tensor", "string"):
+            continue
+        try:
+            where = f"{prototype.name}: parameter {i} ({p.name})"
+            _, dims = array_dims(getattr(declared, "type", None), where, known)
+        except BuildError as exc:
+            why = why or str(exc)
+            continue
+        if dims:
+            made[i] = p._replace(
+                kind="tensor", scalar=p.scalar or Scalar("char", "char"), dims=tuple(dims)
+            )
+    return prototype._replace(parameters=tuple(made)), why
+
+
+def enumerators(texts: Iterable[str]) -> dict[str, int]:
+    """The names of enums and their values, as far as these are numbers.
+
+    Args:
+        texts: `enum name {...}`, each once.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        try:
+            (node,) = tree(text)
+            listed = node.type.values.enumerators
+        except (AttributeError, ParseError, ValueError):
+            continue
+        value: int | None = -1
+        for one in listed:
+            value = folded(one.value, found) if one.value else None if value is None else value + 1
+            if value is not None:
+                found[one.name] = value
+    return found
