@@ -59,7 +59,7 @@ def found_prototypes(
     """
     declared = dict.fromkeys(w.prototype.name for w in wrapped)
     listed = {name for row in table_rows for name in (row.name, row.symbol)}
-    taken = {name for _, c in files for name in c.defined | c.weak}
+    taken = {name for f, c in files for name in (c.defined if f.elsewhere else c.defined | c.weak)}
     found: dict[str, Wrapped] = {}
     asked = {name for node, _ in nodes for name in node.declared.names}
     texts = {name: text for node, _ in nodes for name, text in node.declared.of_source.items()}

@@ -30,7 +30,7 @@ from mblob.packager.compile.host_objects import (
 )
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import REFUSED
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, NameTaken, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
@@ -45,7 +45,7 @@ from mblob.packager.functions.source_prototypes import found_prototypes
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
 from mblob.packager.link.request import Request, warn_of_unreadable
-from mblob.packager.modules.nodes import SourceNode
+from mblob.packager.modules.nodes import Declared, SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
@@ -121,6 +121,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
+    _take_places(request, host)
     if any(node.declared.looks for node in request.host):
         nodes = list(zip(request.host, host))
         known = request.wrapped()
@@ -147,6 +148,31 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     carry.check_needs(carried, [*host, *addons])
     warn_of_unreadable(request, carried.plugins)
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
+
+
+def _take_places(request: Request, host: Sequence[LinkInput]) -> None:
+    """Functions whose prototypes the source tells take the places of those of a finished library, whose
+    names are weak then.
+
+    Raises:
+        NameTaken: the names are not weak.
+    """
+    joined = [(node, item) for node, item in zip(request.host, host) if item.file.elsewhere]
+    new = {
+        name
+        for node, (file, _) in zip(request.host, host if joined else ())
+        for function in file.functions
+        for name in (function.called, function.name)
+        if node.declared.is_open or name in node.declared.names
+    }
+    prefix, packed_symbol = request.dialect.function_prefix, request.dialect.packed_symbol
+    forms = {form: n for n in new for form in (n, prefix + n, packed_symbol(n))}
+    for node, (file, contents) in joined:
+        if taken := forms.keys() & contents.defined:
+            raise NameTaken(f"{file.label}: has a function {forms[min(taken)]!r} already")
+        gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
+        node.rows = tuple(row for row in node.rows if row.symbol not in gone)
+        node.declared = Declared([name for name in node.declared.names if name not in gone])
 
 
 def _import_read_back() -> None:

@@ -3,6 +3,7 @@ finished library."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,56 @@ def test_functions_of_one_name(golden: Path, tmp_path: Path) -> None:
         mblob.add(plain, **given)
     mblob.add(plain, **given, replace=True)
     assert mblob.load_module(out)["half"](4) == 102
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize(
+    "functions", [None, ["add"], ["int add(int a, int b)"]], ids=["all", "name", "prototype"]
+)
+def test_a_function_takes_the_place_of_another_however_it_is_named(
+    tmp_path: Path, dialect: Any, functions: Any
+) -> None:
+    old, new, out = tmp_path / "old.so", tmp_path / "k.c", tmp_path / "a.so"
+    text = "int add(int a, int b) { return a + b; }\nint sub(int a, int b) { return a - b; }\n"
+    mblob.csource_module(text).export_library(old, dialect=dialect)
+    new.write_text("int add(int a, int b) { return a + b + 100; }")
+    with pytest.raises(mblob.BuildError, match="has a function 'add' already; replace=True"):
+        mblob.add(old, kernels=new, functions=functions, output=out)
+    mblob.add(old, kernels=new, functions=functions, output=out, replace=True)
+    lib = mblob.load_module(out)
+    assert (lib["add"](1, 2), lib["sub"](1, 2)) == (103, -1)
+    assert sorted(lib.functions) == ["add", "sub"]
+    with mblob.open(out) as library:
+        assert len(library.function_table) == 4
+
+
+def test_a_function_of_the_source_does_not_hide_behind_one_of_tvm(
+    golden: Path, tmp_path: Path
+) -> None:
+    """Which has another symbol, in the ffi dialect."""
+    name = mblob.open(golden / "ffi" / "ctx_llvm.so").packed_functions[0]
+    new, out = tmp_path / "k.c", tmp_path / "a.so"
+    new.write_text(f"void {name}(float *x) {{ *x = 7; }}")
+    with pytest.raises(mblob.BuildError, match=f"has a function '{name}' already"):
+        mblob.add(golden / "ffi" / "ctx_llvm.so", kernels=new, output=out)
+    mblob.add(golden / "ffi" / "ctx_llvm.so", kernels=new, output=out, replace=True)
+    x = np.zeros(1, "float32")
+    mblob.load_module(out)[name](x)
+    assert x[0] == 7
+
+
+@pytest.mark.parametrize("linker", ["bfd", "gold", "lld", "mold"])
+def test_code_without_data_of_its_own_joins(tmp_path: Path, linker: str, require: Any) -> None:
+    """The linker puts nothing between the tables and the packed modules."""
+    require(f"ld.{linker}")
+    (tmp_path / "k.c").write_text("int two(void) { return 2; }")
+    options = [f"-fuse-ld={linker}"]
+    mblob.add(
+        linked(tmp_path / "l.so"), kernels=tmp_path / "k.c", functions=[], output=tmp_path / "a.so",
+        options=options,
+    )  # fmt: skip
+    assert ctypes.CDLL(str(tmp_path / "a.so")).two() == 2
+    assert mblob.load_module(tmp_path / "a.so").symbol("two") is not None
 
 
 def test_errors_of_what_was_given(golden: Path, tmp_path: Path, pre: Path) -> None:
