@@ -53,11 +53,11 @@ class AotModule(TimedModel):
     if TYPE_CHECKING:
 
         @overload
-        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        def set_input(self, /, key: str | int, value: Any, **params: Any) -> None: ...
         @overload
-        def set_input(self, **params: Any) -> None: ...
+        def set_input(self, /, **params: Any) -> None: ...
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, /, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs.
 
         An array that `set_input_zero_copy` lent is left as it is; the input has memory of its own
@@ -80,7 +80,7 @@ class AotModule(TimedModel):
         self._kept.pop(("input", self._index("input", key)), None)
 
     def set_input_zero_copy(
-        self, key: str | int | None = None, value: Any = None, **params: Any
+        self, /, key: str | int | None = None, value: Any = None, **params: Any
     ) -> None:
         """Let the model read the input `key` (name or position) from the array `value`, from now
         on, and inputs by name from those in `params`. Arrays must be aligned to 64 bytes
@@ -99,7 +99,7 @@ class AotModule(TimedModel):
         self.module["set_output_zero_copy"](key, tensor)
         self._kept["output", self._index("output", key)] = tensor
 
-    def run(self, *unnamed: NoReturn, **inputs: Any) -> None:
+    def run(self, /, *unnamed: NoReturn, **inputs: Any) -> None:
         """Run the model, after setting inputs by name."""
         if unnamed:
             raise unnamed_inputs(self.get_input_info()[0])
@@ -115,7 +115,7 @@ class AotModule(TimedModel):
         run: Callable[[], object] = self._run
         return run
 
-    def profile(self, repeat: int = 1, **inputs: Any) -> list[CallTime]:
+    def profile(self, /, repeat: int = 1, **inputs: Any) -> list[CallTime]:
         """Time of the model's functions in `repeat` runs; `inputs` are set before, by name.
 
         The first row is the model's entry function. Functions that it calls through the runtime

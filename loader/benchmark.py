@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
+from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError, listed
@@ -51,6 +53,7 @@ class Timed:
 
     def benchmark(
         self,
+        /,
         device: Device | None = None,
         *args: Any,
         func_name: str | None = None,
@@ -77,7 +80,8 @@ class Timed:
             end_to_end: include copying the inputs in and all outputs out.
             cooldown_interval_ms: pause after every `repeats_to_cooldown` measurements.
             parallel: as for `GraphModule.run`; for graph executors only.
-            inputs: inputs by name, which stay set. Without any, the present inputs are used.
+            inputs: inputs by name, which stay set. Without any, the present inputs are used. Set an
+                input that has the name of a parameter with `set_input` before.
 
         Raises:
             ValueError: fewer than one measurement or run, no such function or input, or one that
@@ -113,6 +117,13 @@ def given_inputs(
         TypeError: an array without its key.
     """
     if key is not None:
+        try:
+            isinstance(key, str) or index(key)
+        except TypeError:
+            expected = (
+                f"a name or a position (an input of this name is set with {method}('key', array))"
+            )
+            raise wrong_type(method, "key", expected, key) from None
         return [(key, value), *params.items()]
     if value is not None:
         raise ArgumentTypeError(

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
 from mblob.arguments import wrong_type
@@ -50,9 +51,17 @@ __all__ = [
 
 def _threads(parallel: int | None) -> tuple[int, ...]:
     """The number of threads as an argument of the executor's functions."""
-    if isinstance(parallel, bool):
-        raise wrong_type("run", "parallel", "a number of threads", parallel)
-    return () if parallel is None else (parallel,)
+    if parallel is None:
+        return ()
+    try:
+        if not isinstance(parallel, bool):
+            return (index(parallel),)
+    except TypeError:
+        pass
+    expected = (
+        "a number of threads (an input of this name is set with set_input('parallel', array))"
+    )
+    raise wrong_type("run", "parallel", expected, parallel)
 
 
 class GraphModule(TimedModel):
@@ -82,18 +91,18 @@ class GraphModule(TimedModel):
     if TYPE_CHECKING:
 
         @overload
-        def set_input(self, key: str | int, value: Any, **params: Any) -> None: ...
+        def set_input(self, /, key: str | int, value: Any, **params: Any) -> None: ...
         @overload
-        def set_input(self, **params: Any) -> None: ...
+        def set_input(self, /, **params: Any) -> None: ...
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, /, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy arrays into inputs: `set_input("data", x)`, `set_input(0, x)`,
         `set_input(**params)`.
 
         Args:
             key: name or position of one input; None if all are given by name.
             value: its array, of the dtype and shape that the model has.
-            params: inputs by name.
+            params: inputs by name. Give an input named `key` or `value` by its key.
 
         Raises:
             ValueError: no such input, or another dtype or shape; the text says what the model has.
@@ -110,7 +119,7 @@ class GraphModule(TimedModel):
         return self.get_input_index(key) if isinstance(key, str) else key
 
     def set_input_zero_copy(
-        self, key: str | int | None = None, value: Any = None, **params: Any
+        self, /, key: str | int | None = None, value: Any = None, **params: Any
     ) -> None:
         """Let the model read arrays where they are, from now on.
 
@@ -209,11 +218,11 @@ class GraphModule(TimedModel):
     if TYPE_CHECKING:
 
         @overload
-        def run(self, *, parallel: int | None, **inputs: Any) -> None: ...
+        def run(self, /, *, parallel: int | None, **inputs: Any) -> None: ...
         @overload
-        def run(self, **inputs: Any) -> None: ...
+        def run(self, /, **inputs: Any) -> None: ...
 
-    def run(self, *unnamed: Any, parallel: int | None = None, **inputs: Any) -> None:
+    def run(self, /, *unnamed: Any, parallel: int | None = None, **inputs: Any) -> None:
         """Set inputs given by name, then run the model.
 
         Args:
@@ -221,8 +230,10 @@ class GraphModule(TimedModel):
                 0: as many threads as kernels use. None: the model measures its first runs, and uses
                 several threads from then on if that is quicker. The result is the same in all
                 cases, bit for bit: also a parallel loop in an operator has the same number of tasks.
+            inputs: arrays by name. Set an input named `parallel` with `set_input("parallel", x)`.
 
         Raises:
+            TypeError: `parallel` is no number.
             KernelError: an operator failed; the text names the node. The model can be used again.
         """
         if unnamed:
@@ -234,7 +245,7 @@ class GraphModule(TimedModel):
         else:
             self._run(*_threads(parallel))
 
-    def run_from_inputs(self, device: Device = CPU, **inputs: Any) -> list[Tensor]:
+    def run_from_inputs(self, /, device: Device = CPU, **inputs: Any) -> list[Tensor]:
         """Set inputs by name, run, and give copies of all outputs, on `device`."""
         pairs: list[Any] = []
         for name, value in inputs.items():
@@ -337,6 +348,7 @@ class GraphModuleDebug(GraphModule):
 
     def run(
         self,
+        /,
         number: int = 1,
         repeat: int = 1,
         min_repeat_ms: int = 0,
@@ -451,7 +463,7 @@ class GraphModuleDebug(GraphModule):
         return BenchmarkResult(struct.unpack(f"={repeat}d", data))
 
     def profile(
-        self, repeat: int = 1, *, parallel: int | None = None, **inputs: Any
+        self, /, repeat: int = 1, *, parallel: int | None = None, **inputs: Any
     ) -> list[NodeTime]:
         """Times of each operator in `repeat` runs of the whole model. These runs wait for each
         operator of a device.

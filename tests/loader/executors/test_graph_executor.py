@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,42 @@ def model(library: Path) -> Any:
     return GraphModule(mblob.load_module(library)["default"](mblob.cpu(0)))
 
 
-@pytest.mark.parametrize("threads", [True, False])
-def test_a_number_of_threads_is_no_bool(model: Any, threads: bool) -> None:
-    with pytest.raises(TypeError, match="run: parallel: expected a number of threads, found bool"):
+@pytest.mark.parametrize("threads", [True, False, 2.5, "2", W], ids=lambda v: type(v).__name__)
+def test_a_number_of_threads_is_an_integer(model: Any, threads: Any) -> None:
+    hint = re.escape("(an input of this name is set with set_input('parallel', array))")
+    expected = f"run: parallel: expected a number of threads {hint}, found "
+    expected += type(threads).__name__
+    with pytest.raises(TypeError, match=expected):
         model.run(parallel=threads)
-    with pytest.raises(TypeError, match="parallel: expected a number of threads, found bool"):
+    with pytest.raises(TypeError, match=expected):
         model.benchmark(mblob.cpu(0), "run", parallel=threads)
+    model.run(parallel=np.array(2))
+
+
+@pytest.mark.parametrize("name", ["parallel", "self", "key", "value", "repeat"])
+def test_an_input_may_have_the_name_of_a_parameter(name: str) -> None:
+    def negate(x: mblob.Tensor, y: mblob.Tensor) -> None:
+        y.numpy()[:] = -x.numpy()
+
+    builder = mblob.GraphBuilder()
+    builder.output(builder.call("negate", [builder.input(name, (3,))], (3,)))
+    kernels = mblob.Module("tests.kernels", functions={"negate": negate})
+    model = graph_executor.create(builder.graph_json(), kernels)
+    model.set_input(name, np.float32([1, 2, 3]))
+    model.run(parallel=2)
+    assert model.get_output(0).numpy().tolist() == [-1, -2, -3]
+    if name != "parallel":
+        model.run(**{name: np.float32([4, 5, 6])})
+        assert model.get_output(0).numpy().tolist() == [-4, -5, -6]
+    if name == "key":
+        for method in ("set_input", "set_input_zero_copy"):
+            with pytest.raises(
+                TypeError, match=rf"{method}: key: expected a name or a position .*{method}\('key'"
+            ):
+                getattr(model, method)(key=B)
+    elif name != "value":
+        model.set_input(**{name: np.float32([7, 8, 9])})
+        assert model.get_input(0).numpy().tolist() == [7, 8, 9]
 
 
 @pytest.mark.parametrize("name", ["mlp_llvm", "mlp_c"])
