@@ -87,7 +87,7 @@ class Declared:
         try:
             return parse(given), {}
         except BuildError:
-            if not self.has_code:
+            if not self.has_code or not isinstance(given, list):
                 raise
             from mblob.packager.modules.source_words import each_readable
 

@@ -417,7 +417,12 @@ MEANT: dict[str, tuple[Callable[[Case], Any], str]] = {
     "device": (lambda t: mblob.device("cdua"), "cuda"),
     "dtype": (lambda t: mblob.empty((1,), "flaot32"), "float32"),
     "dtype with lanes": (lambda t: mblob.empty((1,), "flaot32x4"), "float32"),
-    "type in a prototype": (lambda t: mblob.csource_module("", functions="void f(flaot *x)"), "float"),
+    "type in a prototype": (
+        lambda t: mblob.csource_module(
+            "void f(float *x) {}", functions="void f(flaot *x)"
+        ).export_library(t.folder / "o.so"),
+        "float",
+    ),
     "function of a prototype": (
         lambda t: mblob.csource_module(
             VADD_SOURCE, functions=VADD.replace("vadd", "vad")
@@ -486,9 +491,9 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
         "[Errno 2] csource_module: no such file: 'k.rs'",
     ),
     "a complex type": (
-        lambda: mblob.csource_module("", functions="void f(double complex *x)"),
-        "f: parameter 0 (x): double _Complex: complex numbers are passed in arrays: write void * for a"
-        " pointer to them",
+        lambda: mblob.csource_module("", functions="void f(double complex x)"),
+        "f: parameter 0 (x): double _Complex by value is not supported: complex numbers are passed in arrays; give a"
+        " function that takes a pointer to them",
     ),
     "a text as payload": (
         lambda: mblob.blob_module("k", "text"),
