@@ -71,8 +71,13 @@ class Module:
         if node is None:
             if not type_key:
                 raise errors.ArgumentValueError("Module: a type key is needed")
+            if not isinstance(type_key, str):
+                raise wrong_type("Module", "type_key", "str", type_key)
             functions = {} if functions is None else functions
             mapping("Module", "functions", functions, "a dict of callables by name")
+            for name in functions:
+                if not isinstance(name, str):
+                    raise wrong_type("Module", "a key of functions", "str", name)
             callables = [(f"functions: {name!r}", f) for name, f in functions.items()]
             for what, given in (*callables, ("save", save)):
                 if not callable(given) and (given is not None or what != "save"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from operator import index
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -245,11 +246,15 @@ def run_measure(measure: Measure, view: memoryview) -> int:
         size = measure(view)
     except Exception as exc:
         raise FormatError(one_line(f"{type(exc).__name__}: {exc}"), code="layout") from exc
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= len(view):
+    try:
+        number = -1 if isinstance(size, bool) else index(size)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= len(view):
         raise FormatError(
             f"it measured {size!r} bytes, expected an int from 0 to {len(view)}", code="layout"
         )
-    return size
+    return number
 
 
 class Numbered:

@@ -58,14 +58,8 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
         raise refused(exc, f"{entry.place}: expected bytes, a path or a module") from None
 
 
-def check_new(
-    entry: EntryView, payload: Payload, grammars: Grammars, dialect: str, *, has_size: bool = False
-) -> None:
+def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: str) -> None:
     """Refuse what could not be read in the place of an entry.
-
-    Args:
-        has_size: the blob says how long each payload is, so reading it back does not ask the layouts
-            of loaders.
 
     Raises:
         FormatError: it breaks the grammar of the key, or that of the graph or executable in it, or the
@@ -82,8 +76,7 @@ def check_new(
         warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
     try:
         contents.check(entry.type_key, data, grammars)
-        if has_size:
-            layouts.check_whole(entry.type_key, data)
+        layouts.check_whole(entry.type_key, data)
     except FormatError as error:
         error.prefix(name if not isinstance(payload, FilePayload) else f"{payload.path}: {name}")
         raise

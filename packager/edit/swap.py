@@ -103,10 +103,9 @@ def swap(
                 "swap: nothing to change; name an entry and its new payload, or weights"
             )
         has_index = blob.index_offset is not None
-        has_size = has_index or blob.dialect == "ffi"
         for i, payload in new.items():
             entry = opened.entries[i]
-            check_new(entry, payload, opened.grammars, blob.dialect, has_size=has_size)
+            check_new(entry, payload, opened.grammars, blob.dialect)
         plan = rewritten(opened, new, index=has_index, digest=digest)
         inputs = source_files([value for _, value in given], weights)
         write_library(opened, plan, output, reuse=reuse, inputs=inputs)

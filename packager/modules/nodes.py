@@ -23,14 +23,14 @@ from mblob.format.blob_plan import OutEntry
 from mblob.format.functions_table import Row
 from mblob.format.grammar import FunctionInfo
 from mblob.format.ndarray import ArrayRecord, as_record
-from mblob.format.type_keys import LIBRARY, SAFETENSORS, STATIC_LIBRARY, C
+from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS, STATIC_LIBRARY, C
 from mblob.inspect import layouts
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
-from mblob.packager.path_arguments import existing_file
+from mblob.packager.path_arguments import check_key, existing_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -366,8 +366,8 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     copied by their payload. What it imports is not said.
 
     Raises:
-        BuildError: the dialect has no such kind, or cannot say what it holds; or bytes of the
-            caller's break the grammar of their key.
+        BuildError: the dialect has no such kind, or cannot say what it holds; or the key of a module
+            of the caller's is none, or its bytes break the grammar of the key.
         FormatError: a payload that has to be written differently breaks its grammar.
     """
     node = node_of(module)
@@ -385,6 +385,10 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
         pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
     payload = to_write(module)
+    if not node.is_opened:  # made by the program that exports it
+        check_key(module.type_key, "export_library")
+        if module.type_key in ROWS or module.type_key == SAFETENSORS:
+            check(module.type_key, payload, written)
     layouts.check_whole(module.type_key, payload)
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)

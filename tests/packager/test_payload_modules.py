@@ -151,9 +151,15 @@ def test_bytes_that_readers_of_their_key_cannot_read_are_refused(
 ) -> None:
     if key == "metadata" and dialect == "ffi":
         return  # which has no such key
-    (tmp_path / "about.json").write_bytes(b'{"made by": "me"}')
-    for payload in (tmp_path / "about.json", iter([b'{"made by": ', b'"me"}'])):
-        module = mblob.blob_module(key, payload)
+    about = b'{"made by": "me"}'
+    (tmp_path / "about.json").write_bytes(about)
+    modules = [
+        mblob.blob_module(key, tmp_path / "about.json"),
+        mblob.blob_module(key, iter([about[:9], about[9:]])),
+        mblob.Module(key, payload=about),
+        mblob.Module(key, save=lambda: about),
+    ]
+    for module in modules:
         with pytest.raises(BuildError, match=f"the payload of '{key}' .* key, such as 'my_{key}'"):
             module.export_library(tmp_path / "x.so", dialect=dialect)
 
@@ -288,10 +294,16 @@ def test_an_iterable_can_be_exported_once(tmp_path: Path) -> None:
     assert not (tmp_path / "b.so").exists()
 
 
-@pytest.mark.parametrize("key", ["_lib", "_import_tree", "library", "", "k" * 4097, "\ud800"])
-def test_keys_of_the_format_itself_are_refused(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", ["_lib", "_import_tree", "library", "", "k" * 4097, "\ud800", "a\0b"]
+)
+def test_keys_of_the_format_itself_are_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(BuildError, match="type key"):
         mblob.blob_module(key, b"")
+    if key and key != "library":  # which stands for linked code
+        module = mblob.Module(key, payload=b"x")
+        with pytest.raises(BuildError, match=r"export_library: .*type key"):
+            module.export_library(tmp_path / "x.so", dialect="classic")
 
 
 @pytest.mark.parametrize("payload", [5, None, {"a": 1}, memoryview(b"abcdef")[::2]])
