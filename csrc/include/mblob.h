@@ -584,7 +584,7 @@ MBLOB_API int mblob_executor_run(mblob_module *executor);
 MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, const char *type,
                                         void *data);
 
-/* The parameters of a Relax program that were packed with it (build --params): a tuple of tensors in
+/* The parameters of a Relax program that were packed with it (build --params, add --params): a tuple of tensors in
  * the order of the program, each at a multiple of 64. Those that lie elsewhere in the file were copied
  * when the executor was made. Without any, it is an empty tuple. To pass the tuple, write `object`:
  *   mblob_call(executor, "main", "float32[1,4],object -> float32[1,10]", x, params, y);

@@ -35,8 +35,19 @@ def configure(verbs: Any) -> None:
         metavar="FILE",
         help="shared library of mblob, of TVM or of anybody else; or the .tar with its objects",
     )
-    add_inputs(
+    new = add_inputs(
         parser, "what to add", "source, object, archive, weights or KEY=FILE (any file) to add"
+    )
+    new.add_argument(
+        "--params",
+        metavar="FILE",
+        help="parameters of the model: a Relax program, which takes them as one tuple, or a graph. "
+        ".safetensors, .npz, a file of save_param_dict, or a folder with tensor-cache.json",
+    )
+    new.add_argument(
+        "--order",
+        metavar="FILE",
+        help="JSON list of the names of --params in the order of the Relax program (default: that of the file)",
     )
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(
@@ -45,7 +56,8 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--replace",
         action="store_true",
-        help="replace payloads of the same key, weights that have the same tensors, and functions of the same name",
+        help="replace payloads of the same key, weights that have the same tensors, parameters of the model, and "
+        "functions of the same name",
     )
     add_output(parser)
     add_layout(parser)
@@ -63,12 +75,14 @@ def run(args: argparse.Namespace) -> int:
 
     sort_words(args)
     blobs, functions = dict(blobs_of(args)), functions_of(args)
-    if not (args.weights or blobs or args.kernel or args.object):
-        raise UsageError("nothing to add", hint="give a source, an object, weights or KEY=FILE")
+    if not (args.weights or args.params or blobs or args.kernel or args.object):
+        raise UsageError(
+            "nothing to add", hint="give a source, an object, weights, --params FILE or KEY=FILE"
+        )
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
-            args.file, weights=args.weights, blobs=blobs, kernels=args.kernel, objects=args.object,
-            functions=functions, output=args.output, replace=args.replace, reuse=not args.no_reuse,
+            args.file, weights=args.weights, params=args.params, order=args.order, blobs=blobs, kernels=args.kernel,
+            objects=args.object, functions=functions, output=args.output, replace=args.replace, reuse=not args.no_reuse,
             cc=args.cc, target=args.target, options=args.cflags,
         )  # fmt: skip
     tell_written(args.output, quiet=args.quiet)

@@ -46,7 +46,7 @@ _ENDINGS: dict[str, tuple[str, ...]] = {
     "LIB": ("so", "so.*"), "OUT.npz": ("npz",), "OUT.html": ("html",),
     "--kernel FILE": _SOURCES, "--object FILE": _given("object"), "--weights FILE": _given("weights"),
     "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
-    "--params FILE": ("safetensors", "params"),
+    "--params FILE": ("safetensors", "npz", "params"),
     "--order FILE": ("json",),
 }  # fmt: skip
 

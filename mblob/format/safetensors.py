@@ -124,14 +124,18 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
     return offset, entries
 
 
+def is_ordered(data: memoryview) -> bool:
+    """Whether a file that `read` accepts says that its tensors are the parameters of a program."""
+    return _order_text(data) is not None
+
+
 def order_of(data: memoryview) -> list[str] | None:
     """The order of the parameters of a program in a file that `read` accepts; None if it says none.
 
     Raises:
         FormatError: "payload": it is no list of texts.
     """
-    root = json_text.parse(bytes(data[8 : data_offset(data, data.nbytes)]), dict)
-    text = root.get(METADATA, {}).get(PARAMETERS)
+    text = _order_text(data)
     if text is None:
         return None
     try:
@@ -141,6 +145,15 @@ def order_of(data: memoryview) -> list[str] | None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _fail(f"{PARAMETERS} in its metadata is no list of names", 8)
     return names
+
+
+def _order_text(data: memoryview) -> str | None:
+    header = bytes(data[8 : data_offset(data, data.nbytes)])
+    if PARAMETERS.encode() not in header:  # most have none, and long headers
+        return None
+    root = json_text.parse(header, dict)
+    text: str | None = root.get(METADATA, {}).get(PARAMETERS)
+    return text
 
 
 def dtype_name(dtype: DataType) -> str | None:

@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items, mapping
 from mblob.bytes.payload_source import Payload
-from mblob.errors import PortabilityWarning, listed
+from mblob.errors import PortabilityWarning, did_you_mean, listed
 from mblob.format import note
 from mblob.format.blob_plan import OutEntry, check_ffi
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.import_tree import topological_order
-from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS
+from mblob.format.ndarray import ArrayRecord
+from mblob.format.type_keys import (
+    EXECUTORS,
+    GRAPHS,
+    LIBRARY,
+    RELAX_EXECUTABLES,
+    ROWS,
+    SAFETENSORS,
+)
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
@@ -31,8 +39,8 @@ from mblob.packager.modules.nodes import (
     out_entry,
     suggesting,
 )
-from mblob.packager.modules.payload_modules import blob_module
-from mblob.packager.modules.weights import check_tensors, safetensors_module
+from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
+from mblob.packager.modules.weights import check_tensors, named_arrays, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
@@ -47,6 +55,8 @@ def add(
     file: PathLike,
     *,
     weights: Any = (),
+    params: Any = None,
+    order: Any = None,
     blobs: Mapping[str, Any] | None = None,
     kernels: Any = (),
     objects: Any = (),
@@ -67,6 +77,13 @@ def add(
         file: the library; or the `.tar` with its objects, which are then linked with what is added.
         weights: what `safetensors_module` takes, such as the path of a `.safetensors` or `.npz` file
             or a dictionary of arrays by name; or a list of these.
+        params: the parameters of the one model in the library, as `weights`. A Relax program gets them as
+            `VirtualMachine(...).params`, a tuple in the order of the file or dictionary; `params` may then
+            also be a folder with `tensor-cache.json` or `ndarray-cache.json`. For a graph model they
+            are the parameters of its graph executor: inputs that have values. Without `replace`, a
+            program that has parameters, or a graph that has one of that name, is an error.
+        order: another order of the parameters of a Relax program, as of `safetensors_module`: a list of
+            their names, or the path of a JSON file with such a list.
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
         kernels: paths of C, C++, CUDA and Fortran sources.
         objects: paths of objects and archives.
@@ -78,7 +95,8 @@ def add(
             rename.
         replace: let a new payload, module of weights or function replace one of the same key, with the
             same tensors, or of the same name; functions that replace others are listed in `functions`.
-            Without it, names that exist already are an error.
+            New parameters of a Relax program replace all old ones. Without it, names that exist already
+            are an error.
         reuse: share unchanged blocks, if the file system can share blocks between files.
         how: `cc`, `target` and `options` for new code, as of `export_library`.
 
@@ -109,20 +127,24 @@ def add(
         code = host_modules(sources, others, functions, None, "add")
     if functions and not code:
         raise BuildError("functions= needs kernels or objects that define them")
-    if not code and not any(hung.values()):
-        raise BuildError("add: nothing to add; give weights, blobs, kernels or objects")
+    if order is not None and params is None:
+        raise BuildError("order= is that of params= of a Relax program; give params=, too")
+    if not code and params is None and not any(hung.values()):
+        raise BuildError("add: nothing to add; give weights, params, blobs, kernels or objects")
     target = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
+        names = _Names(opened, replace)
         if opened.kind == "tar":
-            _check_names(opened, hung, _Names(opened, replace))
             from mblob.packager.edit.add_code import link_again
 
-            link_again(path, hung[0], code, target, how)
+            link_again(path, *_for_objects(opened, hung, params, order, names), code, target, how)
             return 0
         dialect = _dialect_for(opened)
+        graph = {} if params is None else _parameters(opened, params, order, hung, replace)
+        check_tensors(_all(hung))
         work = stack.enter_context(workspace(None))
-        new = _New(opened, hung, code, _Names(opened, replace))
+        new = _New(opened, hung, code, names, graph)
         changed, added = _entries(opened, new, dialect)
         inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, new.all))}
         check_output(target, inputs.items())
@@ -146,20 +168,120 @@ def add(
         return left if new.code else moved
 
 
-def _check_names(library: Library, hung: Mapping[int, Sequence[Module]], names: _Names) -> None:
-    """Refuse what objects of a library cannot get.
+def _for_objects(
+    library: Library, hung: dict[int, list[Module]], params: Any, order: Any, names: _Names
+) -> tuple[list[Module], Module | None]:
+    """What objects of a library get: modules that the root imports, and parameters of its program.
 
     Raises:
-        BuildError: naming it.
+        BuildError: they cannot get that.
     """
     if hung.keys() != {0}:
         raise BuildError(
             f"{library.path}: modules by the entry that imports them, expected a list, which the root imports"
         )
-    for module in (m for new in hung[0] for m in new.walk() if not is_host(m)):
-        if (index := names.taken_by(module)) is not None:
+    rows, parameters = dict(hung), None
+    if params is not None:
+        model = _model(library)
+        if model.type_key in GRAPHS:
             raise BuildError(
-                f"{library.entries[index].place}: replaced only in a finished library; build that first"
+                f"{model.place}: gets parameters only in a finished library; build that first"
+            )
+        parameters = _set_of(params, order)
+        rows[model.index] = [*rows.get(model.index, ()), parameters]
+    check_tensors(_all(rows))
+    for i, row in rows.items():
+        for module in (m for new in row for m in new.walk() if not is_host(m)):
+            if (index := names.taken_by(module, i)) is not None:
+                raise BuildError(
+                    f"{library.entries[index].place}: replaced only in a finished library; build that first"
+                )
+    return hung[0], parameters
+
+
+def _is_set(module: Module) -> bool:
+    """Whether a module has the parameters of a program."""
+    node = node_of(module)
+    return isinstance(node, PayloadNode) and node.is_parameters
+
+
+# -- parameters of a model -------------------------------------------------------------------------
+
+
+def _model(library: Library) -> EntryView:
+    """The model in a library that gets parameters.
+
+    Raises:
+        BuildError: none, or several.
+    """
+    models = [e for e in library.entries if e.type_key in (*RELAX_EXECUTABLES, *GRAPHS)]
+    if len(models) == 1:
+        return models[0]
+    how = "add other files by weights="
+    if models:
+        how = "in Python, modules={INDEX: [safetensors_module(FILE, order=True)]} names the program"
+    elif other := next((e for e in library.entries if e.type_key in EXECUTORS), None):
+        how = f"swap replaces tensors of the {other.type_key}"
+    raise BuildError(
+        f"{library.path}: params= needs one Relax program or graph model, found {len(models)}; {how}"
+    )
+
+
+def _set_of(params: Any, order: Any) -> Module:
+    return safetensors_module(params, order=True if order is None else order)
+
+
+def _parameters(
+    library: Library, params: Any, order: Any, hung: dict[int, list[Module]], replace: bool
+) -> dict[int, Module]:
+    """Give the model in a library parameters: a Relax program imports them (`hung`); of a graph model, the
+    result is the model that takes the place of the old one.
+
+    Raises:
+        BuildError: it has some already, or cannot get these.
+    """
+    model = _model(library)
+    if model.type_key in RELAX_EXECUTABLES:
+        hung.setdefault(model.index, []).append(_set_of(params, order))
+        return {}
+    if order is not None:
+        raise BuildError("order= is that of params= of a Relax program; a graph model has none")
+    if model.content.problem is not None:
+        raise model.content.problem
+    new, files, _ = named_arrays("add: params", params)
+    old = {t.name: ArrayRecord(*t[1:3], t.data) for t in model.tensors}
+    if (taken := next((n for n in new if n in old), None)) and not replace:
+        raise BuildError(
+            f"{model.place}: the graph has a parameter {taken[:80]!r} already; replace=True replaces it"
+        )
+    _check_inputs(model, new)
+    fields = model.fields()
+    graph, name = (bytes(fields[n]).decode() for n in ("graph_json", "module_name"))
+    made = graph_executor_factory(graph.rstrip(" "), {**old, **new}, name)
+    node = node_of(made)
+    assert isinstance(node, PayloadNode)
+    node.files = files
+    return {model.index: made}
+
+
+def _check_inputs(model: EntryView, params: Mapping[str, ArrayRecord]) -> None:
+    """Refuse parameters that are none of the graph's inputs, or of another type or shape."""
+    inputs = {v["name"]: v for v in model.content.facts["graph"]["inputs"]}
+    for name, array in params.items():
+        if name not in inputs:
+            raise BuildError(
+                f"{model.place}: the graph has no input {name[:80]!r}; it has {listed(list(inputs), 6)}"
+                f"{did_you_mean(name, inputs)}"
+            )
+        want = inputs[name]
+        dtype, shape = want["dtype"] or str(array.dtype), want["shape"]
+        if (dtype, list(array.shape if shape is None else shape)) != (
+            str(array.dtype),
+            list(array.shape),
+        ):
+            raise BuildError(
+                f"{model.place}: parameter {name[:80]!r}: expected {dtype} of shape {shape}, found {array.dtype} of"
+                f" shape {list(array.shape)}"
             )
 
 
@@ -170,7 +292,7 @@ def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
     """The modules that the arguments ask for, by the entry that shall import them.
 
     Raises:
-        BuildError: one is no module to add, or two have a tensor of the same name.
+        BuildError: one is no module to add.
     """
     if blobs is not None:
         mapping("add", "blobs", blobs, "a dict of payloads by type key", BuildTypeError)
@@ -183,8 +305,12 @@ def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
         for module in row:
             _check_has_no_code(checked_module("add", "modules", module))
         hung.setdefault(index, []).extend(row)
-    check_tensors(m for row in hung.values() for root in row for m in root.walk())
     return hung
+
+
+def _all(rows: Mapping[int, Sequence[Module]]) -> Iterable[Module]:
+    """Modules that entries shall import, with what those import."""
+    return (m for row in rows.values() for root in row for m in root.walk())
 
 
 def _check_has_no_code(module: Module) -> None:
@@ -221,17 +347,22 @@ class _New:
     """
 
     def __init__(
-        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: _Names
+        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: _Names,
+        replacing: Mapping[int, Module],
     ) -> None:  # fmt: skip
-        seen: dict[int, Module] = {}
-        for module in (*code, *(m for row in hung.values() for m in row)):
-            seen.update((id(m), m) for m in module.walk())
-        self.all = list(seen.values())
+        seen: dict[int, tuple[Module, int]] = {}  # and the entry that imports it, or what does
+        for i, module in (
+            *((0, m) for m in code),
+            *((i, m) for i, row in hung.items() for m in row),
+        ):
+            for m in module.walk():
+                seen.setdefault(id(m), (m, i))
+        self.all = [*replacing.values(), *(m for m, _ in seen.values())]
         self.code = [m for m in self.all if is_host(m)]
-        self.replacing: dict[int, Module] = {}
+        self.replacing = dict(replacing)
         payloads = []
-        for m in self.all:
-            entry = None if is_host(m) else names.taken_by(m)
+        for m, i in seen.values():
+            entry = None if is_host(m) else names.taken_by(m, i)
             if entry is not None:
                 self.replacing[entry] = m
             elif not is_host(m):
@@ -259,7 +390,7 @@ class _New:
             self.importers[home] = self._numbers(under)
         self.added += [(m, self._numbers(m.imported_modules)) for m in payloads]
         for i, row in hung.items():
-            new = self._numbers(m for m in row if m not in self.replacing.values())
+            new = self._numbers(m for m in row if _is_set(m) or m not in self.replacing.values())
             self.importers[i] = (*self.importers.get(i, ()), *(n for n in new if n != i))
 
     def _numbers(self, modules: Iterable[Module]) -> tuple[int, ...]:
@@ -326,9 +457,13 @@ class _Names:
         self._replace = replace
         self._tensors = tensors_by_name(library)
         self._replaced: set[int] = set()
+        self._programs: set[int] = set()  # that get parameters
 
-    def taken_by(self, module: Module) -> int | None:
+    def taken_by(self, module: Module, importer: int) -> int | None:
         """The entry that a module takes the place of; None if it is one more.
+
+        Args:
+            importer: the entry that shall import it.
 
         Raises:
             BuildError: another module has its names, and stays.
@@ -337,7 +472,8 @@ class _Names:
         names = node.tensor_names if isinstance(node, PayloadNode) else ()
         # Of other modules programs ask for the functions. A tree may have any number of a key.
         has_key = node.is_found_by_key if isinstance(node, PayloadNode) else node.data
-        entry = self._with_tensors(names) if names else None
+        old = self._old_set(importer) if _is_set(module) else None
+        entry = self._with_tensors(names, old) if names or old else None
         if not names and has_key:
             entry = self._with_key(node.type_key)
         if entry is None:
@@ -358,13 +494,50 @@ class _Names:
             f"{entries[0].place}: {self._library.path} has a payload of this key already; {how}"
         )
 
-    def _with_tensors(self, names: Sequence[str]) -> EntryView | None:
-        places = {e.index: name for name in names for e, _ in self._tensors.get(name, ())}
+    def _old_set(self, importer: int) -> EntryView | None:
+        """The parameters of a program that imports more, through an entry.
+
+        Raises:
+            BuildError: it would have two sets.
+        """
+        entries = self._library.entries
+        for program in (e.index for e in entries if e.type_key in RELAX_EXECUTABLES):
+            below = dict.fromkeys([program])  # in the order in which they are met
+            todo = [program]
+            while todo:
+                new = [c for c in entries[todo.pop()].imports if c not in below]
+                below.update(dict.fromkeys(new))
+                todo += new
+            if importer not in below:
+                continue
+            if program in self._programs:
+                raise BuildError(
+                    f"{entries[program].place}: two sets of parameters; a program has one"
+                )
+            self._programs.add(program)
+            for e in (entries[i] for i in below if entries[i].type_key == SAFETENSORS):
+                if "parameters" in e.content.facts and not self._replace:
+                    raise BuildError(
+                        f"{e.place}: the program has these parameters, and takes one set; replace=True replaces them"
+                    )
+                if "parameters" in e.content.facts:
+                    return e
+        return None
+
+    def _with_tensors(self, names: Sequence[str], old: EntryView | None) -> EntryView | None:
+        places = {
+            e.index: name
+            for name in names
+            for e, _ in self._tensors.get(name, ())
+            if old is None or e.index != old.index
+        }
         if not places:
-            return None
+            return old
         index, name = min(places.items())
         entry = self._library.entries[index]
         what = f"{entry.place}: has a tensor {name[:80]!r} already"
+        if old is not None:
+            raise BuildError(f"{what}; give the parameters other names")
         missing = {t.name for t in entry.tensors} - set(names)
         if len(places) > 1 or entry.type_key != SAFETENSORS or missing:
             raise BuildError(

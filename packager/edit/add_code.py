@@ -10,7 +10,7 @@ from typing import Any
 
 from mblob.errors import MblobError, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
-from mblob.format.type_keys import LIBRARY
+from mblob.format.type_keys import LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.edit.rewrite import write_library
@@ -27,9 +27,11 @@ from mblob.packager.write.dialects import DIALECTS
 
 
 def link_again(
-    path: Path, hung: Sequence[Module], code: Sequence[Module], target: Path, how: Mapping[str, Any]
-) -> None:
-    """Link the objects of a library with more code, and with modules that the root imports.
+    path: Path, hung: Sequence[Module], parameters: Module | None, code: Sequence[Module], target: Path,
+    how: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Link the objects of a library with more code, with modules that the root imports, and with the
+    parameters of its one Relax program.
 
     Raises:
         As of `static_library` and `export_library`.
@@ -41,6 +43,9 @@ def link_again(
         library.import_module(module)
     for module in hung:
         root.import_module(module)
+    if parameters is not None:
+        program = next(m for m in root.walk() if m.type_key in RELAX_EXECUTABLES)
+        program.import_module(parameters)
     export_library(root, target, **{**how, "dialect": dialect})
 
 

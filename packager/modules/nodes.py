@@ -290,6 +290,7 @@ class PayloadNode(Node):
         is_found_by_key: programs ask the library for the payload by its key.
         is_unread: its key says what its bytes hold, and nothing has read them.
         tensor_names: of weights.
+        is_parameters: these are the parameters of a program.
         files: that it was read from when it was made.
     """
 
@@ -297,6 +298,7 @@ class PayloadNode(Node):
     is_found_by_key = False
     is_unread = False
     tensor_names: Sequence[str] = ()
+    is_parameters = False
 
     def __init__(
         self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,

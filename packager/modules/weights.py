@@ -34,7 +34,7 @@ from mblob.packager.modules.nodes import (
     record_of,
     suggesting,
 )
-from mblob.packager.path_arguments import checked_path
+from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.temporary import replacing
 
 # Files that people would read as something else, and what writes such a file.
@@ -97,21 +97,29 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
             f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
         )
     offset, entries = _read(who, data)
-    return _module(payload, offset, tuple(e.name for e in entries))
+    is_set = safetensors.is_ordered(data)
+    return _module(payload, offset, tuple(e.name for e in entries), is_parameters=is_set)
 
 
 def _module(
-    payload: Payload, data_at: int, names: tuple[str, ...], files: Sequence[Path] = ()
+    payload: Payload,
+    data_at: int,
+    names: tuple[str, ...],
+    files: Sequence[Path] = (),
+    *,
+    is_parameters: bool = False,
 ) -> Module:
     """A module of a safetensors file, of which `data_at` bytes are the header.
 
     Args:
         files: that were read already.
+        is_parameters: the tensors are the parameters of a program.
     """
     node = PayloadNode(
         SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
     node.tensor_names = names
+    node.is_parameters = is_parameters
     node.files = files
     return Module(node=node)
 
@@ -137,19 +145,7 @@ def check_tensors(modules: Iterable[Module]) -> None:
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:
     """A module of the parameters of a program."""
-    files: list[Path] = []
-    known = None
-    if isinstance(weights, Mapping):
-        tensors = records(weights)
-    elif not isinstance(weights, (str, os.PathLike)):
-        raise BuildTypeError(
-            f"{who}: order: expected the path of a file or a dictionary of arrays, found {type(weights).__name__}"
-        )
-    elif (path := Path(checked_path(weights, who))).is_dir():
-        tensors, files = read_tensor_cache(path)
-    else:
-        tensors, files, data = read_tensors(path), [path], map_file(path)
-        known = None if kind_of(data) else safetensors.order_of(data)
+    tensors, files, known = named_arrays(who, weights)
     names = _order(who, order, known or list(tensors))
     listed = set(names)
     missing = [name for name in tensors if name not in listed]
@@ -162,7 +158,30 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
         )  # fmt: skip
         raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
     pieces = _encoded(who, tensors, names)
-    return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors), files)
+    payload = PiecesPayload(pieces)
+    return _module(payload, pieces[0].nbytes, tuple(tensors), files, is_parameters=True)
+
+
+def named_arrays(
+    who: str, given: Any
+) -> tuple[dict[str, ArrayRecord], list[Path], list[str] | None]:
+    """Arrays of a dictionary, of a file of weights, or of a folder that TVM wrote; the files that were
+    read; and the order of a program's parameters, if the file says it.
+
+    Raises:
+        As of `safetensors_module`.
+    """
+    if isinstance(given, Mapping):
+        return records(given), [], None
+    if not isinstance(given, (str, os.PathLike)):
+        raise BuildTypeError(
+            f"{who}: expected the path of a file or a dictionary of arrays, found {type(given).__name__}"
+        )
+    path = Path(checked_path(given, who))
+    if path.is_dir():
+        return *read_tensor_cache(path), None
+    tensors, data = read_tensors(existing_file(path, who)), map_file(path)
+    return tensors, [path], None if kind_of(data) else safetensors.order_of(data)
 
 
 def _order(who: str, order: Any, known: list[str]) -> list[str]:

@@ -214,6 +214,7 @@ def of_paths(wrong: str, good: Path, folder: Path) -> dict[str, Callable[[], obj
         "add to": lambda: mblob.add(good, blobs={"more": b"y"}, output=so),
         "add a payload": lambda: mblob.add(good, blobs={"more": Path(so)}, output=folder / "s.so"),
         "add weights": lambda: mblob.add(good, weights=so, output=folder / "s.so"),
+        "add parameters": lambda: mblob.add(good, params=so, output=folder / "s.so"),
         "swap": lambda: mblob.swap(so, {1: b"y"}),
         "swap to": lambda: mblob.swap(good, {1: b"y"}, so),
         "swap a payload": lambda: mblob.swap(good, {1: Path(so)}, folder / "s.so"),

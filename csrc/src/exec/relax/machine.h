@@ -130,10 +130,16 @@ extern const struct mb_method relax_machine_methods[];
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
                            struct mb_end *out);
 
-/* ---- parameters.c --- */
+/* ---- parameters.c, parameter_check.c --------------------------------------------------------- */
 
 /* An Array of the parameters that the program's weights have, in their order; of none if there are none. */
-int relax_parameters_make(const struct relax_executable *exec, struct mb_return *out);
+int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
+                          struct mb_return *out);
+struct mb_tensor;
+/* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its code says; of
+ * the module `entry`. `model` may be NULL. */
+int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
+                           const struct mb_tensor *const *tensors, size_t count, int64_t entry);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

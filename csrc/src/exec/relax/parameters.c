@@ -30,37 +30,40 @@ static int make_array(const DLTensor *view, mblob_module *module, DLTensor **out
   return status ? status : mb_array_copy(view, *out, NULL);
 }
 
-/* The next tensor of the order. */
+/* The next tensor of the order, and as an array. */
 static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob_module *module,
-                      DLTensor **out) {
+                      const struct mb_tensor **found, DLTensor **out) {
   struct mb_slice text;
   char *name = mb_json_string(j, &text) ? mb_json_text(text) : NULL;
-  const struct mb_tensor *found = name ? mb_tensors_find(tensors, name) : NULL;
-  int status = found ? make_array(&found->view, module, out)
-                     : mb_fail_format("payload", MB_UNKNOWN, (int64_t)mblob_module_index(module),
-                                      "order of parameters: no tensor '%.80s'", name ? name : "");
+  *found = name ? mb_tensors_find(tensors, name) : NULL;
+  int status = *found ? make_array(&(*found)->view, module, out)
+                      : mb_fail_format("payload", MB_UNKNOWN, (int64_t)mblob_module_index(module),
+                                       "order of parameters: no tensor '%.80s'", name ? name : "");
   free(name);
   return status;
 }
 
-int relax_parameters_make(const struct relax_executable *exec, struct mb_return *out) {
+int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
+                          struct mb_return *out) {
   mblob_module *module = NULL;
   const struct mb_tensors *tensors = NULL;
   struct mb_json j;
   int status = mb_module_walk(exec->module, true, is_of_parameters, &module);
   if (status == 1) status = mb_module_read_tensors(module, &tensors);
   if (status) return status;
-  const char *order = tensors && tensors->order ? tensors->order : "[]";
+  const bool is_set = tensors && tensors->order;
+  const char *order = is_set ? tensors->order : "[]";
   const size_t most = tensors ? tensors->count : 0;
   TVMValue *values = calloc(most + 1, sizeof(*values));
+  const struct mb_tensor **in_order = calloc(most + 1, sizeof(struct mb_tensor *));
   int *codes = calloc(most + 1, sizeof(*codes)), count = 0;
-  if (!values || !codes) status = mb_fail_memory(most * sizeof(*values));
+  if (!values || !codes || !in_order) status = mb_fail_memory(most * sizeof(*values));
   mb_json_init(&j, order, strlen(order));
   if (!status) (void)mb_json_begin_array(&j);
   while (!status && mb_json_next_element(&j)) {
     DLTensor *array = NULL;
     if ((size_t)count == most && !mb_json_fail(&j, "")) break;
-    status = next_array(&j, tensors, module, &array);
+    status = next_array(&j, tensors, module, &in_order[count], &array);
     values[count].v_handle = array;
     codes[count] = kTVMNDArrayHandle;
     count += array != NULL;
@@ -68,10 +71,14 @@ int relax_parameters_make(const struct relax_executable *exec, struct mb_return 
   if (!status && j.error)
     status = mb_fail_format("payload", MB_UNKNOWN, (int64_t)mblob_module_index(module),
                             "order of parameters: expected a list of at most %zu names", most);
+  if (!status && is_set)
+    status = relax_parameters_check(exec, model, in_order, (size_t)count,
+                                    (int64_t)mblob_module_index(module));
   struct mb_call call = {"parameters", values, codes, count, out};
   if (!status) status = mb_object_make_array(NULL, &call);
   for (int i = 0; i < count; i++) mb_array_release(values[i].v_handle);
   free(values);
+  free(in_order);
   free(codes);
   return status;
 }

@@ -1,0 +1,206 @@
+/* Whether a program takes a set of parameters.
+ *
+ * Functions check their arguments first, by calls of builtins, and read the items of tuples by others. So
+ * code says how many items a tuple has, and their types and shapes. It does not say which function the set
+ * is for, and a tuple may be something else. So a set is refused only if functions take tuples, and each of
+ * these differs from it. What code does not say is found when the function is called: checks behind a
+ * branch, dimensions that have names, and compiled functions. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/relax/machine.h"
+#include "format/format.h"
+
+enum { NONE = -1 };
+enum { EQUAL_TO_NUMBER = 0 };       /* code of match_shape, as in shapes.c */
+enum { IS_TUPLE = 1, DIFFERS = 2 }; /* an argument */
+enum check { NO_CHECK, COUNT, ITEM, TENSOR, SHAPE };
+
+/* What a register holds: argument NONE: something else. Item NONE: the argument itself. */
+struct held {
+  int32_t argument, item;
+};
+
+struct search {
+  const struct relax_executable *exec;
+  const struct relax_function *model; /* may be NULL */
+  const struct mb_tensor *const *tensors;
+  int64_t count;
+  const struct relax_function *f;        /* that is read */
+  struct held *held;                     /* by register of `f` */
+  uint8_t *arguments;                    /* of `f` */
+  bool one_by_one;                       /* its last arguments may be the tensors */
+  const struct relax_function *refusing; /* what `text` is about */
+  char text[640];
+};
+
+static bool number_at(const struct relax_instruction *in, int64_t i, int64_t *out) {
+  if (i >= in->count || relax_operand_kind(in->operands[i]) != RELAX_IMMEDIATE) return false;
+  *out = relax_operand_value(in->operands[i]);
+  return true;
+}
+
+static enum check check_of(const struct relax_function *target) {
+  static const char *const names[] = {[COUNT] = "check_tuple_info",
+                                      [ITEM] = "tuple_getitem",
+                                      [TENSOR] = "check_tensor_info",
+                                      [SHAPE] = "match_shape"};
+  static const char start[] = "vm.builtin.";
+  const size_t size = sizeof(start) - 1;
+  if (target->kind != RELAX_PACKED || strncmp(target->name, start, size) != 0) return NO_CHECK;
+  for (int i = COUNT; i <= SHAPE; i++)
+    if (strcmp(target->name + size, names[i]) == 0) return (enum check)i;
+  return NO_CHECK;
+}
+
+/* The argument is a tuple of something else. One text is kept: of the model rather than of other
+ * functions, and there of its last tuple. */
+MB_PRINTF(3, 4)
+static void differ(struct search *s, int32_t argument, const char *format, ...) {
+  const struct relax_function *f = s->f;
+  const bool is_known = (s->arguments[argument] & DIFFERS) != 0;
+  s->arguments[argument] |= DIFFERS;
+  if (is_known || (s->refusing && f != s->model)) return;
+  s->refusing = f;
+  int used = snprintf(s->text, sizeof(s->text), "function '%.80s', argument %d %.80s: ", f->name,
+                      (int)argument, f->param_count ? f->params[argument] : "");
+  va_list values;
+  va_start(values, format);
+  (void)vsnprintf(s->text + used, sizeof(s->text) - (size_t)used, format, values);
+  va_end(values);
+}
+
+/* ---- what a call demands --------------------------------------------------------------------- */
+
+/* The result of a call about a tuple. */
+static struct held look_at_tuple(struct search *s, int32_t argument, enum check check,
+                                 const struct relax_instruction *in) {
+  const struct held nothing = {NONE, NONE};
+  int64_t number = 0;
+  s->arguments[argument] |= IS_TUPLE;
+  if (!number_at(in, 1, &number)) return nothing;
+  if (check == COUNT && number != s->count)
+    differ(s, argument, "expected %lld tensors, found %lld", (long long)number,
+           (long long)s->count);
+  if (check == COUNT) return nothing;
+  if (number >= 0 && number < s->count) return (struct held){argument, (int32_t)number};
+  differ(s, argument, "expected at least %lld tensors, found %lld", (long long)number + 1,
+         (long long)s->count);
+  return nothing;
+}
+
+/* What the call accepts instead of the tensor, which it is apart from dimensions that may vary; false:
+ * another number of them, in `out->ndim`. */
+static bool read_expected(const struct relax_executable *exec, enum check check,
+                          const struct relax_instruction *in, DLTensor *out) {
+  int64_t rank = NONE, code = 0, number = 0;
+  const int32_t found = out->ndim;
+  (void)number_at(in, check == SHAPE ? 2 : 1, &rank);
+  if (check == TENSOR && in->count == 4 && relax_operand_kind(in->operands[2]) == RELAX_CONSTANT) {
+    const struct relax_constant *type = &exec->constants[relax_operand_value(in->operands[2])];
+    const bool is_any = type->value.v_type.code == kDLOpaqueHandle && !type->value.v_type.bits;
+    if (type->kind == RELAX_DTYPE && !is_any) out->dtype = type->value.v_type;
+  }
+  if (rank < 0 || rank > MB_NDIM_LIMIT) return true;
+  out->ndim = (int32_t)rank;
+  for (int32_t i = 0; check == SHAPE && rank == found && i < found; i++)
+    if (number_at(in, 3 + 2 * i, &code) && code == EQUAL_TO_NUMBER &&
+        number_at(in, 4 + 2 * i, &number))
+      out->shape[i] = number;
+  return rank == found;
+}
+
+static void look_at_tensor(struct search *s, struct held at, enum check check,
+                           const struct relax_instruction *in) {
+  const int64_t first = s->f->num_args - s->count;
+  const int64_t i = at.item == NONE ? at.argument - first : at.item;
+  if (i < 0 || i >= s->count) return;
+  const struct mb_tensor *tensor = s->tensors[i];
+  const DLTensor *found = &tensor->view;
+  int64_t shape[MB_NDIM_LIMIT];
+  char want[MB_SHAPE_TEXT], have[MB_SHAPE_TEXT];
+  DLTensor expected = *found;
+  const size_t size = (size_t)found->ndim * sizeof(*shape);
+  if (size) memcpy(shape, found->shape, size);
+  expected.shape = shape;
+  const bool same_rank = read_expected(s->exec, check, in, &expected);
+  const bool same_type = mb_dtype_takes(expected.dtype, found->dtype);
+  if (same_type && same_rank && (!size || memcmp(shape, found->shape, size) == 0)) return;
+  if (at.item == NONE)
+    s->one_by_one = false;
+  else if (!same_type)
+    differ(s, at.argument, "tensor '%.120s': " MB_TEXT_DTYPE, tensor->name,
+           mb_dtype_text(expected.dtype, want), mb_dtype_text(found->dtype, have));
+  else if (!same_rank)
+    differ(s, at.argument, "tensor '%.120s': expected %d dimensions, found shape %s", tensor->name,
+           (int)expected.ndim, mb_shape_text(found, have));
+  else
+    differ(s, at.argument, "tensor '%.120s': " MB_TEXT_SHAPE, tensor->name,
+           mb_shape_text(&expected, want), mb_shape_text(found, have));
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+/* Follow the arguments through the calls that each run of the function makes. */
+static void read_calls(struct search *s) {
+  const struct relax_function *f = s->f;
+  const struct relax_instruction *code = s->exec->code;
+  for (size_t r = 0; r < f->registers; r++)
+    s->held[r] = (struct held){(int64_t)r < f->num_args ? (int32_t)r : NONE, NONE};
+  for (size_t i = f->start; i < f->end && code[i].opcode == RELAX_CALL; i++) {
+    const struct relax_instruction *in = &code[i];
+    const enum check check = check_of(&s->exec->functions[in->target]);
+    struct held at = {NONE, NONE}, made = at;
+    if (check && in->count && relax_operand_kind(in->operands[0]) == RELAX_REGISTER &&
+        relax_operand_value(in->operands[0]) < RELAX_VOID)
+      at = s->held[relax_operand_value(in->operands[0])];
+    if (at.argument != NONE && (check == TENSOR || check == SHAPE))
+      look_at_tensor(s, at, check, in);
+    else if (at.argument != NONE && at.item == NONE)
+      made = look_at_tuple(s, at.argument, check, in);
+    if (in->other < RELAX_VOID) s->held[in->other] = made;
+  }
+}
+
+/* Whether the function may take the parameters; *tuples: whether it takes a tuple. */
+static bool may_take(struct search *s, bool *tuples) {
+  const int64_t count = s->f->num_args;
+  bool may = false;
+  s->one_by_one = s->count > 0 && count >= s->count;
+  memset(s->arguments, 0, (size_t)count);
+  read_calls(s);
+  for (int64_t i = 0; i < count; i++) {
+    const bool is_tuple = s->arguments[i] & IS_TUPLE;
+    if (is_tuple && i >= count - s->count) s->one_by_one = false;
+    *tuples |= is_tuple;
+    may |= s->arguments[i] == IS_TUPLE;
+  }
+  return may || s->one_by_one;
+}
+
+int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
+                           const struct mb_tensor *const *tensors, size_t count, int64_t entry) {
+  size_t registers = 1;
+  bool may = false, tuples = false;
+  for (size_t i = 0; i < exec->function_count; i++) {
+    if (exec->functions[i].kind == RELAX_COMPILED) return MBLOB_OK;
+    if (exec->functions[i].registers > registers) registers = exec->functions[i].registers;
+  }
+  struct search s = {.exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
+  s.held = calloc(registers, sizeof(*s.held));
+  s.arguments = calloc(registers, 1);
+  const bool has_memory = s.held && s.arguments;
+  for (size_t i = 0; has_memory && !may && i < exec->function_count; i++) {
+    s.f = &exec->functions[i];
+    if (s.f->kind == RELAX_CODE && s.f->num_args >= 0) may = may_take(&s, &tuples);
+  }
+  free(s.held);
+  free(s.arguments);
+  if (!has_memory) return mb_fail_memory(registers * sizeof(*s.held));
+  if (may || !tuples) return MBLOB_OK;
+  int status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
+  mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
+  return status;
+}
