@@ -444,7 +444,8 @@ def test_the_runtime_is_small(
     # 12,000 are the table of functions that let a library be unmapped, and the code that judges;
     # 3,000 are layouts of payloads of loaders, 5,000 operators of a graph at the same time and their
     # loops, 4,000 calls whose text is read once, with tuples, shapes and results,
-    # 5,000 parameters of Relax programs, and whether a program takes them. What is left of the last page, at most 4,096, is room.
+    # 5,000 parameters of Relax programs, and whether a program takes them. What is left of the last
+    # page, at most 4,096, is room.
     assert stripped.stat().st_size < size_bound(whole, 444_576, require("readelf"))
 
 
