@@ -290,6 +290,8 @@ class OpenedNode(Node):
 
     def _not_wrapped(self, name: str) -> str:
         """Why no packed function can call a plain one, as far as its types tell, and what to do."""
+        from ctypes import c_longdouble
+
         from mblob.loader.c_functions import declared
 
         told = declared(self, name)
@@ -299,6 +301,8 @@ class OpenedNode(Node):
             return "Fortran passes a descriptor; declare the array with explicit or assumed size, x(n) or x(*)"
         if told.refusal is not None and not told.refusal.is_unknown:
             return f"{told.refusal.text}; pack a function that takes a pointer to it"
+        if c_longdouble in (told.restype, *(told.argtypes or ())):
+            return "it has a long double; pack a function of double"
         return ""
 
     def function_metadata(self, what: str, name: str) -> str | None:

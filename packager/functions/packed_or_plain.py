@@ -225,12 +225,20 @@ def _may_be_codes(found: CType) -> bool:
 
 
 def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
-    """The row of the function table for a function without a prototype, None if it is to be called
-    as packed.
+    """The row of the function table for a function without a packed function, None if it is to be
+    called as packed.
 
     Args:
         of_tvm: as of `is_packed`.
     """
     if function.name.startswith(_RESERVED) or is_packed(function, of_tvm=of_tvm):
         return None
-    return Row(function.name, function.name, "plain", 0, function.types)
+    return Row(function.name, function.name, "plain", 0, function.types, _declaration(function))
+
+
+def _declaration(function: Function) -> str:
+    """The prototype of a function, without names of parameters; "" if its types are unknown, if its
+    result stands around the name, as a pointer to a function does, or if its source is no C."""
+    if function.types == "?" or "?" in function.result.text or function.source_name:
+        return ""
+    return function.result.declaration(f"{function.name}({function.types})")

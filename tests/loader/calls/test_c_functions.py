@@ -20,6 +20,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 
 SOURCE = r"""
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,7 +43,15 @@ int call(int (*f)(int), int x) { return f(x); }
 int64_t through(const int32_t *const *rows) { return rows[1][0]; }
 long double wide(long double x) { return x; }
 float rowsum(size_t rows, const float *x, size_t n) { float s = 0; while (rows && n--) s += x[n]; return s; }
-int mystery(int x) { return x + 1; }
+int (*mystery(int x))(void) { return (int (*)(void))(intptr_t)(x + 1); } /* the table has no such result */
+double added(int n, ...) {
+  va_list a; double sum = 0;
+  for (va_start(a, n); n > 0; --n) sum += va_arg(a, double);
+  va_end(a);
+  return sum;
+}
+long double third(long double x) { return x / 3; }
+struct pair { int a, b; } pair_of(int x) { return (struct pair){x, x}; }
 _Float16 small(_Float16 x) { return x; }
 """
 PROTOTYPES = """
@@ -243,6 +252,17 @@ def test_wrong_arguments_are_one_error_each(mistake: str, lib: mblob.Module) -> 
         lib.symbol(name)(*args)
     assert isinstance(caught.value, mblob.MblobError)
     assert "\n" not in str(caught.value)
+
+
+def test_a_function_that_is_not_packed_has_the_types_of_its_source(lib: mblob.Module) -> None:
+    assert lib.ctypes.added(2, ctypes.c_double(1), ctypes.c_double(2)) == 3
+    assert lib.ctypes.third(6) == 2
+    with pytest.raises(
+        ValueError, match=r"at least 1 argument, found 0: double added\(int, \.\.\.\)"
+    ):
+        lib.ctypes.added()
+    with pytest.raises(TypeError, match="ctypes has no type for its result, struct pair"):
+        lib.ctypes.pair_of(1)
 
 
 def test_a_function_without_prototype_says_so(lib: mblob.Module) -> None:

@@ -130,7 +130,7 @@ def test_structs_are_passed_by_their_address(tmp_path: Path) -> None:
             "struct s { int x; }; int f(struct s v) { return v.x; }",
             "struct s; pack a function that takes a pointer to it",
         ),
-        ("long double f(long double x) { return x; }", "'f' is a plain C function"),
+        ("long double f(long double x) { return x; }", "it has a long double; pack a function of"),
         ("double _Complex f(double _Complex z) { return z; }", "'f' is a plain C function"),
     ],
 )
