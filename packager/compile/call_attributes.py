@@ -60,6 +60,11 @@ def split_prototypes(preprocessed: str) -> list[str]:
     return [source, *("\n".join(x for x in each if not x.startswith("#")) for each in lines)]
 
 
+def declared_name(prototype: str) -> str:
+    """The function that a preprocessed prototype declares, "" if it declares none."""
+    return _told(tokenize(prototype)[0])[0]
+
+
 def has_arrays(source: str) -> bool:
     """Whether a source may define functions with arrays among their parameters; what it includes does
     not count."""
@@ -119,6 +124,20 @@ def enums(own: str) -> tuple[str, ...]:
             end = past_brackets(tokens, at + words.index("{"))
             found.append(" ".join(t.text for t in tokens[at:end]))
     return tuple(found)
+
+
+def array_types(own: str) -> tuple[str, ...]:
+    """The typedefs of arrays in a text, which debug information of parameters leaves out.
+
+    Args:
+        own: as of `own_text`.
+    """
+    declared = ([t.text for t in found] for found in _declarations(tokenize(own)[0]))
+    return tuple(
+        words[words.index("[") - 1]
+        for words in declared
+        if words[:1] == ["typedef"] and words[-1] == "]"
+    )
 
 
 def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:

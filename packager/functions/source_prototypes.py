@@ -57,22 +57,33 @@ def found_prototypes(
     Raises:
         BuildError: the caller asks for a function that no packed function can call.
     """
-    declared = dict.fromkeys(w.prototype.name for w in wrapped)
+    declared = {w.prototype.name: w.prototype for w in wrapped}
     listed = {name for row in table_rows for name in (row.name, row.symbol)}
     taken = {name for f, c in files for name in (c.defined if f.elsewhere else c.defined | c.weak)}
     found: dict[str, Wrapped] = {}
-    asked = {name for node, _ in nodes for name in node.declared.names}
-    texts = {name: text for node, _ in nodes for name, text in node.declared.of_source.items()}
+    expanded = expanded_names(files)
+    asked = {expanded.get(name, name) for node, _ in nodes for name in node.declared.names}
+    texts = {
+        expanded.get(name, name): text
+        for node, _ in nodes
+        for name, text in node.declared.of_source.items()
+    }
+    of_cxx = {name: p for name, p in declared.items() if has_names and name not in taken}
+    asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
         for function in f.functions:
             name = _name_of(function, asked, taken if has_names else None)
             if name not in asked and (only_named or not node.declared.is_open):
                 continue
-            if not {name, function.name}.isdisjoint(declared) or name in found or name in listed:
+            if not {name, function.name}.isdisjoint(declared.keys() - of_cxx.keys()):
+                continue
+            if name in found or name in listed or (name in of_cxx and not function.qualified):
                 continue
             packed_symbol = dialect.packed_symbol(name)
-            if packed_symbol in taken or not _is_callable(function, contents):
+            if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
+                continue
+            if not _is_callable(function, contents):
                 continue
             if function.qualified and (name in taken or not has_names):
                 continue
@@ -89,6 +100,8 @@ def found_prototypes(
                 )
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
+                if name in of_cxx:
+                    prototype = _compared(of_cxx[name], function, prototype)
                 found[name] = Wrapped(prototype, False, dialect)
                 taken.add(packed_symbol)
             except NotCallable as exc:
@@ -98,10 +111,15 @@ def found_prototypes(
     for name in sorted(texts.keys() - found.keys() & defined):
         _refuse_text(texts[name])
     for node, _ in nodes:
-        for name in node.declared.packed_among([*declared, *found]):
+        for name in node.declared.packed_among(list(dict.fromkeys([*declared, *found]))):
             if name in found and not found[name].prototype.mangled:
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
+
+
+def expanded_names(files: Sequence[LinkInput]) -> dict[str, str]:
+    """What macros stand for that prototypes of the caller's have as names of functions."""
+    return {macro: name for f, _ in files for macro, name in f.expanded_names.items()}
 
 
 def _name_of(function: Function, asked: Collection[str], taken: Collection[str] | None) -> str:
@@ -145,30 +163,42 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
 
 
 def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
-    """The prototype of a caller's text with words of the source.
+    """The prototype of a caller's text with words of the source, as of `_compared`."""
+    from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
+
+    arrays = dict.fromkeys(file.array_types, "void *")
+    known = Words({**_own_types(file.functions), **arrays}, _enumerators(file.enums))
+    (written,) = parse([file.written.get(told.name, text)], known)
+    if written.name != told.name:
+        _refuse_text(text)
+    return _compared(written, function, told)
+
+
+def _compared(written: Prototype, function: Function, told: Prototype) -> Prototype:
+    """A caller's prototype of a function.
 
     Args:
         told: what debug information says.
 
     Raises:
-        BuildError: no prototype, or one of another function.
+        BuildError: it is of another function.
     """
-    from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
-
-    known = Words(_own_types(file.functions), _enumerators(file.enums))
-    (written,) = parse([file.written.get(told.name, text)], known)
-    if written.name != told.name:
-        _refuse_text(text)
     if difference := contradiction(written, function):
         raise BuildError(
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
-    return written._replace(
-        parameters=tuple(
-            p._replace(spelled=t.spelled) if p.kind == t.kind == "pointer" else p
-            for p, t in zip(written.parameters, told.parameters)
-        )
-    )
+    parameters = map(_of_source, written.parameters, told.parameters)
+    return written._replace(mangled=told.mangled, parameters=tuple(parameters))
+
+
+def _of_source(p: Parameter, told: Parameter) -> Parameter:
+    """A parameter of a caller's prototype; what a pointer points at is told where its type is one of the
+    source."""
+    if p.kind != "pointer":
+        return p
+    if told.kind == "pointer":
+        return p._replace(spelled=told.spelled)
+    return told._replace(name=p.name) if p.spelled else p
 
 
 def _refuse_text(text: str) -> None:
@@ -195,7 +225,11 @@ def _own_types(functions: Sequence[Function]) -> dict[str, str]:
                     other = "void *" if t.kind == "pointer" else "void"
                     types[name] = scalar.name if scalar else other
                 t = t.target
-    return types
+    tagged = {
+        name.partition(" ")[2]: meant for name, meant in types.items()
+        if name.startswith(("struct ", "union ", "enum "))
+    }  # fmt: skip
+    return {**tagged, **types}  # C++ has them without these words
 
 
 @cache

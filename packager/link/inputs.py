@@ -41,7 +41,7 @@ from mblob.packager.functions.packed_or_plain import (
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
-from mblob.packager.functions.source_prototypes import found_prototypes
+from mblob.packager.functions.source_prototypes import expanded_names, found_prototypes
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
 from mblob.packager.link.request import Request, warn_of_unreadable
@@ -122,14 +122,14 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
     _take_places(request, host)
-    if any(node.declared.looks for node in request.host):
+    known = request.wrapped()
+    if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))
-        known = request.wrapped()
         found = found_prototypes(
             nodes, [*host, *addons], known, request.table_rows(), request.dialect,
             only_named=hides, has_names=not request.system_lib,
         )  # fmt: skip
-        request = request.with_found(found)
+        request = request.with_found(found)._replace(expanded_names=expanded_names(host))
     if request.found and not with_table:
         text = source(request.wrapped(), request.dialect, ())
         made = compile_generated(tools, [packed_functions_source(text)], request.options, work)
@@ -173,6 +173,12 @@ def _take_places(request: Request, host: Sequence[LinkInput]) -> None:
         gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
         node.rows = tuple(row for row in node.rows if row.symbol not in gone)
         node.declared = Declared([name for name in node.declared.names if name not in gone])
+
+
+def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bool:
+    """Whether no symbol is called like a declared function, as of functions of C++."""
+    defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
+    return any(w.prototype.name not in defined for w in wrapped)
 
 
 def _import_read_back() -> None:
@@ -278,7 +284,10 @@ def _undefined(name: str, result_type: str, defined: Collection[str]) -> BuildEr
         declaration = f'extern "C" {result_type} {name}(...);'
         why = "it is a C++ function; declare"
         if scope := scopes[0]:
-            why = f"it is a C++ function of {scope}; if it is a method, call it in another function, else declare"
+            why = (
+                f"it is a C++ function of {scope}; if it is a method, call it in another function, else give its name"
+                f" alone, {scope}::{name}, or declare"
+            )
             declaration = f"namespace {scope} {{ {declaration} }}"
         why += (
             f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"

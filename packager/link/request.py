@@ -103,6 +103,7 @@ class Request(NamedTuple):
         names: what graphs in the blob call instead of a plain C function.
         found: functions of the host modules that have a prototype since their objects are known
             (`mblob.packager.link.inputs.gather`).
+        expanded_names: functions whose names in prototypes are macros, by the macros.
     """
 
     module: Module
@@ -122,6 +123,7 @@ class Request(NamedTuple):
     old: OldLibrary | None = None
     names: Mapping[str, str] = MappingProxyType({})
     found: tuple[Wrapped, ...] = ()
+    expanded_names: Mapping[str, str] = MappingProxyType({})
 
     def tools(self) -> Toolchain:
         """The compilers.
@@ -186,7 +188,9 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
-        return [*found.values(), *self.found]
+        for wrapped in self.found:
+            found[wrapped.prototype.name] = wrapped
+        return list(found.values())
 
     @property
     def _has_open_graph(self) -> bool:
@@ -223,6 +227,7 @@ class Request(NamedTuple):
         """Packed functions that host modules have by their names alone."""
         of_source = {w.prototype.name for w in self.found}
         names = (name for node in self.host for name in node.declared.names)
+        names = (self.expanded_names.get(name, name) for name in names)
         return [name for name in names if name not in of_source]
 
     def table_rows(self) -> list[Row]:

@@ -235,8 +235,12 @@ def _parameter(
     names = _specifiers(kind, where, is_pointer=True)
     const = "const" in kind.quals
     if names == ["void"]:
-        own = spelled.endswith("*?") and spelled.split()[-2:-1] != ["void"]
-        return Parameter(name, "pointer", None, const, (), spelled[:-1] if own else "")
+        own, _, dimensions = spelled.partition("?")
+        if own.split()[-2:] in (["void", "*"], ["void"]):
+            own = ""
+        elif dimensions:
+            own += "*"
+        return Parameter(name, "pointer", None, const, (), own.rstrip())
     element = _scalar(names, where)
     if element.kind == "char" and const and not dims:
         return Parameter(name, "string", None, True)

@@ -451,9 +451,8 @@ def test_a_prototype_without_a_function_is_refused(
 
 def test_a_mangled_function_is_explained(tmp_path: Path, require: Callable[[str], str]) -> None:
     require("g++")
-    host = mblob.csource_module(
-        "int f(int x) { return x; }\n", fmt="cc", functions=["int f(int x)"]
-    )
+    source = "namespace n { int f(int x) { return x; } }\n"
+    host = mblob.csource_module(source, fmt="cc", functions=["int f(int x)"])
     with pytest.raises(mblob.MblobError, match='extern "C"'):
         host.export_library(tmp_path / "x.so")
 

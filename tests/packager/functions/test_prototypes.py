@@ -50,7 +50,7 @@ def test_array_parameters_give_dimensions(text: str, dims: list[str]) -> None:
     [
         ("struct s *x", "struct s *x"),
         ("const union u *x", "const union u *x"),
-        ("struct s x[4]", "void *x"),
+        ("struct s x[4]", "struct s *x"),
         ("int (*g)(int, float *)", "int (*g)(int, float *)"),
         ("int g(int)", "int (*g)(int)"),
         ("float **x", "float **x"),
@@ -92,7 +92,7 @@ def test_words_of_a_source_are_known() -> None:
         words,
     )
     assert p.text == (
-        "float f(const float x[3], uint32_t m, const image *i, void *v, struct s *s, float r)"
+        "float f(const float x[3], uint32_t m, const image *i, const view v, struct s *s, float r)"
     )
     assert [x.const for x in p.parameters] == [True, False, True, False, False, False]
 
