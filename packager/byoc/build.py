@@ -121,6 +121,12 @@ def build(
         mapping(
             "partition_graph", "codegens", codegens, "a dict of functions by key", BuildTypeError
         )
+        for key, codegen in codegens.items():
+            if not callable(codegen):
+                what = f"codegens: {key!r}"
+                raise wrong_type("partition_graph", what, "a function", codegen, BuildTypeError)
+    if host is not None and not isinstance(host, Module):
+        raise wrong_type("partition_graph", "host", "a Module or None", host, BuildTypeError)
     modules = [_generate(region, codegens or {}) for region in parts.regions]
     if host is None:
         _check_no_host(parts)

@@ -120,8 +120,9 @@ class Operator:
         if count is not None and len(found) == 1:
             found *= count
         if count is not None and len(found) != count:
+            numbers = "one number" if count == 1 else f"{count} numbers"
             raise BuildError(
-                f"graph: node {self.name!r} ({self.op}): {name}: expected {count} numbers, found {text!r}"
+                f"graph: node {self.name!r} ({self.op}): {name}: expected {numbers}, found {text!r}"
             )
         return found
 
@@ -140,12 +141,12 @@ class Operator:
         Raises:
             BuildError: it is something else.
         """
-        text = self.text(name, str(default)).lower()
-        if text not in ("0", "1", "true", "false"):
+        text = self.text(name, str(default))
+        if text.lower() not in ("0", "1", "true", "false"):
             raise BuildError(
                 f"graph: node {self.name!r} ({self.op}): {name}: expected true or false, found {text!r}"
             )
-        return text in ("1", "true")
+        return text.lower() in ("1", "true")
 
     def number(self, name: str, default: float | None = None) -> float:
         """The attribute `name`, a number, or `default`.

@@ -361,7 +361,9 @@ def test_attributes_of_operators() -> None:
         ),
         (lambda: o.ints("strides", count=3), "strides: expected 3 numbers, found"),
         (lambda: o.text("absent"), "no attribute 'absent'"),
-        (lambda: o.flag("text"), "text: expected true or false"),
+        (lambda: o.integer("strides"), r"strides: expected one number, found '\[2, 3\]'"),
+        (lambda: o.flag("text"), "text: expected true or false, found 'a,b'"),
+        (lambda: o.flag("layout"), "layout: expected true or false, found 'NCHW'"),
         (lambda: o.number("text"), "text: expected a number"),
     ):
         with pytest.raises(BuildError, match=message):

@@ -265,6 +265,8 @@ def test_what_a_pass_did_not_make_is_refused() -> None:
         (lambda: byoc.text(same, keys, [[9]]), r"^text: regions: \[9\] are no operators of one"),
         (lambda: byoc.build(regions, None), "^build: parts: expected what partition returns, found"),
         (lambda: byoc.build(parts, None, codegens=5), "codegens: expected a dict of functions by"),
+        (lambda: byoc.build(parts, None, codegens={"one": 5}), "codegens: 'one': expected a function, found int"),
+        (lambda: byoc.build(parts, "x"), "^partition_graph: host: expected a Module or None, found str"),
         (lambda: byoc.JsonGraph(parts), "^JsonGraph: region: expected a Region, found Partition"),
         (
             lambda: mblob.partition_graph(text, None, None, {}, trace=5),
