@@ -108,14 +108,18 @@ def with_bounds(
             continue
         try:
             where = f"{prototype.name}: parameter {i} ({p.name})"
-            _, dims = array_dims(getattr(declared, "type", None), where, known)
+            element, dims = array_dims(getattr(declared, "type", None), where, known)
         except BuildError as exc:
             why = why or str(exc)
             continue
-        if dims:
-            made[i] = p._replace(
-                kind="tensor", scalar=p.scalar or Scalar("char", "char"), dims=tuple(dims)
-            )
+        if not dims:
+            continue
+        const = p.const
+        if inner := p.dims[len(dims) :]:  # of a typedef of arrays, whose const gcc forgets
+            dims += inner
+            const = const or "const" in getattr(element, "quals", ())
+        scalar = p.scalar or Scalar("char", "char")
+        made[i] = p._replace(kind="tensor", scalar=scalar, const=const, dims=tuple(dims))
     return prototype._replace(parameters=tuple(made)), why
 
 

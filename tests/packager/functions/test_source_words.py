@@ -155,6 +155,29 @@ def test_prototypes_of_functions_of_cxx_are_compared(
         packed(tmp_path, GLOBAL, "cc", functions=[prototype])
 
 
+def test_elements_of_an_array_may_be_a_typedef_of_arrays(tmp_path: Path) -> None:
+    lib = packed(
+        tmp_path,
+        """typedef float row[4];
+        float last(const row x[2]) { return x[1][3]; }
+        void fill(int n, row y[n]) { y[n - 1][3] = 7; }
+        """,
+    )
+    assert shown(lib) == {
+        "last": "float last(const float x[2][4])",
+        "fill": "void fill(int n, float y[n][4])",
+    }
+    x = np.arange(8, dtype="float32").reshape(2, 4)
+    x.flags.writeable = False
+    assert lib.last(x) == lib.ctypes.last(x) == 7
+    for call in (lib.last, lib.ctypes.last):
+        with pytest.raises(mblob.MblobError, match=r"expected shape \(2, 4\), found \(2,\)"):
+            call(np.zeros(2, "float32"))
+    y = np.zeros((3, 4), "float32")
+    lib.fill(3, y)
+    assert y[2, 3] == 7
+
+
 def test_bounds_of_the_source_may_be_enumerators(tmp_path: Path) -> None:
     lib = packed(tmp_path, WORDS)
     assert shown(lib)["rows"] == "void rows(float x[3][6], float y[2], int n)"
