@@ -60,9 +60,14 @@ def split_prototypes(preprocessed: str) -> list[str]:
     return [source, *("\n".join(x for x in each if not x.startswith("#")) for each in lines)]
 
 
-def declared_name(prototype: str) -> str:
-    """The function that a preprocessed prototype declares, "" if it declares none."""
-    return _told(tokenize(prototype)[0])[0]
+def declared_name(name: str, prototype: str) -> str:
+    """The function that a preprocessed prototype declares, "" if it declares none.
+
+    Args:
+        name: as it was before, with namespaces.
+    """
+    declared = _told(tokenize(prototype)[0])[0]
+    return name if name.endswith(f"::{declared}") else declared
 
 
 def has_arrays(source: str) -> bool:

@@ -228,7 +228,7 @@ def _with_declarations(
 
     text = preprocessed.read_text("utf-8", "surrogateescape")
     text, *written = call_attributes.split_prototypes(text)
-    names = [call_attributes.declared_name(prototype) for prototype in written]
+    names = list(map(call_attributes.declared_name, texts, written))
     own = call_attributes.own_text(text) if looking else ""
     arrays = call_attributes.array_parameters(own)
     return file._replace(

@@ -165,13 +165,14 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
 def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
     """The prototype of a caller's text with words of the source, as of `_compared`."""
     from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
+    from mblob.packager.modules.source_words import as_in_c
 
     arrays = dict.fromkeys(file.array_types, "void *")
     known = Words({**_own_types(file.functions), **arrays}, _enumerators(file.enums))
-    (written,) = parse([file.written.get(told.name, text)], known)
-    if written.name != told.name:
+    (written,) = parse([as_in_c(file.written.get(told.name, text))], known)
+    if written.name != told.name.rpartition("::")[2]:
         _refuse_text(text)
-    return _compared(written, function, told)
+    return _compared(written._replace(name=told.name), function, told)
 
 
 def _compared(written: Prototype, function: Function, told: Prototype) -> Prototype:

@@ -279,14 +279,15 @@ def _check_functions(
 
 def _undefined(name: str, result_type: str, defined: Collection[str]) -> BuildError:
     """The error for a function that nobody defines."""
-    scopes = [scope for d in defined if (scope := _cxx_scope(d, name)) is not None]
+    last = name.rpartition("::")[2]
+    scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
     if scopes:
-        declaration = f'extern "C" {result_type} {name}(...);'
+        declaration = f'extern "C" {result_type} {last}(...);'
         why = "it is a C++ function; declare"
         if scope := scopes[0]:
             why = (
-                f"it is a C++ function of {scope}; if it is a method, call it in another function, else give its name"
-                f" alone, {scope}::{name}, or declare"
+                f"it is a C++ function of {scope}; if it is a method, call it in another function, else write its name"
+                f" as {scope}::{last}, or declare"
             )
             declaration = f"namespace {scope} {{ {declaration} }}"
         why += (

@@ -55,8 +55,8 @@ def csource_module(
             "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". [] means none.
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
-            handle. Prototypes may have types, enumerators and macros of the source. In C++ sources
-            these functions are `extern "C"`.
+            handle. Prototypes may have types, enumerators and macros of the source, of C++ also
+            namespaces and references.
         packed: for hosts with TVM up to 0.20: names of functions whose packed function gets the
             symbol `<name>`; "name" means all of them. The C function is then hidden. By default
             the C function keeps its symbol, and the packed function is `<name>__packed`.

@@ -3,6 +3,7 @@ bounds of arrays in the declarations of the source."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,9 +48,15 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
     return parse(read), others
 
 
+def as_in_c(code: str) -> str:
+    """A prototype of C++ as C declares it: without namespaces, with pointers for references."""
+    return re.sub(r"&(?![^[]*\])", "*", re.sub(r"\b\w+\s*::\s*", "", code))
+
+
 def _unexplained(text: str) -> str:
     """The function that a text declares in words that a source may explain, "" if there are none."""
-    code = standard(text)
+    written = standard(text)
+    code = as_in_c(written)
     types = type_names(code)
     try:
         (node,) = tree(code, types)
@@ -61,6 +68,9 @@ def _unexplained(text: str) -> str:
         return ""
     parameters = node.type.args.params if node.type.args else ()
     known = {p.name for p in parameters if isinstance(p, c_ast.Decl)}
+    if code != written:  # of C++
+        scope = re.search(rf"((?:\w+\s*::\s*)*)\b{node.name}\s*\(", written)
+        return f"{scope[1] if scope else ''}{node.name}".replace(" ", "")
     return str(node.name) if _has_own_words(node, types, known) else ""
 
 

@@ -171,8 +171,9 @@ void K::method(float *x) { *x = 3; }
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("inner", r'alone, one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include'),
+        ("inner", r'as one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include'),
         ("method", "C\\+\\+ function of K; if it is a method, call it in another"),
+        ("K::method", "C\\+\\+ function of K; if it is a method, call it in another"),
         ("plian", "check the spelling; if it is static, .*-Dstatic="),
     ],
 )  # fmt: skip

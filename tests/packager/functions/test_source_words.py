@@ -112,6 +112,12 @@ GLOBAL = """
 struct Data { int a; };
 float sum(const float *x, int n) { float s = 0; for (int i = 0; i < n; ++i) s += x[i]; return s; }
 void show(Data &d, const float *x, int n) { d.a = (int)sum(x, n); }
+namespace one { namespace two {
+typedef float real;
+struct State { int b; };
+float last(const real *x, int n) { return x[n - 1]; }
+void set(State &s, const real *x) { s.b = (int)x[0]; }
+} }
 int twice(int x) { return 2 * x; }
 float twice(float x) { return 2 * x; }
 extern "C" int plain(const int *x, int n) { return x[n - 1]; }
@@ -124,6 +130,7 @@ def test_prototypes_of_functions_of_cxx_add_sizes(tmp_path: Path, dialect: Any) 
         "sum": "float sum(const float x[n], int n)",
         "show": "void show(struct Data *d, const float x[n], int n)",
         "plain": "int plain(const int x[n], int n)",
+        "one::two::last": "float one::two::last(const float x[n], int n)",
     }
     lib = packed(
         tmp_path, GLOBAL, "cc", functions=list(functions.values()), export={"dialect": dialect}
@@ -138,11 +145,32 @@ def test_prototypes_of_functions_of_cxx_add_sizes(tmp_path: Path, dialect: Any) 
 
 
 @pytest.mark.parametrize(
+    "prototype",
+    [
+        "void one::two::set(State &s, const float *x)",
+        "void one::two::set(one::two::State& s, const one::two::real *x)",
+        "void one::two::set(struct State *s, const real x[])",
+    ],
+)
+def test_prototypes_may_have_namespaces_and_references(tmp_path: Path, prototype: str) -> None:
+    lib = packed(tmp_path, GLOBAL, "cc", functions=[prototype])
+    assert list(lib.functions) == ["one::two::set"]
+    s = np.zeros(1, [("b", "i4")])
+    lib["one::two::set"](s, np.array([7], "float32"))
+    assert s["b"] == 7
+
+
+@pytest.mark.parametrize(
     ("prototype", "says"),
     [
         (
             "float sum(const double *x, int n)",
             "is 'const double \\*', the source has 'const float \\*'",
+        ),
+        ("float one::two::last(const int *x, int n)", "'const int .*the source has 'const real"),
+        (
+            "float two::last(const float *x, int n)",
+            "two::last is declared, but no .* one::two::last",
         ),
         ("int twice(int x)", "it is overloaded: twice"),
         ("void show(Dta *d, const float *x, int n)", "unknown type 'Dta'"),
