@@ -226,7 +226,7 @@ def _run(args: argparse.Namespace) -> int:
         return int(args.run(args))
     from mblob.inspect.layouts import given
 
-    with given(layouts_of(args.layout)):
+    with given(layouts_of(args.layout), "--layout"):
         return int(args.run(args))
 
 

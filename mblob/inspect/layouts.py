@@ -88,14 +88,19 @@ def register(key: str, said: Told) -> None:
 
 
 @contextmanager
-def given(layouts: Mapping[str, str]) -> Iterator[None]:
+def given(layouts: Mapping[str, str], where: str = "layouts") -> Iterator[None]:
     """While these layouts, by type key, take the place of what loaders tell.
+
+    Args:
+        where: begins errors.
 
     Raises:
         ValueError: one is no layout.
     """
     before = dict(_registered)
-    _registered.update({key: told(repr(key), form, None) for key, form in layouts.items()})
+    _registered.update(
+        {key: told(f"{where}: {key!r}", form, None) for key, form in layouts.items()}
+    )
     try:
         yield
     finally:
