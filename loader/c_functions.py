@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
-from mblob.format import functions_table
+from mblob.binary.elf import ElfFile
+from mblob.format import exported, functions_table
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
@@ -52,10 +54,26 @@ def declared(node: OpenedNode, name: str) -> Declared:
     return told if not told.refusal else _of_debug_info(node, symbol) or told
 
 
+def comment_of(node: OpenedNode, name: str) -> str:
+    """The comment above a function in its source, as the file of its library has it; "" without."""
+    file = _file_of(node)
+    if file is None:
+        return ""
+    with file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    rows = exported.read_table(ElfFile(memoryview(data), node.path))
+    return next((row.comment for row in rows if row.name == name), "")
+
+
+def _file_of(node: OpenedNode) -> Any:
+    """The file that a library was loaded from; None if it is another one by now, or there was none."""
+    status = node.origin.status
+    return opened_file(node.path, status) if status is not None else None
+
+
 def _of_debug_info(node: OpenedNode, name: str) -> Declared | None:
     """What DWARF in the file of a library says of one of its functions."""
-    status = node.origin.status
-    file = opened_file(node.path, status) if status is not None else None
+    file = _file_of(node)
     if file is None:
         return None
     from mblob.binary.dwarf_functions import exported_function  # pyelftools takes its time

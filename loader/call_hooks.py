@@ -13,6 +13,7 @@ from mblob.dtype import TypeName
 from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.format.functions_table import parameters
 from mblob.loader import prototype
+from mblob.loader.c_functions import comment_of
 from mblob.loader.ffi_values import function_object as function_object
 from mblob.loader.ffi_values import stand_in as stand_in
 from mblob.loader.handle import Handle
@@ -34,8 +35,10 @@ def declared(owner: OpenedNode, name: str, i: int) -> tuple[str, str]:
 
 
 def doc(owner: OpenedNode, name: str) -> str | None:
-    """What `help` shows of a function: its prototype."""
-    return prototype_of(owner, name) or None
+    """What `help` shows of a function: its prototype, and the comment above it in its source."""
+    prototype = prototype_of(owner, name)
+    comment = comment_of(owner, name) if prototype else ""
+    return f"{prototype}\n\n{comment}" if comment else prototype or None
 
 
 def signature(owner: OpenedNode, name: str) -> Any:

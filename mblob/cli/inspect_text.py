@@ -114,15 +114,28 @@ def _count(number: int, noun: str) -> str:
 def function_lines(library: Library) -> Iterator[str]:
     """Packed functions by name; plain C functions as `plain NAME(PARAMETERS)`, the symbol and what
     it takes: types alone where the file has no prototype; `unknown NAME` of which nothing says how
-    they are called."""
+    they are called. Behind `#`: where a prototype comes from; and that of a packed function without a
+    plain one."""
+    plain = _plain_rows(library)
+    alone = {row.name: row for row in library.function_table if row.prototype}
+    for row in plain:
+        alone.pop(row.name, None)
     for name in library.packed_functions:
-        yield one_line(name)
-    for row in _plain_rows(library):
+        told = [alone[name].prototype, *_origin(alone[name])] if name in alone else []
+        yield one_line("  # ".join([name, ", ".join(told)] if told else [name]))
+    for row in plain:
         _, found, parameters = row.prototype.partition("(")
-        yield one_line(f"plain {row.symbol}(" + (parameters if found else f"{row.types})"))
+        text = f"plain {row.symbol}(" + (parameters if found else f"{row.types})")
+        yield one_line("  # ".join([text, *_origin(row)]))
     for f in library.host_functions:
         if f.abi == "plain" and f.types is None:
             yield one_line(f"unknown {f.symbol}")
+
+
+def _origin(row: Row) -> list[str]:
+    """Where the prototype of a row comes from, if the file tells."""
+    words = {"given": "as given to mblob", "source": "from the source"}
+    return [words.get(row.origin, f"from {row.origin}")] if row.origin else []
 
 
 def _plain_rows(library: Library) -> list[Row]:

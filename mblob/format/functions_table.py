@@ -15,6 +15,7 @@ from mblob.errors import FormatError
 
 SYMBOL = "__mblob_functions"
 FIRST_LINE = "mblob functions 1"
+NOTES = "mblob notes 1"
 ALIGNMENT_LIMIT = 1 << 20  # bytes
 
 
@@ -30,6 +31,9 @@ class Row(NamedTuple):
             column order.
         prototype: the C function with the names of its parameters and their dimensions, "" if
             unknown.
+        origin: where that comes from: "given" by the caller, the "source", or "debug information"; "" if
+            unknown.
+        comment: above the function in its source.
     """
 
     name: str
@@ -38,15 +42,21 @@ class Row(NamedTuple):
     alignment: int
     types: str
     prototype: str = ""
+    origin: str = ""
+    comment: str = ""
 
 
 def encode(rows: Iterable[Row]) -> bytes:
-    """The table's bytes, terminating NUL included."""
-    lines = [FIRST_LINE]
+    """The table's bytes, terminating NULs included."""
+    lines, notes = [FIRST_LINE], {NOTES: ""}
     for r in rows:
         fields = (r.name, r.symbol, r.abi, str(r.alignment), r.types)
         lines.append("\t".join((*fields, r.prototype) if r.prototype else fields))
-    return "\n".join(lines).encode() + b"\n\0"
+        if r.origin or r.comment:
+            comment = r.comment.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", " ")
+            notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""
+    texts = ["\n".join(lines), *(["\n".join(notes)] if len(notes) > 1 else [])]
+    return b"".join(text.encode("utf-8", "replace") + b"\n\0" for text in texts)
 
 
 def checksum(data: bytes) -> int:
@@ -65,7 +75,7 @@ def decode(data: bytes) -> list[Row]:
     def fail(what: str) -> FormatError:
         return FormatError(f"{SYMBOL}: {what}", code="function_table")
 
-    body, nul, _ = data.partition(b"\0")
+    body, nul, notes = data.partition(b"\0")
     if not nul:
         raise fail("no terminating NUL")
     try:
@@ -76,7 +86,21 @@ def decode(data: bytes) -> list[Row]:
         raise fail(f"starts with {lines[0][:40]!r}, expected {FIRST_LINE!r}")
     if lines[-1] == "":
         del lines[-1]  # the last line may or may not end
-    return [_row(number, line, fail) for number, line in enumerate(lines[1:], 2)]
+    noted = _notes(notes)
+    rows = (_row(number, line, fail) for number, line in enumerate(lines[1:], 2))
+    return [Row(*r[:6], *noted.get(r.symbol, ("", ""))) for r in rows]
+
+
+def _notes(data: bytes) -> dict[str, tuple[str, str]]:
+    """Origin and comment by symbol, of what stands behind the table: texts for people, so what is none is
+    left out."""
+    lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
+    fields = (line.split("\t") for line in (lines[1:] if lines[0] == NOTES else ()))
+    return {f[0]: (f[1], _unescaped(f[2])) for f in fields if len(f) == 3}
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([n\\])", lambda found: "\n" if found[1] == "n" else "\\", text)
 
 
 def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:

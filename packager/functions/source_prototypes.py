@@ -72,6 +72,8 @@ def found_prototypes(
     asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
+        comments = node.comments()
+        origin = "source" if f.own else "debug information"
         for function in f.functions:
             name = _name_of(function, asked, taken if has_names else None)
             if name not in asked and (only_named or not node.declared.is_open):
@@ -97,6 +99,9 @@ def found_prototypes(
                     _of_fortran(function, name, f)
                     if function.source_name
                     else _with_bounds(prototype_of(function), f)
+                )
+                prototype = prototype._replace(
+                    origin=origin, comment=comments.get(name.rpartition("::")[2], "")
                 )
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
@@ -189,7 +194,9 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
     parameters = map(_of_source, written.parameters, told.parameters)
-    return written._replace(mangled=told.mangled, parameters=tuple(parameters))
+    return written._replace(
+        mangled=told.mangled, comment=told.comment, parameters=tuple(parameters)
+    )
 
 
 def _of_source(p: Parameter, told: Parameter) -> Parameter:

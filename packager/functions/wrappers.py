@@ -48,12 +48,16 @@ class Wrapped(NamedTuple):
             return self.prototype.name
         return self.dialect.packed_symbol(self.prototype.name)
 
+    def with_comment(self, comment: str) -> Wrapped:
+        return self._replace(prototype=self.prototype._replace(comment=comment))
+
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
         p = self.prototype
-        rows = [Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text)]
+        told = (p.origin, p.comment)
+        rows = [Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *told)]
         if not self.takes_name:
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text))
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *told))
         return rows
 
 
@@ -102,14 +106,19 @@ def rows_of(functions: Sequence[Wrapped]) -> list[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """C source of the function table."""
-    data = encode(rows)
-    lines = data[:-1].decode().splitlines(keepends=True)
-    text = "\n".join(f"    {quoted(line)}" for line in lines)
+    lines = encode(rows)[:-1].decode().split("\n")
+    text = "\n".join(_c_line(line) for line in lines if line)
     return (
         "/* Which exported functions are plain C and which are packed; docs/format.md, section 7. */\n"
         f'extern __attribute__((visibility("default"))) const char mblob_functions[] __asm__("{SYMBOL}");\n'
         f"__attribute__((used)) const char mblob_functions[] =\n{text};\n"
     )
+
+
+def _c_line(line: str) -> str:
+    """A line of the table as a C string; a NUL begins the notes."""
+    is_first = line.startswith("\0")
+    return "    " + ('"\\0" ' if is_first else "") + quoted(line[is_first:] + "\n")
 
 
 def announcement(rows: Sequence[Row]) -> str:

@@ -188,6 +188,9 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
+        for comments in (node.comments() for node in self.host if node.declared.functions):
+            for name in found.keys() & comments.keys():
+                found[name] = found[name].with_comment(comments[name])
         for wrapped in self.found:
             found[wrapped.prototype.name] = wrapped
         return list(found.values())

@@ -30,7 +30,9 @@ from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
+from mblob.packager.modules.source_comments import comments_of
 from mblob.packager.path_arguments import check_key, existing_file
+from mblob.source_suffixes import LANGUAGE_OF
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -191,6 +193,10 @@ class HostNode(Node):
         prototypes = self.declared.functions
         return name in self.declared.names or any(p.name == name for p in prototypes)
 
+    def comments(self) -> Mapping[str, str]:
+        """The comments above functions that its source defines, by their names."""
+        return {}
+
     def explain(self, name: str) -> str | None:
         return "its code is not linked yet: call export_library, then load_module"
 
@@ -231,6 +237,11 @@ class SourceNode(HostNode):
 
     def source(self, fmt: str) -> str | None:
         return self.text() if fmt in ("", self.fmt) else None
+
+    def comments(self) -> Mapping[str, str]:
+        text, is_fortran = self.text(), LANGUAGE_OF[self.fmt] == "fortran"
+        has_some = any(mark in text for mark in (("!",) if is_fortran else ("//", "/*")))
+        return comments_of(text, is_fortran=is_fortran) if has_some else {}
 
 
 class ObjectNode(HostNode):

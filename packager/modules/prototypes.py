@@ -135,6 +135,7 @@ class Prototype(NamedTuple):
         parameters: in order.
         mangled: its symbol, if that is not its name: of C++ and Fortran, whose names have namespaces and
             modules.
+        origin, comment: as in the table of functions.
     """
 
     name: str
@@ -143,6 +144,8 @@ class Prototype(NamedTuple):
     result_type: str
     parameters: tuple[Parameter, ...]
     mangled: str = ""
+    origin: str = "given"
+    comment: str = ""
 
     @property
     def symbol(self) -> str:

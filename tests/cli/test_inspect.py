@@ -90,7 +90,7 @@ NAMED = "const float *a, const float *b, float *c, int64_t n"
 
 def test_functions_lists_packed_names_and_marks_the_plain_form(pack, deploy: Path) -> None:
     lines = pack("inspect", deploy, "--functions").stdout.splitlines()
-    assert lines == ["vadd", f"plain vadd({NAMED})"]
+    assert lines == ["vadd", f"plain vadd({NAMED})  # as given to mblob"]
     assert "plain NAME(PARAMETERS)" in " ".join(pack("inspect", "--help").stdout.split())
 
 

@@ -1,0 +1,144 @@
+"""`help` shows the comment above a function of the source, and `inspect` where a prototype comes from."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.packager.modules.source_comments import comments_of
+from tests.packager.functions.test_tvm_executor import pack_verb
+
+pytestmark = pytest.mark.own_process
+
+SOURCE = r"""// Copyright of somebody
+int first(int x) { return x; }
+
+/** Adds two numbers.
+ *
+ * @param a the "first", with a \ in it
+ */
+__attribute__((noinline))
+int add(int a, int b) { return a + b; } // behind it
+
+/* of nothing */
+
+int apart(int a) { if (a) { return a; } return 0; }
+// Zwei Zeilen: größer,
+// with	a tab and a \n
+#pragma GCC optimize("O2")
+float
+mul(float x,
+    int n)
+{ return x * (float)n; }
+const char *text(void) { return "/* no comment */ int quoted(int x) {"; }
+int after(void) { return '"'; } /* of after */
+/* calls */ int beside(void) { return add(1, 2); }
+"""
+SHOWN = {
+    "first": "", "add": 'Adds two numbers.\n\n@param a the "first", with a \\ in it', "apart": "",
+    "mul": "Zwei Zeilen: größer,\nwith a tab and a \\n", "text": "", "after": "", "beside": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("functions", [None, "add", "int add(int a, int b)"])
+def test_help_shows_the_comment_behind_the_prototype(
+    tmp_path: Path, dialect: Any, functions: Any
+) -> None:
+    module = mblob.csource_module(SOURCE, functions=functions)
+    module.export_library(tmp_path / "k.so", dialect=dialect)
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert set(lib.functions) == (set(SHOWN) if functions is None else {"add"})
+    for name, signature in lib.functions.items():
+        expected = f"{signature}\n\n{SHOWN[name]}" if SHOWN[name] else str(signature)
+        assert lib[name].__doc__ == expected
+
+
+def test_comments_survive_an_added_function_and_an_export(tmp_path: Path) -> None:
+    (tmp_path / "more.c").write_text("// Halves.\nint half(int x) { return x / 2; }\n")
+    mblob.csource_module(SOURCE).export_library(tmp_path / "k.so")
+    mblob.add(tmp_path / "k.so", kernels=tmp_path / "more.c", output=tmp_path / "more.so")
+    mblob.load_module(tmp_path / "more.so").export_library(tmp_path / "again.so", dialect="ffi")
+    for name in ("more.so", "again.so"):
+        lib = mblob.load_module(tmp_path / name)
+        assert lib["half"].__doc__ == "int half(int x)\n\nHalves."
+        assert lib["add"].__doc__.startswith("int add(int a, int b)\n\nAdds two numbers.")
+    mblob.csource_module(SOURCE).export_library(tmp_path / "k.tar")
+    mblob.static_library(tmp_path / "k.tar").export_library(tmp_path / "linked.so")
+    assert "Adds two" in mblob.load_module(tmp_path / "linked.so")["add"].__doc__
+
+
+def test_a_library_without_a_file_of_its_own_shows_prototypes(tmp_path: Path) -> None:
+    mblob.csource_module(SOURCE).export_library(tmp_path / "k.so")
+    data = (tmp_path / "k.so").read_bytes()
+    assert mblob.load_module(data)["add"].__doc__ == "int add(int a, int b)"
+    lib = mblob.load_module(tmp_path / "k.so")
+    (tmp_path / "k.so").unlink()
+    assert lib["add"].__doc__.startswith("int add(int a, int b)")
+
+
+def test_inspect_tells_where_prototypes_come_from(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    (tmp_path / "o.c").write_text("int debugged(int x) { return x; }\n")
+    subprocess.run([require("cc"), "-g", "-fPIC", "-c", "o.c"], cwd=tmp_path, check=True)
+    root = mblob.static_library(tmp_path / "o.o")
+    root.import_module(mblob.csource_module("int found(int x) { return x; }"))
+    root.import_module(
+        mblob.csource_module(
+            "int given(int x) { return x; }\nint taken(int x) { return x; }",
+            functions=["int given(int x)", "int taken(int x)"], packed=["taken"],
+        )
+    )  # fmt: skip
+    root.export_library(tmp_path / "k.so")
+    done = pack_verb("inspect", "--functions", tmp_path / "k.so")
+    assert done.stdout.splitlines() == [
+        "debugged", "found", "given", "taken  # int taken(int x), as given to mblob",
+        "plain given(int x)  # as given to mblob", "plain debugged(int x)  # from debug information",
+        "plain found(int x)  # from the source",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "comment"),
+    [
+        (
+            "namespace n {\n/// Of n.\ntemplate <typename T>\nT f(T x) { return x; }\n}",
+            "f",
+            "Of n.",
+        ),
+        ("struct S {\n  // Of S.\n  int g() const noexcept { return 1; }\n};", "g", "Of S."),
+        ("//! auto\nauto h(int x) -> int { return x; }", "h", "auto"),
+        ("// declared\nint f(int);\n// defined\nint f(int x) { return x; }", "f", "defined"),
+        ("int x; /* a */ /* b */\nint f(void) { return x; }", "f", ""),
+        ("// a \\\n   b\nint f(void) { return 1; }", "f", ""),
+        ("/* open\nint f(void) { return 1; }", "f", None),
+        ("// f\nint f(void {", "f", None),
+        ("", "f", None),
+    ],
+)
+def test_the_comment_of_one_function(text: str, name: str, comment: str | None) -> None:
+    assert comments_of(text, is_fortran=False).get(name) == comment
+
+
+def test_a_long_source_of_calls_is_read_in_one_pass() -> None:
+    body = "int f%d(int x) { if (x) { return f0(x, (1), g(2)); } return 0; } // %d\n"
+    text = "/* c */\n" + "".join(body % (i, i) for i in range(20000))
+    found = comments_of(text, is_fortran=False)
+    assert len(found) == 20000 and found["f0"] == "c"
+
+
+def test_comments_of_fortran(tmp_path: Path, require: Callable[[str], str]) -> None:
+    require("gfortran")
+    (tmp_path / "f.f90").write_text(
+        "module shapes\ncontains\n!> Fills it\n!! with zeros.\nsubroutine fill(n, x)\ninteger, value :: n\n"
+        "real, intent(out) :: x(n)\nx = 0\nend subroutine fill\nend module\n"
+    )
+    mblob.csource_module(tmp_path / "f.f90").export_library(tmp_path / "f.so")
+    lib = mblob.load_module(tmp_path / "f.so")
+    assert lib["shapes::fill"].__doc__.endswith(")\n\nFills it\nwith zeros.")
