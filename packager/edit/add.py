@@ -127,6 +127,8 @@ def add(
         code = host_modules(sources, others, functions, None, "add")
     if functions and not code:
         raise BuildError("functions= needs kernels or objects that define them")
+    if isinstance(params, (str, os.PathLike)):
+        params = checked_path(params, "add: params")
     if order is not None and params is None:
         raise BuildError("order= is that of params= of a Relax program; give params=, too")
     if not code and params is None and not any(hung.values()):
