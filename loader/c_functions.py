@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import mmap
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +65,19 @@ def comment_of(node: OpenedNode, name: str) -> str:
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     rows = exported.read_table(ElfFile(memoryview(data), node.path))
     return next((row.comment for row in rows if row.name == name), "")
+
+
+def handle_of(node: OpenedNode) -> int:
+    """What `dlopen` gives for a library that is open. It is valid as long as the library is."""
+    file = _file_of(node)
+    if file is None:
+        raise errors.StateError(
+            f"{node.path or 'the library'}: a library that was not loaded from a file has no variables"
+        )
+    with file:
+        handle = _ctypes.dlopen(f"/proc/self/fd/{file.fileno()}", os.RTLD_NOLOAD | os.RTLD_NOW)
+    _ctypes.dlclose(handle)  # the module holds it
+    return handle
 
 
 def _file_of(node: OpenedNode) -> Any:

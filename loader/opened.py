@@ -374,6 +374,14 @@ class OpenedNode(Node):
             return c_functions.of_types(node, address, restype, argtypes)
         raise _no_symbol(self.module, name)
 
+    def c_handle(self) -> int:
+        from mblob.loader import c_functions
+
+        nodes = (module._node for module in self.module.walk())
+        return c_functions.handle_of(
+            next(n for n in nodes if isinstance(n, OpenedNode) and n.type_key == LIBRARY)
+        )
+
     def c_names(self) -> Sequence[str]:
         if self.type_key != LIBRARY:
             return ()

@@ -72,6 +72,11 @@ class CFunctions:
     def __init__(self, module: Module) -> None:
         self._module = module
 
+    @property
+    def _handle(self) -> int:
+        """The library for `ctypes.c_int.in_dll(lib.ctypes, "counter")`, which reads a variable."""
+        return self._module._node.c_handle()
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # of protocols
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

@@ -126,6 +126,14 @@ class Node:
         """Names of the plain C functions that the module lists."""
         return ()
 
+    def c_handle(self) -> int:
+        """The handle of the library in the module, for `ctypes.c_int.in_dll`.
+
+        Raises:
+            StateError: it is no loaded library.
+        """
+        raise errors.StateError(f"{self.type_key}: not loaded from a file, so it has no variables")
+
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""
 

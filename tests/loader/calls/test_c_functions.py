@@ -345,6 +345,29 @@ def test_ctypes_gives_the_functions_as_a_cdll_does(lib: mblob.Module) -> None:
         list(lib.ctypes)
 
 
+def test_variables_are_found_as_in_a_cdll(tmp_path: Path) -> None:
+    path = tmp_path / "v.so"
+    mblob.csource_module("int counter = 5; int bump(void) { return ++counter; }").export_library(
+        path
+    )
+    lib = mblob.load_module(path)
+    counter = ctypes.c_int.in_dll(lib.ctypes, "counter")
+    assert (lib.bump(), counter.value) == (6, 6)
+    counter.value = 40
+    assert lib.bump() == 41
+    with pytest.raises(ValueError, match="gone"):
+        ctypes.c_int.in_dll(lib.ctypes, "gone")
+    shutil.copy(path, tmp_path / "new.so")
+    (tmp_path / "new.so").replace(path)  # the program has the old file
+    assert ctypes.c_int.in_dll(lib.ctypes, "counter").value == 41
+    del lib
+    gc.collect()
+    assert "v.so" not in Path("/proc/self/maps").read_text()
+    for other in (mblob.load_module(path.read_bytes()), mblob.blob_module("k", b"1")):
+        with pytest.raises(mblob.MblobError, match="loaded from a file"):
+            ctypes.c_int.in_dll(other.ctypes, "counter")
+
+
 def test_a_function_keeps_the_library_and_nothing_keeps_the_function(
     path: Path, tmp_path: Path, mapped: Callable[[Path], bool]
 ) -> None:
