@@ -121,6 +121,7 @@ typedef struct call_parameter {
   bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
   DLDataType pointed; /* of a pointer to pointers: what these point to */
+  size_t size;        /* bytes of the struct that it points to, 0: not known */
 } call_parameter;
 
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2

@@ -161,6 +161,25 @@ static bool dtype_fits(DLDataType found, DLDataType expected) {
   return found_byte && expected_byte;
 }
 
+/* Whether there is a whole struct, or nothing, for a pointer to structs. */
+static bool has_struct(call_frame *frame, int i) {
+  const call_slot *slot = &frame->slots[i];
+  const size_t expected = frame->parameters[i].size;
+  size_t size = 0;
+  if (slot->kind == SLOT_BUFFER)
+    size = (size_t)slot->u.view.len;
+  else if (!call_tensor_size(&slot->tensor, &size))
+    return true;
+  if (!size || size >= expected) return true;
+  PyObject *declared = call_function_declared(frame->function, i);
+  if (declared != NULL)
+    call_frame_error(frame, i, PyExc_ValueError,
+                     "expected at least %zu bytes for %U, found %zu; pass a whole struct", expected,
+                     declared, size);
+  Py_XDECREF(declared);
+  return false;
+}
+
 bool call_frame_parameter(call_frame *frame, int i) {
   const call_parameter *p = &frame->parameters[i];
   const call_slot *slot = &frame->slots[i];
@@ -191,7 +210,7 @@ bool call_frame_parameter(call_frame *frame, int i) {
     Py_XDECREF(declared);
     return false;
   }
-  return true;
+  return !p->size || has_struct(frame, i);
 }
 
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {

@@ -16,6 +16,9 @@ typedef struct named_type {
 static const named_type types[] = {MB_C_TYPES, MB_C_TYPES_OF_LIBRARIES};
 enum { SAME_EVERYWHERE = sizeof((const named_type[]){MB_C_TYPES}) / sizeof(named_type) };
 
+/* What is larger is no struct. */
+enum { LARGEST_STRUCT = 1 << 30 };
+
 /* Words of one parameter, counted. */
 typedef struct words {
   int long_, short_, unsigned_, signed_, int_, char_, complex_, unknown;
@@ -94,6 +97,8 @@ static call_parameter parse_one(const char *at, const char *end) {
     } else if (*at == ':' && stars > 0) { /* a word of ours about the pointer */
       p.columns = (size_t)(end - at) == sizeof ":columns" - 1 &&
                   memcmp(at, ":columns", sizeof ":columns" - 1) == 0;
+      while (++at < end && *at >= '0' && *at <= '9' && p.size < LARGEST_STRUCT)
+        p.size = 10 * p.size + (size_t)(*at - '0');
       break;
     } else if (*at == '*' || *at == '[') {
       ++stars;

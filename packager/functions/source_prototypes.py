@@ -205,7 +205,7 @@ def _of_source(p: Parameter, told: Parameter) -> Parameter:
     if p.kind != "pointer":
         return p
     if told.kind == "pointer":
-        return p._replace(spelled=told.spelled)
+        return p._replace(spelled=told.spelled, size=told.size)
     return told._replace(name=p.name) if p.spelled else p
 
 
@@ -394,7 +394,8 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         spelled = target.declaration("*?" if is_function else "*")
         if "&" in spelled or target.kind == "void" or ("?" in target.text and not is_function):
             spelled = ""
-        return Parameter(name, "pointer", None, is_const, (), spelled)
+        size = element.size if element.kind == "record" and not target.dims else 0
+        return Parameter(name, "pointer", None, is_const, (), spelled, size)
     if scalar.kind == "char" and is_const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", scalar, is_const, dims)

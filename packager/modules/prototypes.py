@@ -53,6 +53,7 @@ class Parameter(NamedTuple):
         dims: of an array parameter, outermost first; () for a plain pointer.
         spelled: the type of a pointer as the source has it, with a "?" where a name stands inside of it:
             `int (*?)(float)`; "" if it is `void *`.
+        size: bytes of the struct that a pointer points at, 0 of what has none or another number of them.
         columns: the array lies in column order, and `dims` are as Fortran has them.
         least: of a text, how many characters it has at least.
         of: of a length, the index of its text among the parameters, or -1: it is `least`.
@@ -64,6 +65,7 @@ class Parameter(NamedTuple):
     const: bool = False
     dims: tuple[Dim, ...] = ()
     spelled: str = ""
+    size: int = 0
     columns: bool = False
     least: int = 0
     of: int = -1
@@ -106,7 +108,8 @@ class Parameter(NamedTuple):
             return f"{self.c_type}:columns"
         if self.kind == "number" and self.const:
             return self.element.name
-        return self.spelled.replace("?", "") or self.c_type
+        size = f":{self.size}" if self.size else ""
+        return (self.spelled.replace("?", "") or self.c_type) + size
 
     @property
     def packed_text(self) -> str:

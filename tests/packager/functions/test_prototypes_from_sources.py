@@ -377,6 +377,44 @@ def test_bytes_and_references_of_ctypes_are_passed(tmp_path: Path) -> None:
             function(np.zeros(4), 2)
 
 
+class Small(ctypes.Structure):
+    _fields_ = (("w", ctypes.c_int), ("h", ctypes.c_int))
+
+
+class Whole(ctypes.Structure):
+    _fields_ = (("w", ctypes.c_int), ("h", ctypes.c_int), ("c", ctypes.c_char))
+
+
+STRUCT = """typedef struct { int w, h; char c; } image_t;
+int area(const image_t *im, int n) { int s = 0; for (int i = 0; i < n; i++) s += im[i].w * im[i].h; return s; }
+struct unknown;
+int any(const struct unknown *x, const void *y) { return x != y; }
+"""
+WHOLE = [
+    Whole(2, 3), ctypes.byref(Whole(2, 3)), (Whole * 2)(Whole(2, 3)), np.array([2, 3, 0], "int32"),
+    b"\2\0\0\0\3\0\0\0\0\0\0\0",
+    np.array([(2, 3, b"")], [("w", "i4"), ("h", "i4"), ("c", "S4")]), ctypes.pointer(Small(2, 3)),
+]  # fmt: skip
+PARTS = [
+    Small(2, 3), ctypes.byref(Small(2, 3)), b"12345678901", bytearray(4), np.zeros(2, "int32"),
+    np.zeros(1, [("w", "i4")]), memoryview(bytes(11)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("functions", [None, ["int area(const image_t *im, int n)", "any"]])
+def test_a_part_of_a_struct_is_refused(tmp_path: Path, dialect: Any, functions: Any) -> None:
+    lib = packed(tmp_path, STRUCT, functions=functions, export={"dialect": dialect})
+    assert [lib.area(whole, 1) for whole in WHOLE] == [6] * len(WHOLE)
+    for part in PARTS:
+        with pytest.raises(
+            ValueError, match=r"at least 12 bytes for const image_t \*im, found \d+; pass a whole"
+        ):
+            lib.area(part, 1)
+    assert lib.area(np.empty(0, "uint8"), 0) == 0
+    assert lib.any(b"1", b"2") == 1  # nothing tells their sizes
+
+
 def test_bytes_are_not_written(tmp_path: Path) -> None:
     lib = packed(tmp_path, "struct s { int x; }; void f(struct s *p) { p->x = 1; }\n")
     data = bytearray(4)
