@@ -420,11 +420,28 @@ def tree(code: str, types: Sequence[str] = ()) -> list[c_ast.Node]:
 
     Args:
         types: names in it that are types.
+
+    Raises:
+        ParseError: it is no C.
+        BuildError: it is nested more deeply than declarations are; who reads the tree may recurse.
     """
+    _check_depth(code)
     named = set(re.findall(r"\w+", code))
     known = dict.fromkeys(name for name in (*argument_types.TYPEDEFS, *types) if name in named)
     prelude = "".join(f"typedef int {name}; " for name in known)
     return list(CParser().parse(f"{prelude}\n{code};").ext[len(known) :])
+
+
+_DEPTH, _SIGNS = 32, 64  # brackets in each other; stars, brackets and operators between two commas
+
+
+def _check_depth(code: str) -> None:
+    depth = signs = 0
+    for c in re.findall(r"[^\w\s]", code):
+        depth += (c in "([{") - (c in ")]}")
+        signs = 0 if c in ",;" else signs + 1
+        if depth > _DEPTH or signs > _SIGNS:
+            raise BuildError(f"functions: {code!r} is nested more deeply than prototypes are")
 
 
 # What compilers accept beside standard C, and what to write instead of what has no packed function.

@@ -144,7 +144,7 @@ def enumerators(texts: Iterable[str]) -> dict[str, int]:
         try:
             (node,) = tree(text)
             listed = node.type.values.enumerators
-        except (AttributeError, ParseError, ValueError):
+        except (AttributeError, BuildError, ParseError, ValueError):
             continue
         value: int | None = -1
         for one in listed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import mblob
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototype_parser import Words, parse
 
@@ -95,6 +96,20 @@ def test_words_of_a_source_are_known() -> None:
         "float f(const float x[3], uint32_t m, const image *i, const view v, struct s *s, float r)"
     )
     assert [x.const for x in p.parameters] == [True, False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"void f(int x[{'(' * 5000}1{')' * 5000}])", f"void f(int {'(*' * 3000}x{')(int)' * 3000})",
+        f"void f(int {'*' * 100000}x)", f"void f(int x[{'+'.join('1' * 20000)}])", f"int f({'(a,' * 200}{')' * 200})",
+    ],
+    ids=["brackets", "functions", "pointers", "a sum", "lists"],
+)  # fmt: skip
+@pytest.mark.parametrize("source", ["", "int f(int x) { return x; }"])
+def test_a_text_that_nests_without_end_is_one_error(text: str, source: str) -> None:
+    with pytest.raises(BuildError, match="nested more deeply than prototypes are"):
+        mblob.csource_module(source, functions=[text])
 
 
 def test_static_in_brackets_means_at_least() -> None:
