@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
 import mmap
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
@@ -26,10 +24,11 @@ from mblob.loader.c_types import (
     of_row,
 )
 from mblob.loader.sources import opened_file
-from mblob.native.runtime import ffi, lib
+from mblob.native.runtime import address_of, ffi, lib
 
 if TYPE_CHECKING:
     from mblob.loader.opened import OpenedNode
+    from mblob.module import Module
 
 
 def read_table(handle: Any) -> list[functions_table.Row]:
@@ -67,16 +66,13 @@ def comment_of(node: OpenedNode, name: str) -> str:
     return next((row.comment for row in rows if row.name == name), "")
 
 
-def handle_of(node: OpenedNode) -> int:
-    """What `dlopen` gives for a library that is open. It is valid as long as the library is."""
-    file = _file_of(node)
-    if file is None:
-        raise errors.StateError(
-            f"{node.path or 'the library'}: a library that was not loaded from a file has no variables"
-        )
-    with file:
-        handle = _ctypes.dlopen(f"/proc/self/fd/{file.fileno()}", os.RTLD_NOLOAD | os.RTLD_NOW)
-    _ctypes.dlclose(handle)  # the module holds it
+def handle_of(module: Module) -> int:
+    """What `dlopen` gave for the first library of a tree. It is valid as long as the module is."""
+    nodes: Iterable[Any] = (m._node for m in module.walk() if m._node.is_opened)
+    handles = (address_of(lib.mblob_module_dlhandle(node.handle)) for node in nodes)
+    handle = next(filter(None, handles), 0)
+    if not handle:
+        raise errors.StateError("the module has no library of its own, so it has no variables")
     return handle
 
 

@@ -12,7 +12,6 @@ import os
 from _collections_abc import Callable, Mapping, Sequence
 from _thread import RLock, get_ident
 from _weakref import ref
-from os import register_at_fork
 
 from mblob import errors, texts
 from mblob.annotations import TYPE_CHECKING, Any
@@ -375,12 +374,9 @@ class OpenedNode(Node):
         raise _no_symbol(self.module, name)
 
     def c_handle(self) -> int:
-        from mblob.loader import c_functions
+        from mblob.loader.c_functions import handle_of
 
-        nodes = (module._node for module in self.module.walk())
-        return c_functions.handle_of(
-            next(n for n in nodes if isinstance(n, OpenedNode) and n.type_key == LIBRARY)
-        )
+        return handle_of(self.module)
 
     def c_names(self) -> Sequence[str]:
         if self.type_key != LIBRARY:
@@ -450,7 +446,7 @@ def _in_child() -> None:
             node._opening = False
 
 
-register_at_fork(after_in_child=_in_child)
+os.register_at_fork(after_in_child=_in_child)
 
 
 class LoadedModule:

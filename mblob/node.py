@@ -132,7 +132,7 @@ class Node:
         Raises:
             StateError: it is no loaded library.
         """
-        raise errors.StateError(f"{self.type_key}: not loaded from a file, so it has no variables")
+        raise errors.StateError("the module has no library of its own, so it has no variables")
 
     def on_import(self, child: Module) -> None:
         """Called before `child` joins the imports."""

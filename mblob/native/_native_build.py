@@ -33,6 +33,7 @@ static char *const MBLOB_VERSION;
 # What libmblob exports for this package alone: csrc/src/elf/elf.h, csrc/src/format/blob.h.
 INTERNAL = """
 int mblob_elf_check(const void *data, uint64_t size);
+void *mblob_module_dlhandle(mblob_module *module);
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out, int *rest);
 int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out, int *told);
 """

@@ -174,7 +174,10 @@ def _written(text: str, function: Function, told: Prototype, file: HostFile) -> 
 
     arrays = dict.fromkeys(file.array_types, "void *")
     known = Words({**_own_types(file.functions), **arrays}, _enumerators(file.enums))
-    (written,) = parse([as_in_c(file.written.get(told.name, text))], known)
+    made = parse([as_in_c(file.written.get(told.name, text))], known)
+    if len(made) != 1:
+        raise BuildError(f"functions: {text!r} declares {len(made)} functions, expected one")
+    (written,) = made
     if written.name != told.name.rpartition("::")[2]:
         _refuse_text(text)
     return _compared(written._replace(name=told.name), function, told)

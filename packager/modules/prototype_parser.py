@@ -333,8 +333,8 @@ def _expression(node: Any, where: str, known: Mapping[str, str | int]) -> tuple[
         known: kinds of the integer parameters, and enumerators, by name.
     """
     if isinstance(node, c_ast.Constant) and "int" in node.type:
-        number = folded(node, {}) or 0
-        if number > 2**63 - 1:
+        number = folded(node, {})
+        if number is None:
             raise BuildError(f"{where}: dimension {node.value} is too large")
         return f"INT64_C({number})", str(number)
     if isinstance(node, c_ast.ID):
@@ -371,20 +371,28 @@ def _expression(node: Any, where: str, known: Mapping[str, str | int]) -> tuple[
 
 
 def folded(node: Any, numbers: Mapping[str, int]) -> int | None:
-    """The value of an expression of numbers, None of any other.
+    """The value of an expression of numbers, None of any other, and of what 64 bits do not hold.
 
     Args:
         numbers: what names stand for.
     """
+    value = _folded(node, numbers)
+    return value if value is not None and -(2**63) <= value < 2**63 else None
+
+
+def _folded(node: Any, numbers: Mapping[str, int]) -> int | None:
     if isinstance(node, c_ast.Constant) and "int" in node.type:
         text = node.value.rstrip("uUlL")
+        if not text[:1].isdigit():  # 'RIFF'
+            return None
         return int(text, 8) if text.isdigit() and text.startswith("0") else int(text, 0)
     if isinstance(node, c_ast.Constant) and node.type == "char" and len(node.value) == 3:
         return ord(node.value[1])
     if isinstance(node, c_ast.ID):
         return numbers.get(node.name)
     if isinstance(node, c_ast.Cast):
-        return folded(node.expr, numbers)
+        value = folded(node.expr, numbers)
+        return value if value is not None and 0 <= value < 128 else None  # any type holds these
     if isinstance(node, c_ast.UnaryOp):
         value = folded(node.expr, numbers)
         return None if value is None else {"-": -value, "+": value, "~": ~value}.get(node.op)

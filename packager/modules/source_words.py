@@ -50,7 +50,7 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
 
 def as_in_c(code: str) -> str:
     """A prototype of C++ as C declares it: without namespaces, with pointers for references."""
-    return re.sub(r"&(?![^[]*\])", "*", re.sub(r"\b\w+\s*::\s*", "", code))
+    return re.sub(r"&&?(?![^[]*\])", "*", re.sub(r"\b\w+\s*::\s*", "", code))
 
 
 def _unexplained(text: str) -> str:
@@ -140,6 +140,7 @@ def enumerators(texts: Iterable[str]) -> dict[str, int]:
         texts: `enum name {...}`, each once.
     """
     found: dict[str, int] = {}
+    twice: set[str] = set()  # in scopes, of which the texts say nothing
     for text in texts:
         try:
             (node,) = tree(text)
@@ -149,6 +150,6 @@ def enumerators(texts: Iterable[str]) -> dict[str, int]:
         value: int | None = -1
         for one in listed:
             value = folded(one.value, found) if one.value else None if value is None else value + 1
-            if value is not None:
-                found[one.name] = value
-    return found
+            if value is not None and found.setdefault(one.name, value) != value:
+                twice.add(one.name)
+    return {name: value for name, value in found.items() if name not in twice}

@@ -98,12 +98,12 @@ def test_a_small_library_has_at_most_a_page_of_padding(root: Path, tmp_path: Pat
                 (elf.e_shoff, elf.e_shnum * elf.e_shentsize),
                 *((s.sh_offset, s.sh_size) for s in elf.sections if s.sh_type != SHT_NOBITS),
             ]
-        padding, end = 0, 0
+        gaps, end = [], 0
         for offset, size in sorted(places):
-            padding += max(0, offset - end)
+            gaps.append(max(0, offset - end))
             end = max(end, offset + size)
         assert end == (tmp_path / "x.so").stat().st_size
-        assert padding <= 4096
+        assert sum(gap for gap in gaps if gap > 64) <= 4096, gaps  # the others align a section
 
 
 def test_a_large_payload_starts_where_it_copies_fast(tmp_path: Path, vadd: mblob.Module) -> None:

@@ -195,7 +195,8 @@ def test_packed_forms_name_each_small_float_by_its_row(dialect: Dialect, tmp_pat
     if dialect.is_ffi:
         expected |= {(6, 8): "bool", (7, 8): "float8_e3m4"}
     program = (
-        f"{packed_forms([], dialect)}\nint main(void) {{ for (int code = 6; code < 256; code++)"
+        f"{packed_forms([], dialect)}\nint puts(const char *text);\n"
+        "int main(void) { for (int code = 6; code < 256; code++)"
         " for (int bits = 1; bits < 65; bits++) { DLDataType type = {(uint8_t)code, (uint8_t)bits, 2};"
         " char text[64]; mblob_dtype_name(type, text, sizeof text); puts(text); } return 0; }"
     )

@@ -345,27 +345,38 @@ def test_ctypes_gives_the_functions_as_a_cdll_does(lib: mblob.Module) -> None:
         list(lib.ctypes)
 
 
-def test_variables_are_found_as_in_a_cdll(tmp_path: Path) -> None:
+@pytest.mark.parametrize("from_memory", [False, True])
+def test_variables_are_found_as_in_a_cdll(
+    tmp_path: Path, from_memory: bool, mapped: Callable[[Path], bool]
+) -> None:
     path = tmp_path / "v.so"
-    mblob.csource_module("int counter = 5; int bump(void) { return ++counter; }").export_library(
-        path
-    )
-    lib = mblob.load_module(path)
+    source = "int counter = 5; int bump(void) { return ++counter; }"
+    mblob.csource_module(source).export_library(path)
+    lib = mblob.load_module(path.read_bytes() if from_memory else path)
     counter = ctypes.c_int.in_dll(lib.ctypes, "counter")
-    assert (lib.bump(), counter.value) == (6, 6)
+    assert (lib["bump"](), counter.value) == (6, 6)
     counter.value = 40
-    assert lib.bump() == 41
+    assert lib["bump"]() == 41
     with pytest.raises(ValueError, match="gone"):
         ctypes.c_int.in_dll(lib.ctypes, "gone")
-    shutil.copy(path, tmp_path / "new.so")
-    (tmp_path / "new.so").replace(path)  # the program has the old file
-    assert ctypes.c_int.in_dll(lib.ctypes, "counter").value == 41
     del lib
     gc.collect()
-    assert "v.so" not in Path("/proc/self/maps").read_text()
-    for other in (mblob.load_module(path.read_bytes()), mblob.blob_module("k", b"1")):
-        with pytest.raises(mblob.MblobError, match="loaded from a file"):
-            ctypes.c_int.in_dll(other.ctypes, "counter")
+    assert not mapped(path)
+
+
+@pytest.mark.own_process  # starts libmblob-ffi.so
+def test_libraries_that_are_loaded_as_copies_have_variables(golden: Path) -> None:
+    for name in ("ffi/ctx_llvm.so", "ffi/relax_c.so"):
+        lib = mblob.load_module(golden / name)
+        assert ctypes.c_void_p.in_dll(lib.ctypes, "__tvm_ffi__library_ctx").value
+
+
+def test_what_is_no_library_has_no_variables(tmp_path: Path) -> None:
+    mblob.blob_module("k", b"1").export_library(tmp_path / "k.so")
+    (payload, *_) = [m for m in mblob.load_module(tmp_path / "k.so").walk() if m.type_key == "k"]
+    for module in (payload, mblob.blob_module("k", b"1")):
+        with pytest.raises(mblob.MblobError, match="no library of its own"):
+            ctypes.c_int.in_dll(module.ctypes, "counter")
 
 
 def test_a_function_keeps_the_library_and_nothing_keeps_the_function(

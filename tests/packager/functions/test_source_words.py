@@ -238,3 +238,30 @@ def test_prototypes_in_words_of_the_source_are_compared(
 ) -> None:
     with pytest.raises(mblob.BuildError, match=says):
         packed(tmp_path, WORDS, functions=[prototype])
+
+
+ODD = """enum { TAG = 'RIFF', N = 4, LARGE = 1 << 30, HUGE = LARGE * LARGE * LARGE, MAX = 0xFFFFFFFFFFFFFFFF,
+  CUT = (char)300 };
+void f(float x[N], float y[CUT]) { x[0] = y[0]; }
+static int inner(void) { enum { M = 3 }; return M; }
+void g(float x[2]) { enum { M = 8 }; x[0] = (float)(M + inner()); }
+#define BOTH(T) void f_##T(T *x); void g_##T(T *x)
+void f_int(int *x) { *x = 1; }
+"""
+
+
+def test_enumerators_that_are_no_numbers_of_their_own_give_no_bounds(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(ODD)
+    module = mblob.csource_module(tmp_path / "k.c")
+    with pytest.warns(UserWarning, match="CUT"):
+        module.export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert str(lib.functions["f"]).startswith("void f(float x[4], float *y")
+    for name, text in {
+        "void g(float x[M])": "'M'",
+        "BOTH(int)": "declares 2 functions|no C prototype|is declared",
+    }.items():
+        with pytest.raises(mblob.BuildError, match=text):
+            mblob.csource_module(tmp_path / "k.c", functions=[name]).export_library(
+                tmp_path / "l.so"
+            )

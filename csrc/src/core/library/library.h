@@ -19,6 +19,10 @@ int mb_open(const char *path, mblob_module **out);
 
 /* A library that nobody holds, with the file `source`, which it takes over; NULL when memory is out
  * (recorded). */
+/* What dlopen gave for the library of a module, valid as long as the module is; NULL: it is no library, or part
+ * of the program. For Python. */
+MBLOB_API void *mblob_module_dlhandle(mblob_module *module);
+
 struct mb_library *mb_library_new(const struct mb_source *source);
 /* Free one that is closed, or has nothing yet: what only its code in memory can still refer to. */
 void mb_library_free(struct mb_library *library);

@@ -389,6 +389,10 @@ int mblob_module_names(mblob_module *module, void (*visit)(void *context, const 
   return MBLOB_OK;
 }
 
+void *mblob_module_dlhandle(mblob_module *module) {
+  return module && module->is_library ? module->library->handle : NULL;
+}
+
 void *mblob_module_symbol(mblob_module *module, const char *name) {
   ElfW(Sym) symbol;
   if (!module || !name || !module->is_library || module->library->looked) return NULL;
