@@ -75,6 +75,7 @@ class MergeInput:
         versions: that these need, by their index.
         early, late: relocations; the late ones are those of the host's calls.
         thread: where the part's memory of a thread starts in that of the result.
+        bound_again: places of the host that get another value than its own relocations gave them.
     """
 
     host: ElfFile
@@ -84,6 +85,7 @@ class MergeInput:
     early: list[MergedRelocation]
     late: list[MergedRelocation]
     thread: int
+    bound_again: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,18 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
         addend = None if r.addend is None else 0
         ours.append(replace(r, type=types.symbol, addend=addend) if r.type == types.call else r)
     made = [symbols.of_part(r, types) for r in ours]
-    kept = [b for b in map(symbols.of_host, early) if b.entry not in symbols.left_out]
+    bound = {b.record.place for b in made if not b.of_part}
+    kept = [
+        b for b in map(symbols.of_host, early)
+        if b.entry not in symbols.left_out and b.record.place not in bound
+    ]  # fmt: skip
     calls_of_host = [symbols.of_host(r) for r in late]
     needed = {b.entry for b in calls_of_host}
     entries = [e for e in symbols.entries if e not in symbols.left_out or e in needed]
     return MergeInput(
-        host, part, entries, symbols.versions, kept + made, calls_of_host, _thread(host, part)
-    )
+        host, part, entries, symbols.versions, kept + made, calls_of_host, _thread(host, part),
+        bound.intersection(r.place for r in early),
+    )  # fmt: skip
 
 
 def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:

@@ -59,6 +59,7 @@ from mblob.packager.join import (
     symbol_versions,
     unwind_table,
 )
+from mblob.packager.join.blob_references import word_of
 from mblob.packager.join.dynamic_symbols import Entry
 from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
 from mblob.packager.join.program_header_room import in_the_way
@@ -239,8 +240,8 @@ def _final(b: MergedRelocation, types: relocations.Types, moved: int, thread: in
 
 def _move_words(patch: Patch, merged: MergeInput, places: MergedLayout) -> None:
     """Addresses in the part's own words, where the machine has them there; places in the memory of
-    a thread behind the number of the library."""
-    part = merged.part
+    a thread behind the number of the library. What an earlier relocation added to is zero."""
+    host, part = merged.host, merged.part
     types = relocations.types_of(part)
     record = part.layout.word
     mask = (1 << part.bits) - 1
@@ -249,6 +250,9 @@ def _move_words(patch: Patch, merged: MergeInput, places: MergedLayout) -> None:
         at = part.offset_of(vaddr, record.size, "a relocated word")
         patch.put(record, places.part + at, word=(part.word_at(vaddr) + amount) & mask)
 
+    for place in merged.bound_again:
+        if word_of(host, place):
+            patch.put(record, host.offset_of(place, record.size, "a relocated word"), word=0)
     for b in merged.early:
         if not b.of_part or b.entry is not None:
             continue

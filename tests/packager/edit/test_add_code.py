@@ -106,6 +106,29 @@ def test_libraries_of_mblob_get_code_again_and_again(
         path = tmp_path / "s.so"
 
 
+# the first code binds variables for functions of the runtime, which the next code binds again
+BOUND = [
+    *("relax/tensor_cache_model", "relax/mlp_dynamic", "relax/cnn_bound", "relax/compiled_control"),
+    *("relax/llm_paged_kv", "relax/mlp_static", "relax/byoc_c"),
+    *("ffi/ctx_llvm", "ffi/metal", "ffi/webgpu"),
+]
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", BOUND)
+def test_libraries_of_tvm_get_code_again_and_again(golden: Path, tmp_path: Path, name: str) -> None:
+    old, path = golden / f"{name}.so", tmp_path / "a.so"
+    numbers = {"one": 1, "two": 2, "three": 3}
+    for function, number in numbers.items():
+        source = tmp_path / f"{function}.c"
+        source.write_text(f"int {function}(void) {{ return {number}; }}")
+        mblob.add(old if number == 1 else path, kernels=source, output=path)
+    mblob.verify(path)
+    assert contains(path, old)
+    lib = mblob.load_module(path, missing="stub")
+    assert {function: lib[function]() for function in numbers} == numbers
+
+
 @pytest.mark.parametrize("name", ["", "host_c", "ffi/ctx_llvm"])
 def test_a_library_without_modules(golden: Path, tmp_path: Path, pre: Path, name: str) -> None:
     old = golden / f"{name}.so" if name else linked(tmp_path / "l.so")
