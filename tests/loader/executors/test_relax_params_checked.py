@@ -48,6 +48,7 @@ Row = tuple[
 ]  # constant of the type; of each dimension code and number
 W: Row = (0, [(EQUAL, 2), (EQUAL, 16)])
 B: Row = (1, [(EQUAL, 3)])
+X: Row = (0, [(EQUAL, 1)])
 
 
 def tensor(register: int, row: Row, heap: int = VOID) -> list[list[int]]:
@@ -71,7 +72,7 @@ def checks(argument: int, rows: Sequence[Row], free: int, heap: int = VOID) -> l
 
 def main(*rows: Row) -> Function:
     """main(x, params): the first parameter."""
-    code = [*checks(1, rows, 2), call(ITEM, [r(1), i(0)], 7), ret(7)]
+    code = [*tensor(0, X), *checks(1, rows, 2), call(ITEM, [r(1), i(0)], 7), ret(7)]
     return Function("main", code, ["x", "params"])
 
 
@@ -149,6 +150,10 @@ TAKEN: dict[str, list[Function]] = {
     "they are passed one by one": [
         Function("main", [*tensor(1, W), *tensor(2, B), ret(0)], ["x", "w", "b"]), other(W)
     ],
+    "they are passed one by one, in front of an input": [
+        Function("main", [*tensor(0, W), *tensor(1, B), *tensor(2, X), ret(0)], ["w", "b", "x"]), other(W)
+    ],
+    "code says nothing of an argument": [Function("main", [ret(0)], ["params"]), other(W)],
     "a dimension is free": [
         Function("main", [call(HEAP, [VM, i(2)], 5), *checks(0, [(0, [(STORE, 0), (ANY, 0)]), B], 1, 5), ret(0)],
                  ["params"])

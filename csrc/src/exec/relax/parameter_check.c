@@ -2,9 +2,10 @@
  *
  * Functions check their arguments first, by calls of builtins, and read the items of tuples by others. So
  * code says how many items a tuple has, and their types and shapes. It does not say which function the set
- * is for, and a tuple may be something else. So a set is refused only if functions take tuples, and each of
- * these differs from it. What code does not say is found when the function is called: checks behind a
- * branch, dimensions that have names, and compiled functions. */
+ * is for, and a tuple may be something else. So a set is refused only if functions take tuples, each of
+ * these differs from it, and no function has an argument of which code says nothing, or as many tensors as
+ * the set, which may be passed one by one. What code does not say is found when the function is called:
+ * checks behind a branch, dimensions that have names, and compiled functions. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 #include "format/format.h"
 
 enum { NONE = -1 };
-enum { EQUAL_TO_NUMBER = 0 };       /* code of match_shape, as in shapes.c */
-enum { IS_TUPLE = 1, DIFFERS = 2 }; /* an argument */
+enum { EQUAL_TO_NUMBER = 0 };                      /* code of match_shape, as in shapes.c */
+enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4 }; /* an argument */
 enum check { NO_CHECK, COUNT, ITEM, TENSOR, SHAPE };
 
 /* What a register holds: argument NONE: something else. Item NONE: the argument itself. */
@@ -31,7 +32,6 @@ struct search {
   const struct relax_function *f;        /* that is read */
   struct held *held;                     /* by register of `f` */
   uint8_t *arguments;                    /* of `f` */
-  bool one_by_one;                       /* its last arguments may be the tensors */
   const struct relax_function *refusing; /* what `text` is about */
   char text[640];
 };
@@ -114,10 +114,9 @@ static bool read_expected(const struct relax_executable *exec, enum check check,
 
 static void look_at_tensor(struct search *s, struct held at, enum check check,
                            const struct relax_instruction *in) {
-  const int64_t first = s->f->num_args - s->count;
-  const int64_t i = at.item == NONE ? at.argument - first : at.item;
-  if (i < 0 || i >= s->count) return;
-  const struct mb_tensor *tensor = s->tensors[i];
+  if (at.item == NONE) s->arguments[at.argument] |= IS_TENSOR;
+  if (at.item < 0 || at.item >= s->count) return;
+  const struct mb_tensor *tensor = s->tensors[at.item];
   const DLTensor *found = &tensor->view;
   int64_t shape[MB_NDIM_LIMIT];
   char want[MB_SHAPE_TEXT], have[MB_SHAPE_TEXT];
@@ -128,9 +127,7 @@ static void look_at_tensor(struct search *s, struct held at, enum check check,
   const bool same_rank = read_expected(s->exec, check, in, &expected);
   const bool same_type = mb_dtype_takes(expected.dtype, found->dtype);
   if (same_type && same_rank && (!size || memcmp(shape, found->shape, size) == 0)) return;
-  if (at.item == NONE)
-    s->one_by_one = false;
-  else if (!same_type)
+  if (!same_type)
     differ(s, at.argument, "tensor '%.120s': " MB_TEXT_DTYPE, tensor->name,
            mb_dtype_text(expected.dtype, want), mb_dtype_text(found->dtype, have));
   else if (!same_rank)
@@ -167,17 +164,16 @@ static void read_calls(struct search *s) {
 /* Whether the function may take the parameters; *tuples: whether it takes a tuple. */
 static bool may_take(struct search *s, bool *tuples) {
   const int64_t count = s->f->num_args;
+  int64_t tensors = 0;
   bool may = false;
-  s->one_by_one = s->count > 0 && count >= s->count;
   memset(s->arguments, 0, (size_t)count);
   read_calls(s);
   for (int64_t i = 0; i < count; i++) {
-    const bool is_tuple = s->arguments[i] & IS_TUPLE;
-    if (is_tuple && i >= count - s->count) s->one_by_one = false;
-    *tuples |= is_tuple;
-    may |= s->arguments[i] == IS_TUPLE;
+    tensors += s->arguments[i] == IS_TENSOR;
+    *tuples |= (s->arguments[i] & IS_TUPLE) != 0;
+    may |= s->arguments[i] == IS_TUPLE || !s->arguments[i];
   }
-  return may || s->one_by_one;
+  return may || (s->count > 0 && tensors >= s->count);
 }
 
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
