@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from mblob.loader.c_types import (
     of_dwarf,
     of_row,
 )
-from mblob.loader.sources import opened_file
+from mblob.loader.sources import mapped, opened_file
 from mblob.native.runtime import address_of, ffi, lib
 
 if TYPE_CHECKING:
@@ -57,12 +56,12 @@ def declared(node: OpenedNode, name: str) -> Declared:
 
 def comment_of(node: OpenedNode, name: str) -> str:
     """The comment above a function in its source, as the file of its library has it; "" without."""
-    file = _file_of(node)
-    if file is None:
+    status = node.origin.status
+    try:
+        data = mapped(node.path, status) if status is not None else None
+        rows = exported.read_table(ElfFile(data, node.path)) if data is not None else ()
+    except errors.MblobError:  # written over since
         return ""
-    with file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    rows = exported.read_table(ElfFile(memoryview(data), node.path))
     return next((row.comment for row in rows if row.name == name), "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from mblob import texts
 from mblob.devices import Device
 from mblob.dtype import TypeName
-from mblob.errors import ArgumentTypeError, ArgumentValueError
+from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
 from mblob.format.functions_table import parameters
 from mblob.loader import prototype
 from mblob.loader.c_functions import comment_of
@@ -35,8 +35,12 @@ def declared(owner: OpenedNode, name: str, i: int) -> tuple[str, str]:
 
 
 def doc(owner: OpenedNode, name: str) -> str | None:
-    """What `help` shows of a function: its prototype, and the comment above it in its source."""
-    prototype = prototype_of(owner, name)
+    """What `help` shows of a function: its prototype, and the comment above it in its source; None if its
+    file, which both are in, was written over before it was read."""
+    try:
+        prototype = prototype_of(owner, name)
+    except MblobError:
+        return None
     comment = comment_of(owner, name) if prototype else ""
     return f"{prototype}\n\n{comment}" if comment else prototype or None
 

@@ -165,11 +165,11 @@ def load_linked(
 
 def functions_of_file(path: str, opened: os.stat_result, assumed: bool) -> Mapping[str, str]:
     """Functions in the library that was opened at `path`, or with no path."""
-    data = _mapped(path, opened)
+    data = mapped(path, opened)
     return {} if data is None else _functions_of_image(data, assumed)
 
 
-def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
+def mapped(path: str, opened: os.stat_result) -> memoryview | None:
     """The file that was opened, whatever is at its path by now; None if nothing has it open."""
     for name in _names_of(path):
         with suppress(OSError, ValueError):
@@ -183,7 +183,7 @@ def _mapped(path: str, opened: os.stat_result) -> memoryview | None:
 
 
 def opened_file(path: str, opened: os.stat_result) -> BinaryIO | None:
-    """The file that was opened, as `_mapped` finds it, to be read."""
+    """The file that was opened, as `mapped` finds it, to be read."""
     for name in _names_of(path):
         with suppress(OSError):
             if os.path.samestat(os.stat(name), opened):  # noqa: PTH116

@@ -28,7 +28,7 @@ class Row(NamedTuple):
         abi: "plain" (C calling convention) or "packed" (TVM's).
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
         types: C argument types, "?" if unknown. Behind a pointer may stand ":columns": an array in
-            column order.
+            column order, or ":SIZE": a struct of that many bytes.
         prototype: the C function with the names of its parameters and their dimensions, "" if
             unknown.
         origin: where that comes from: "given" by the caller, the "source", or "debug information"; "" if
@@ -47,7 +47,11 @@ class Row(NamedTuple):
 
 
 def encode(rows: Iterable[Row]) -> bytes:
-    """The table's bytes, terminating NULs included."""
+    """The table's bytes, terminating NULs included.
+
+    Raises:
+        UnicodeEncodeError: a name that is no UTF-8. In the notes, "?" stands for such characters.
+    """
     lines, notes = [FIRST_LINE], {NOTES: ""}
     for r in rows:
         fields = (r.name, r.symbol, r.abi, str(r.alignment), r.types)
@@ -55,13 +59,15 @@ def encode(rows: Iterable[Row]) -> bytes:
         if r.origin or r.comment:
             comment = r.comment.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", " ")
             notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""
-    texts = ["\n".join(lines), *(["\n".join(notes)] if len(notes) > 1 else [])]
-    return b"".join(text.encode("utf-8", "replace") + b"\n\0" for text in texts)
+    table = "\n".join(lines).encode() + b"\n\0"
+    return table + (
+        "\n".join(notes).encode("utf-8", "replace") + b"\n\0" if len(notes) > 1 else b""
+    )
 
 
 def checksum(data: bytes) -> int:
-    """CRC-32 of a table up to and including its terminating NUL; what the linker pads it with does
-    not count."""
+    """CRC-32 of a table up to and including its terminating NUL; neither the notes behind it nor what the
+    linker pads it with count."""
     return zlib.crc32(data[: data.find(b"\0") + 1])
 
 
@@ -93,10 +99,14 @@ def decode(data: bytes) -> list[Row]:
 
 def _notes(data: bytes) -> dict[str, tuple[str, str]]:
     """Origin and comment by symbol, of what stands behind the table: texts for people, so what is none is
-    left out."""
+    left out, and characters that cannot be printed are."""
     lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
     fields = (line.split("\t") for line in (lines[1:] if lines[0] == NOTES else ()))
-    return {f[0]: (f[1], _unescaped(f[2])) for f in fields if len(f) == 3}
+    return {f[0]: (_printable(f[1]), _printable(_unescaped(f[2]))) for f in fields if len(f) == 3}
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isprintable() or c == "\n")
 
 
 def _unescaped(text: str) -> str:

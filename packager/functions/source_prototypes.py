@@ -4,7 +4,7 @@ those of debug information, the bounds of arrays those of the source."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ def found_prototypes(
     wrapped: Sequence[Wrapped],
     table_rows: Sequence[Row],
     dialect: Dialect,
+    comments: Callable[[HostNode], Mapping[str, str]],
     *,
     only_named: bool,
     has_names: bool,
@@ -48,6 +49,7 @@ def found_prototypes(
         files: all that may define functions.
         wrapped: functions with a prototype of the caller's.
         table_rows: rows of a table that came with the objects.
+        comments: what `HostNode.comments` of one of them says.
         only_named: none but those that the caller asks for.
         has_names: functions may have names that are no symbols.
 
@@ -72,7 +74,6 @@ def found_prototypes(
     asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
-        comments = node.comments()
         origin = "source" if f.own else "debug information"
         for function in f.functions:
             name = _name_of(function, asked, taken if has_names else None)
@@ -101,7 +102,7 @@ def found_prototypes(
                     else _with_bounds(prototype_of(function), f)
                 )
                 prototype = prototype._replace(
-                    origin=origin, comment=comments.get(name.rpartition("::")[2], "")
+                    origin=origin, comment=comments(node).get(name.rpartition("::")[2], "")
                 )
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)

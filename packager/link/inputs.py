@@ -126,7 +126,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))
         found = found_prototypes(
-            nodes, [*host, *addons], known, request.table_rows(), request.dialect,
+            nodes, [*host, *addons], known, request.table_rows(), request.dialect, request.comments,
             only_named=hides, has_names=not request.system_lib,
         )  # fmt: skip
         request = request.with_found(found)._replace(expanded_names=expanded_names(host))

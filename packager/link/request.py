@@ -7,6 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -99,6 +100,7 @@ class Request(NamedTuple):
     Attributes:
         plan: of the blob; its target is `triple`.
         host: the host modules, which are linked.
+        comments: what `HostNode.comments` of one of them says; each is asked once.
         old: the library whose blocks a new one may share.
         names: what graphs in the blob call instead of a plain C function.
         found: functions of the host modules that have a prototype since their objects are known
@@ -117,6 +119,7 @@ class Request(NamedTuple):
     cc: str | Sequence[str] | None
     target: str | None
     options: tuple[str, ...]
+    comments: Callable[[HostNode], Mapping[str, str]]
     system_lib: bool = False
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
@@ -181,6 +184,7 @@ class Request(NamedTuple):
             BuildError: two modules declare one name differently.
         """
         found: dict[str, Wrapped] = {}
+        comments: dict[str, list[str]] = {}
         for node in self.host:
             for prototype in node.declared.functions:
                 wrapped = Wrapped(prototype, prototype.name in node.declared.packed, self.dialect)
@@ -188,9 +192,11 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
-        for comments in (node.comments() for node in self.host if node.declared.functions):
-            for name in found.keys() & comments.keys():
-                found[name] = found[name].with_comment(comments[name])
+                told = self.comments(node).get(prototype.name)
+                comments.setdefault(prototype.name, []).extend([] if told is None else [told])
+        for name, told_by in comments.items():
+            if len(told_by) == 1:  # else two modules define it
+                found[name] = found[name].with_comment(told_by[0])
         for wrapped in self.found:
             found[wrapped.prototype.name] = wrapped
         return list(found.values())
@@ -293,6 +299,7 @@ def request_of(
         cc=cc,
         target=target,
         options=as_options(options),
+        comments=cache(lambda node: node.comments()),
         system_lib=system_lib,
         prefix=prefix,
         carry=_plugins(carry),

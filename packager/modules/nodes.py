@@ -239,7 +239,11 @@ class SourceNode(HostNode):
         return self.text() if fmt in ("", self.fmt) else None
 
     def comments(self) -> Mapping[str, str]:
-        text, is_fortran = self.text(), LANGUAGE_OF[self.fmt] == "fortran"
+        try:
+            text = self.text()
+        except OSError:
+            return {}  # which the compiler tells
+        is_fortran = LANGUAGE_OF[self.fmt] == "fortran"
         has_some = any(mark in text for mark in (("!",) if is_fortran else ("//", "/*")))
         return comments_of(text, is_fortran=is_fortran) if has_some else {}
 

@@ -58,3 +58,13 @@ def test_a_damaged_table_is_refused_by_its_rule(data: bytes) -> None:
         functions_table.decode(data)
     assert caught.value.code == "function_table"
     assert "\n" not in str(caught.value)
+
+
+def test_names_are_utf8_and_notes_are_for_people() -> None:
+    with pytest.raises(UnicodeEncodeError):
+        functions_table.encode([Row("f\udc80", "f", "plain", 0, "int")])
+    row = Row("f", "f", "plain", 0, "int", "", "source", "a \x1b[31mred\x07\nb \udc80 ä\\n")
+    table = functions_table.encode([row])
+    assert functions_table.decode(table)[0].comment == "a [31mred\nb ? ä\\n"
+    without = functions_table.encode([row._replace(origin="", comment="")])
+    assert functions_table.checksum(table) == functions_table.checksum(without)

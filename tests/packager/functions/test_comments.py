@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
 
 import mblob
+from mblob.packager.modules import nodes
 from mblob.packager.modules.source_comments import comments_of
 from tests.packager.functions.test_tvm_executor import pack_verb
 
@@ -120,17 +122,117 @@ def test_inspect_tells_where_prototypes_come_from(
         ("/* open\nint f(void) { return 1; }", "f", None),
         ("// f\nint f(void {", "f", None),
         ("", "f", None),
+        ("// a\nvoid f(float *x) __attribute__((noinline)) {}", "f", "a"),
+        ("// a\nvoid f(int x) noexcept(true) REQUIRES(mu) {}", "f", "a"),
+        ("// a\n__attribute__((cold)) void F(int x) {}", "F", "a"),
+        ("// a\nauto f(int x) -> decltype(x) {}", "f", "a"),
+        ("// a\nS(int x) : b(0), f(x) {}", "f", None),
+        ("struct S {\n// of S\nint f() { return 1; }\n};\nint f(void) { return 1; }", "f", ""),
+        ("// a\nint f(int x) {}\n// b\nint f(float x) {}", "f", ""),
+        ("// clang-format off\nint f(void) {}", "f", ""),
+        ("// a\n// NOLINTNEXTLINE(b)\nint f(void) {}", "f", "a"),
+        ("/* clang-format off */\nint f(void) {}", "f", ""),
+        ("/* macro doc */ F(d)\nint f(void) {}", "f", ""),
+        ("/* macro\ndoc */ F(d)\nint f(void) {}", "f", ""),
+        ("/* macro\ndoc */ F(d);\nint f(void) {}", "f", ""),
+        ("/* a */ int e(void) {} // b\nint f(void) {}", "f", ""),
+        ("// a\nint e(void) {} int f(void) {}", "f", ""),
+        (
+            "int e(void) {\n#if A\nif (a) {\n#else\nif (b) {\n#endif\n}\n}\n// a\nint f(void) {}",
+            "f",
+            "a",
+        ),
+        ("int e = 1'000'0;\nchar c = u8'{';\n// a\nint f(void) { return 0x1'0; }", "f", "a"),
+        ('auto e = R"(") {)";\n// a\nint f(void) {}', "f", "a"),
+        ("#define E /* { \n { */ \\\n {\n// a\nint f(void) {}", "f", "a"),
     ],
 )
 def test_the_comment_of_one_function(text: str, name: str, comment: str | None) -> None:
     assert comments_of(text, is_fortran=False).get(name) == comment
 
 
-def test_a_long_source_of_calls_is_read_in_one_pass() -> None:
-    body = "int f%d(int x) { if (x) { return f0(x, (1), g(2)); } return 0; } // %d\n"
-    text = "/* c */\n" + "".join(body % (i, i) for i in range(20000))
-    found = comments_of(text, is_fortran=False)
-    assert len(found) == 20000 and found["f0"] == "c"
+ONE_LINE = "// of it\nint f%d(int x) { if (x) { return f0(x, (1), g(2)); } return 0; } // %d\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda n: "".join(ONE_LINE % (i, i) for i in range(n)),
+        lambda n: "a(" * 8 * n,
+        lambda n: "a() " * 8 * n + "{",
+        lambda n: "/* x */ " * 8 * n + "f(void) {",
+        lambda n: "x; " * 8 * n + "f(void) { } " * n,
+        lambda n: 'c = "' + r"\"" * 16 * n,
+        lambda n: "// x\n" * 8 * n + "f(void) {}" * n,
+        lambda n: "f(void) {\n#if A\nif (x) {\n#else\nif (y) {\n#endif\n}\n}\n" * n,
+    ],
+)
+def test_a_source_is_read_in_time_of_its_length(source: Callable[[int], str]) -> None:
+    def seconds(count: int) -> float:
+        text, taken = source(count), []
+        for _ in range(3):
+            start = process_time()
+            comments_of(text, is_fortran=False)
+            taken.append(process_time() - start)
+        return min(taken)
+
+    assert seconds(8000) < 8 * seconds(2000)  # 16 if each function looked at all others
+
+
+def test_an_export_reads_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(
+        nodes, "comments_of", lambda *args, **named: asked.append(1) or comments_of(*args, **named)
+    )
+    path = tmp_path / "k.c"
+    module = None
+    for comment in ("one", "other"):
+        path.write_text(
+            f"// {comment}\nint f(int x) {{ return x; }}\nint g(int x) {{ return x; }}\n"
+        )
+        module = module or mblob.csource_module(path, functions=["int f(int x)", "g"])
+        module.export_library(tmp_path / f"{comment}.so")
+        lib = mblob.load_module(tmp_path / f"{comment}.so")
+        assert lib["f"].__doc__ == f"int f(int x)\n\n{comment}"
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("functions", [None, ["int f(int x)"]])
+def test_a_comment_is_one_of_the_module_that_has_the_function(
+    tmp_path: Path, functions: Any
+) -> None:
+    other = "// not of f\nstatic int f(int x) { return x; }\n// of g\nint g(int x) { return f(x); }"
+    root = mblob.csource_module(other, functions=None if functions is None else ["int g(int x)"])
+    root.import_module(mblob.csource_module("int f(int x) { return x; }", functions=functions))
+    root.export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert lib["f"].__doc__ == "int f(int x)"
+    assert lib["g"].__doc__ == "int g(int x)\n\nof g"
+
+
+@pytest.mark.parametrize("old", [b"\x7fELF", b"mblob functions 1"])
+def test_help_is_no_error_where_the_file_was_written_over(tmp_path: Path, old: bytes) -> None:
+    mblob.csource_module(SOURCE).export_library(tmp_path / "k.so")
+    data = (tmp_path / "k.so").read_bytes()
+    read, unread = (mblob.load_module(tmp_path / "k.so")["add"] for _ in range(2))
+    assert "Adds two" in read.__doc__
+    with (tmp_path / "k.so").open("r+b") as file:
+        file.write(data.replace(old, old[:-1] + b"?"))
+    assert read.__doc__ == "int add(int a, int b)"
+    assert unread.__doc__ is None
+
+
+@pytest.mark.parametrize(
+    ("text", "comment"),
+    [
+        ("! Of f.\n!$omp declare simd\n!dir$ attributes inline :: f\nsubroutine f(x)", "Of f."),
+        ("c$omp declare simd\n      subroutine f(x)", ""),
+        ("! a\nsubroutine f(x)\nend subroutine f\n! b\nsubroutine f(x)", ""),
+        ("interface\n! a\nsubroutine f(x)\nend interface\n! b\nsubroutine f(x)", "b"),
+    ],
+)
+def test_the_comment_of_one_procedure(text: str, comment: str) -> None:
+    assert comments_of(text, is_fortran=True)["f"] == comment
 
 
 def test_comments_of_fortran(tmp_path: Path, require: Callable[[str], str]) -> None:
