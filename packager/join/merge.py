@@ -98,6 +98,7 @@ class MergedLayout:
         shift: addresses less offsets.
         headers: offset of the program headers, in front or at `offset`.
         headers_size: their bytes.
+        head: where the first segment ends, which may be longer to have room for them.
         tables: offsets of the new tables from `offset`, by name, and their sizes. Notes that had to
             make room have their old offsets for names.
         tables_size: bytes of all of them.
@@ -109,6 +110,7 @@ class MergedLayout:
     shift: int
     headers: int
     headers_size: int
+    head: int
     tables: dict[Name, tuple[int, int]]
     tables_size: int
     dynamic: int

@@ -62,7 +62,7 @@ from mblob.packager.join import (
 from mblob.packager.join.blob_references import word_of
 from mblob.packager.join.dynamic_symbols import Entry
 from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
-from mblob.packager.join.program_header_room import in_the_way
+from mblob.packager.join.program_header_room import end_of_head, in_the_way
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.section_headers import in_order_of_headers, put_sections
 from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
@@ -121,7 +121,8 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
     size = _headers_size(merged)
-    front = in_the_way(host, size)
+    head = end_of_head(host, size)
+    front = in_the_way(host, size, head)
     # Tables are written anew.
     notes: dict[Name, bytes] = {
         p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
@@ -130,7 +131,10 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     order, first_global, first_found = dynamic_symbols.in_order(merged.entries)
     strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
-    places = MergedLayout(offset, vaddr - offset, headers, size, {}, 0, 0, 0, offset, first_global)
+    places = MergedLayout(
+        offset, vaddr - offset, headers, size, 0 if front is None else head, {}, 0, 0, 0, offset,
+        first_global,
+    )  # fmt: skip
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):
@@ -337,6 +341,9 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
             before.append(
                 segment_row(host, PT_PHDR, s.p_flags, places.headers, vaddr, size, s.p_align)
             )
+        elif s.p_type == PT_LOAD and not loads and places.head > s.p_filesz:
+            at, vaddr, size = s.p_offset, s.p_vaddr, places.head
+            loads.append(segment_row(host, PT_LOAD, s.p_flags, at, vaddr, size, s.p_align))
         elif s.p_type == PT_LOAD:
             loads.append(raw)
         elif s.p_type == PT_GNU_EH_FRAME and "unwind" in places.tables:

@@ -18,6 +18,7 @@ from mblob.binary.elf_records import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
+    MAX_PAGE,
     PT_LOAD,
     PT_NOTE,
     SHF_ALLOC,
@@ -43,16 +44,21 @@ class Piece(NamedTuple):
     is_note: bool
 
 
-def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
+def in_the_way(host: ElfFile, size: int, longest: int = 0) -> list[Piece] | None:
     """What has to move if the program headers get `size` bytes, in the order of the file; None if
     something else is in the way, and they cannot stay in front.
+
+    Args:
+        longest: where the caller lets the first segment end, if it makes it longer (`end_of_head`).
 
     Raises:
         FormatError: tables are damaged.
     """
     start, end = host.e_phoff, host.e_phoff + size
     head = host.first_segment(PT_LOAD)
-    if start != host.layout.ehdr.size or head is None or head.p_offset or end > head.p_filesz:
+    if start != host.layout.ehdr.size or head is None or head.p_offset:
+        return None
+    if end > max(head.p_filesz, longest):
         return None
     pieces = _pieces(host)
     at = start + len(host.segments) * host.e_phentsize
@@ -76,6 +82,23 @@ def in_the_way(host: ElfFile, size: int) -> list[Piece] | None:
             break
         at = max(at, p.end)
     return moved if at >= end else None
+
+
+def end_of_head(host: ElfFile, size: int) -> int:
+    """Where the first segment ends if the program headers get `size` bytes: it takes what the file
+    has free behind it, if they need that and a byte is left for a section."""
+    head, *others = (s for s in host.segments if s.p_type == PT_LOAD)
+    last = head.p_filesz
+    if host.e_phoff + size <= last or not others or head.p_memsz != last:
+        return last
+    # pages of others stay theirs; so do bytes of the file
+    stops = [last + MAX_PAGE, *(s.p_offset for s in others)]
+    stops += [(s.p_vaddr - s.p_vaddr % max(s.p_align, 1)) - head.p_vaddr for s in others]
+    stops += [s.sh_offset for s in host.sections if s.sh_size and s.sh_offset >= last]
+    free = min([*stops, host.e_shoff or len(host.data)])
+    if free <= host.e_phoff + size or any(host.data[last:free]):
+        return last
+    return free
 
 
 def _pieces(host: ElfFile) -> list[Piece]:

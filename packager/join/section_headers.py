@@ -153,9 +153,12 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
     for i, row in enumerate(host.section_headers(len(host.sections), "section headers")):
         name = renewed.get(i)
         if host.sections[i].name == LEFT_SECTION and places.headers <= row.sh_offset < headers:
-            by = min(headers - row.sh_offset, row.sh_size)
+            end = max(row.sh_offset + row.sh_size, places.head)
+            by = min(headers, end) - row.sh_offset
             row = row._replace(
-                sh_addr=row.sh_addr + by, sh_offset=row.sh_offset + by, sh_size=row.sh_size - by
+                sh_addr=row.sh_addr + by,
+                sh_offset=row.sh_offset + by,
+                sh_size=end - row.sh_offset - by,
             )
         if isinstance(name, str):
             start, size = places.tables[name]
@@ -184,13 +187,13 @@ def _left_rows(
     headers = places.headers + places.headers_size
     left = []
     for s in host.segments:
-        covered = (
-            headers - s.p_offset if s.p_offset <= places.headers < s.p_offset + s.p_filesz else 0
-        )
+        is_head = s.p_offset <= places.headers < s.p_offset + s.p_filesz
+        covered = headers - s.p_offset if is_head else 0
+        longer = max(places.head - s.p_filesz, 0) if is_head else 0
         if (
             s.p_type != PT_LOAD
-            or s.p_filesz <= covered
-            or any(0 <= vaddr - s.p_vaddr < s.p_memsz for vaddr in taken)
+            or s.p_filesz + longer <= covered
+            or any(0 <= vaddr - s.p_vaddr < s.p_memsz + longer for vaddr in taken)
         ):
             continue
         flags = (
@@ -201,8 +204,8 @@ def _left_rows(
         name = _name(names, LEFT_SECTION)
         left.append(
             SectionHeader(
-                name, SHT_PROGBITS, flags, s.p_vaddr + covered, s.p_offset + covered, s.p_filesz - covered,
-                sh_addralign=1,
+                name, SHT_PROGBITS, flags, s.p_vaddr + covered, s.p_offset + covered,
+                s.p_filesz + longer - covered, sh_addralign=1,
             )
         )  # fmt: skip
     return left
