@@ -114,16 +114,10 @@ def _count(number: int, noun: str) -> str:
 def function_lines(library: Library) -> Iterator[str]:
     """Packed functions by name; plain C functions as `plain NAME(PARAMETERS)`, the symbol and what
     it takes: types alone where the file has no prototype; `unknown NAME` of which nothing says how
-    they are called. Behind `#`: where a prototype comes from; and that of a packed function without a
-    plain one."""
-    plain = _plain_rows(library)
-    alone = {row.name: row for row in library.function_table if row.prototype}
-    for row in plain:
-        alone.pop(row.name, None)
+    they are called. Behind `#`: where a prototype comes from."""
     for name in library.packed_functions:
-        told = [alone[name].prototype, *_origin(alone[name])] if name in alone else []
-        yield one_line("  # ".join([name, ", ".join(told)] if told else [name]))
-    for row in plain:
+        yield one_line(name)
+    for row in _plain_rows(library):
         _, found, parameters = row.prototype.partition("(")
         text = f"plain {row.symbol}(" + (parameters if found else f"{row.types})")
         yield one_line("  # ".join([text, *_origin(row)]))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mblob.arguments import items, mapping
 from mblob.bytes.payload_source import Payload
@@ -44,11 +44,6 @@ from mblob.packager.modules.weights import check_tensors, named_arrays, safetens
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from mblob.typed import CompileOptions
-
 
 @suggesting()
 def add(
@@ -65,7 +60,9 @@ def add(
     output: PathLike | None = None,
     replace: bool = False,
     reuse: bool = True,
-    **how: Unpack[CompileOptions],
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
 ) -> int:
     """Add weights, files and code to a finished library, of mblob, of TVM or of anybody else.
 
@@ -98,7 +95,7 @@ def add(
             New parameters of a Relax program replace all old ones. Without it, names that exist already
             are an error.
         reuse: share unchanged blocks, if the file system can share blocks between files.
-        how: `cc`, `target` and `options` for new code, as of `export_library`.
+        cc, target, options: for new code, as of `export_library`.
 
     Returns:
         The number of bytes of the old packed modules that stay behind unused: 0, unless the modules
@@ -117,6 +114,7 @@ def add(
         ToolchainError: no compiler, or it fails.
         OSError: a file cannot be read or written.
     """
+    how = {"cc": cc, "target": target, "options": options}
     path = existing_file(Path(checked_path(file, "add: file")), "add: file")
     hung = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")

@@ -296,6 +296,16 @@ def test_errors_of_what_was_given(golden: Path, tmp_path: Path, pre: Path) -> No
     assert not out.exists()
 
 
+def test_an_unknown_argument_is_told_with_the_one_that_was_meant(
+    golden: Path, tmp_path: Path
+) -> None:
+    for more in ({"blobs": {"k": b"1"}}, {"kernels": "k.c"}):
+        with pytest.raises(
+            TypeError, match=r"^add: unknown argument 'weight'; .*did you mean 'weights'"
+        ):
+            mblob.add(golden / "host_c.so", **more, weight=[], output=tmp_path / "x.so")  # type: ignore[call-arg]
+
+
 def test_a_library_of_another_machine(tmp_path: Path, pre: Path, require: Any) -> None:
     require("aarch64-linux-gnu-gcc")
     old = packed(tmp_path / "a.so", target="aarch64-linux-gnu")

@@ -100,7 +100,7 @@ def test_inspect_tells_where_prototypes_come_from(
     root.export_library(tmp_path / "k.so")
     done = pack_verb("inspect", "--functions", tmp_path / "k.so")
     assert done.stdout.splitlines() == [
-        "debugged", "found", "given", "taken  # int taken(int x), as given to mblob",
+        "debugged", "found", "given", "taken",
         "plain given(int x)  # as given to mblob", "plain debugged(int x)  # from debug information",
         "plain found(int x)  # from the source",
     ]  # fmt: skip
