@@ -131,14 +131,14 @@ def add(
         raise BuildError("order= is that of params= of a Relax program; give params=, too")
     if not code and params is None and not any(hung.values()):
         raise BuildError("add: nothing to add; give weights, params, blobs, kernels or objects")
-    target = Path(checked_path(path if output is None else output, "output"))
+    result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
         names = _Names(opened, replace)
         if opened.kind == "tar":
             from mblob.packager.edit.add_code import link_again
 
-            link_again(path, *_for_objects(opened, hung, params, order, names), code, target, how)
+            link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
             return 0
         dialect = _dialect_for(opened)
         graph = {} if params is None else _parameters(opened, params, order, hung, replace)
@@ -147,7 +147,7 @@ def add(
         new = _New(opened, hung, code, names, graph)
         changed, added = _entries(opened, new, dialect)
         inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, new.all))}
-        check_output(target, inputs.items())
+        check_output(result, inputs.items())
         library, left = opened, 0
         if new.code:
             from mblob.packager.edit.add_code import with_code
@@ -164,7 +164,7 @@ def add(
             except ValueError as error:
                 raise BuildError(str(error)) from None
         _warn_of_tvm(opened, [e.type_key for e in added])
-        moved = write_library(library, plan, target, reuse=reuse, inputs=inputs, source=source)
+        moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=source)
         return left if new.code else moved
 
 
