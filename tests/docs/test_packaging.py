@@ -183,7 +183,7 @@ def test_links_that_an_archive_lost_are_made_again(
     assert done.stderr.rstrip().endswith("packager is missing: the source tree is not complete")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_unpacked_source_archive_can_be_installed_in_place(
     unpacked: Path, tmp_path: Path
 ) -> None:

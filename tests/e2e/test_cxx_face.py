@@ -124,7 +124,10 @@ def test_the_documented_functions_are_those_of_the_library(installed: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compiler", "standard"), [("clang++", "c++17"), ("g++", "c++20")])
+@pytest.mark.parametrize(
+    ("compiler", "standard"),
+    [("clang++", "c++17"), pytest.param("g++", "c++20", marks=pytest.mark.nightly)],
+)
 def test_the_face_works_with_other_compilers(
     require: Require, built: Path, compat: Path, tmp_path: Path, compiler: str, standard: str
 ) -> None:

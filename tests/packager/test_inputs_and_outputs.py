@@ -351,8 +351,11 @@ def test_a_long_chain_takes_linear_time(
 LENGTHS = [
     ("from the top", 5_000),
     *(
-        pytest.param(built, 50_000, marks=pytest.mark.slow)
-        for built in ("from the top", "from the bottom")
+        pytest.param(built, 50_000, marks=mark)
+        for built, mark in (
+            ("from the top", pytest.mark.slow),
+            ("from the bottom", pytest.mark.nightly),
+        )
     ),
 ]
 
