@@ -152,6 +152,7 @@ def test_every_arrow_that_is_allowed_is_there(
 OF_PYTHON = {
     "mb_crc32_is_fast",
     "mblob_elf_check",
+    "mblob_module_dlhandle",
     "mblob_layout_measure",
     "mblob_payload_measure",
     "mblob_parallel_caller",
