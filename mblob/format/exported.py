@@ -19,6 +19,11 @@ SYSTEM_LIB = "__mblob_system_lib"
 # What only host code of the classic dialect has, and what only TVM 0.21 wrote, which gave functions
 # their plain names.
 _CLASSIC_MARKS = {classic.SYMBOL, classic.CONTEXT, "__TVMFuncCall", "__TVMAPISetLastError"}
+# What only objects of one dialect define or need.
+_OF_CLASSIC = {classic.CONTEXT, classic.ENTRY, "TVMFuncCall", "TVMAPISetLastError"}
+_OF_CLASSIC |= {f"__{name}" for name in _OF_CLASSIC if name.startswith("TVM")}
+_OF_FFI = {ffi_dialect.CONTEXT, ffi_dialect.CONTEXT_OF_0_21}
+_FFI_RUNTIME = ("TVMFFI", "__TVMFFI")
 # Every module that TVM compiled has its context, or names its entry function, but for C sources.
 _OF_MODULE = (classic.CONTEXT, classic.ENTRY)
 _SLOT = "__TVM"  # begins the names of slots, which mblob's packed functions have, too
@@ -68,6 +73,20 @@ def is_tvm_code(
         or any(name.startswith(_OF_RUNTIME) for name in asked)
         or (not with_table and any(name.startswith(_SLOT) for name in names))
     )
+
+
+def code_dialects(defined: Iterable[str], undefined: Iterable[str]) -> set[str]:
+    """The dialects that names of an object tell: how its functions are called, or which runtime it asks for
+    functions."""
+    own = set(defined)
+    names = own.union(undefined)
+    found = set()
+    is_ffi = any(map(ffi_name, own)) or not names.isdisjoint(_OF_FFI)
+    if is_ffi or any(name.startswith(_FFI_RUNTIME) for name in names):
+        found.add("ffi")
+    if not names.isdisjoint(_OF_CLASSIC):
+        found.add("classic")
+    return found
 
 
 class HostFunction(NamedTuple):

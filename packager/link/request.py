@@ -13,11 +13,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mblob.arguments import items
+from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES
+from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import (
     GRAPH_FACTORY,
@@ -31,7 +32,7 @@ from mblob.format.type_keys import (
 from mblob.module import Module
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn
-from mblob.packager.functions.object_dialect import object_dialect
+from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.link.carry import given_plugins
 from mblob.packager.modules.nodes import (
@@ -43,6 +44,7 @@ from mblob.packager.modules.nodes import (
     files_of,
     node_of,
 )
+from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
@@ -334,16 +336,27 @@ def _name_of(module: Module) -> str | None:
     """The dialect that a module tells, None if it may be in a library of either."""
     node = node_of(module)
     if isinstance(node, ObjectNode):
-        if node.elsewhere:
-            return None
-        given = node.content
-        return object_dialect(given if isinstance(given, bytes) else map_file(given), node.label)
+        return None if node.elsewhere else _of_object(node)
     row = None if isinstance(node, HostNode) else ROWS.get(node.type_key)
     if row is None or row.key == RELAX_EXECUTABLE_OF_0_16:  # which convert writes in both
         return None
     if row.key == RELAX_EXECUTABLE:
         return "ffi" if bytes(module.payload[1:8]) == _PROGRAM else None
     return "classic" if row.ffi == NONE else "ffi" if row.classic == NONE else None
+
+
+def _of_object(node: ObjectNode) -> str | None:
+    """The dialect that the names in an object or archive tell, if it is one."""
+    data = node.content if isinstance(node.content, bytes) else map_file(node.content)
+    found: set[str] = set()
+    # All of these names have one of these texts. Few objects have one: the others are not parsed.
+    if any(re.search(text, data) for text in (rb"__tvm_", rb"TVM")):
+        for label, part in objects_of(memoryview(data), node.label):
+            symbols = ElfFile(part, label).symtab
+            if not any(s.name.startswith(MARK) for s in symbols):  # adapters know both dialects
+                defined = {s.name for s in symbols if s.is_defined}
+                found |= code_dialects(defined, (s.name for s in symbols))
+    return found.pop() if len(found) == 1 else None
 
 
 def _plugins(
