@@ -22,12 +22,12 @@ from mblob.format.type_keys import (
     LIBRARY,
     RELAX_EXECUTABLES,
     ROWS,
-    SAFETENSORS,
 )
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
-from mblob.packager.edit.new_payloads import check_new, tensors_by_name
+from mblob.packager.edit.names import Names, below, is_set
+from mblob.packager.edit.new_payloads import check_new
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
 from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, warn
 from mblob.packager.join.first_blob import with_first_blob
@@ -122,8 +122,10 @@ def add(
     if sources or others:
         from mblob.packager.link.build import host_modules
 
-        code = host_modules(sources, others, functions, None, "add")
-    if functions and not code:
+        made = host_modules(sources, others, functions, None, "add")
+        code = [m for m in made if is_host(m)]
+        hung[0] += [m for m in made if not is_host(m)]  # the root of a .tar
+    if functions and not (sources or others):
         raise BuildError("functions= needs kernels or objects that define them")
     if isinstance(params, (str, os.PathLike)):
         params = checked_path(params, "add: params")
@@ -134,15 +136,16 @@ def add(
     result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
-        names = _Names(opened, replace)
+        names = Names(opened, replace)
+        _check_importers(opened, hung)
         if opened.kind == "tar":
             from mblob.packager.edit.add_code import link_again
 
             link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
             return 0
         dialect = _dialect_for(opened)
-        graph = {} if params is None else _parameters(opened, params, order, hung, replace)
-        check_tensors(_all(hung))
+        graph = {} if params is None else _parameters(opened, params, order, hung, replace, names)
+        check_tensors((*_all(hung), *graph.values()))
         work = stack.enter_context(workspace(None))
         new = _New(opened, hung, code, names, graph)
         changed, added = _entries(opened, new, dialect)
@@ -169,7 +172,7 @@ def add(
 
 
 def _for_objects(
-    library: Library, hung: dict[int, list[Module]], params: Any, order: Any, names: _Names
+    library: Library, hung: dict[int, list[Module]], params: Any, order: Any, names: Names
 ) -> tuple[list[Module], Module | None]:
     """What objects of a library get: modules that the root imports, and parameters of its program.
 
@@ -192,17 +195,8 @@ def _for_objects(
     check_tensors(_all(rows))
     for i, row in rows.items():
         for module in (m for new in row for m in new.walk() if not is_host(m)):
-            if (index := names.taken_by(module, i)) is not None:
-                raise BuildError(
-                    f"{library.entries[index].place}: replaced only in a finished library; build that first"
-                )
+            names.taken_by(module, i)
     return hung[0], parameters
-
-
-def _is_set(module: Module) -> bool:
-    """Whether a module has the parameters of a program."""
-    node = node_of(module)
-    return isinstance(node, PayloadNode) and node.is_parameters
 
 
 # -- parameters of a model -------------------------------------------------------------------------
@@ -232,7 +226,12 @@ def _set_of(params: Any, order: Any) -> Module:
 
 
 def _parameters(
-    library: Library, params: Any, order: Any, hung: dict[int, list[Module]], replace: bool
+    library: Library,
+    params: Any,
+    order: Any,
+    hung: dict[int, list[Module]],
+    replace: bool,
+    names: Names,
 ) -> dict[int, Module]:
     """Give the model in a library parameters: a Relax program imports them (`hung`); of a graph model, the
     result is the model that takes the place of the old one.
@@ -255,6 +254,7 @@ def _parameters(
             f"{model.place}: the graph has a parameter {taken[:80]!r} already; replace=True replaces it"
         )
     _check_inputs(model, new)
+    names.check_parameters(model.type_key, new)
     fields = model.fields()
     graph, name = (bytes(fields[n]).decode() for n in ("graph_json", "module_name"))
     made = graph_executor_factory(graph.rstrip(" "), {**old, **new}, name)
@@ -313,6 +313,23 @@ def _all(rows: Mapping[int, Sequence[Module]]) -> Iterable[Module]:
     return (m for row in rows.values() for root in row for m in root.walk())
 
 
+def _check_importers(library: Library, hung: Mapping[int, Sequence[Module]]) -> None:
+    """Refuse a circle: modules that import the library below the library itself.
+
+    Raises:
+        BuildError: naming the module.
+    """
+    home = next((e.index for e in library.entries if e.offset is None), None)
+    under = () if home is None else below(library, home)
+    for module in _all({i: row for i, row in hung.items() if i in under}):
+        if not is_host(module) and any(map(is_host, module.walk())):
+            where = node_of(module).home or ("", f"a module {module.type_key!r}")
+            raise BuildError(
+                f"{where[1]}: its {module.type_key} imports the library, which is the root of {library.path}; build a"
+                f" library of these modules and of the sources or objects (.o) of {library.path} instead"
+            )
+
+
 def _check_has_no_code(module: Module) -> None:
     """Refuse a module that imports, or is, the linked code of another library."""
     for m in module.walk():
@@ -347,7 +364,7 @@ class _New:
     """
 
     def __init__(
-        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: _Names,
+        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: Names,
         replacing: Mapping[int, Module],
     ) -> None:  # fmt: skip
         seen: dict[int, tuple[Module, int]] = {}  # and the entry that imports it, or what does
@@ -390,7 +407,7 @@ class _New:
             self.importers[home] = self._numbers(under)
         self.added += [(m, self._numbers(m.imported_modules)) for m in payloads]
         for i, row in hung.items():
-            new = self._numbers(m for m in row if _is_set(m) or m not in self.replacing.values())
+            new = self._numbers(m for m in row if is_set(m) or m not in self.replacing.values())
             self.importers[i] = (*self.importers.get(i, ()), *(n for n in new if n != i))
 
     def _numbers(self, modules: Iterable[Module]) -> tuple[int, ...]:
@@ -447,105 +464,6 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
     except CannotJoin as error:
         raise BuildError(f"{error}; pack the objects that it was linked from again") from None
     return made
-
-
-class _Names:
-    """Names of payloads and tensors that a library has, and that are added to it."""
-
-    def __init__(self, library: Library, replace: bool) -> None:
-        self._library = library
-        self._replace = replace
-        self._tensors = tensors_by_name(library)
-        self._replaced: set[int] = set()
-        self._programs: set[int] = set()  # that get parameters
-
-    def taken_by(self, module: Module, importer: int) -> int | None:
-        """The entry that a module takes the place of; None if it is one more.
-
-        Args:
-            importer: the entry that shall import it.
-
-        Raises:
-            BuildError: another module has its names, and stays.
-        """
-        node = node_of(module)
-        names = node.tensor_names if isinstance(node, PayloadNode) else ()
-        # Of other modules programs ask for the functions. A tree may have any number of a key.
-        has_key = node.is_found_by_key if isinstance(node, PayloadNode) else node.data
-        old = self._old_set(importer) if _is_set(module) else None
-        entry = self._with_tensors(names, old) if names or old else None
-        if not names and has_key:
-            entry = self._with_key(node.type_key)
-        if entry is None:
-            return None
-        if entry.index in self._replaced:
-            raise BuildError(f"{entry.place}: replaced twice")
-        self._replaced.add(entry.index)
-        return entry.index
-
-    def _with_key(self, key: str) -> EntryView | None:
-        entries = [e for e in self._library.entries if e.type_key == key]
-        if not entries or key in ROWS or key == SAFETENSORS:  # of which a tree may have any number
-            return None
-        if len(entries) == 1 and self._replace:
-            return entries[0]
-        how = "replace=True replaces it" if len(entries) == 1 else "swap replaces one of them"
-        raise BuildError(
-            f"{entries[0].place}: {self._library.path} has a payload of this key already; {how}"
-        )
-
-    def _old_set(self, importer: int) -> EntryView | None:
-        """The parameters of a program that imports more, through an entry.
-
-        Raises:
-            BuildError: it would have two sets.
-        """
-        entries = self._library.entries
-        for program in (e.index for e in entries if e.type_key in RELAX_EXECUTABLES):
-            below = dict.fromkeys([program])  # in the order in which they are met
-            todo = [program]
-            while todo:
-                new = [c for c in entries[todo.pop()].imports if c not in below]
-                below.update(dict.fromkeys(new))
-                todo += new
-            if importer not in below:
-                continue
-            if program in self._programs:
-                raise BuildError(
-                    f"{entries[program].place}: two sets of parameters; a program has one"
-                )
-            self._programs.add(program)
-            for e in (entries[i] for i in below if entries[i].type_key == SAFETENSORS):
-                if "parameters" in e.content.facts and not self._replace:
-                    raise BuildError(
-                        f"{e.place}: the program has these parameters, and takes one set; replace=True replaces them"
-                    )
-                if "parameters" in e.content.facts:
-                    return e
-        return None
-
-    def _with_tensors(self, names: Sequence[str], old: EntryView | None) -> EntryView | None:
-        places = {
-            e.index: name
-            for name in names
-            for e, _ in self._tensors.get(name, ())
-            if old is None or e.index != old.index
-        }
-        if not places:
-            return old
-        index, name = min(places.items())
-        entry = self._library.entries[index]
-        what = f"{entry.place}: has a tensor {name[:80]!r} already"
-        if old is not None:
-            raise BuildError(f"{what}; give the parameters other names")
-        missing = {t.name for t in entry.tensors} - set(names)
-        if len(places) > 1 or entry.type_key != SAFETENSORS or missing:
-            raise BuildError(
-                f"{what}, and more than the new weights replace; swap replaces single tensors"
-            )
-        if not self._replace:
-            raise BuildError(f"{what}; replace=True replaces that module")
-        return entry
 
 
 def _warn_of_tvm(library: Library, keys: Sequence[str]) -> None:

@@ -132,15 +132,16 @@ def module_of(plan: BuildPlan) -> Module:
     library = _with_imports(plan)
     if plan.order is not None and (plan.params is None or plan.graph is not None):
         raise BuildError("order= is that of params= of a Relax program, without graph=")
-    if plan.graph is None:
-        if plan.params is not None:
-            _add_params(library, plan.params, plan.order)
-        if plan.name != DEFAULT_NAME:
-            raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
-        return library
-    factory = _factory(plan.graph, plan.params, plan.name)
-    factory.import_module(library)
-    return factory
+    root = library
+    if plan.graph is not None:
+        root = _factory(plan.graph, plan.params, plan.name)
+        root.import_module(library)
+    elif plan.name != DEFAULT_NAME:
+        raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
+    elif plan.params is not None:
+        _add_params(library, plan.params, plan.order)
+    check_tensors(root.walk())
+    return root
 
 
 def _add_params(root: Module, params: Path, order: Path | None) -> None:
@@ -238,7 +239,7 @@ def host_modules(
         )
     # The code that packed modules call is in the objects beside them.
     if tars or (len(files) > 1 and any(map(has_blob, there))):
-        return [*made, tree_of(files, NOTHING if made else declared)]
+        return [*made, tree_of(files, others if made else declared)]
     for path in files:
         made.append(object_module(path, others if made else declared))
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -45,7 +46,7 @@ from mblob.packager.functions.source_prototypes import expanded_names, found_pro
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
 from mblob.packager.link.request import Request, warn_of_unreadable
-from mblob.packager.modules.nodes import Declared, SourceNode
+from mblob.packager.modules.nodes import Declared, HostNode, SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
@@ -121,7 +122,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
-    _take_places(request, host)
+    request = _with_places(request, host)
     known = request.wrapped()
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))
@@ -150,9 +151,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
 
 
-def _take_places(request: Request, host: Sequence[LinkInput]) -> None:
-    """Functions whose prototypes the source tells take the places of those of a finished library, whose
-    names are weak then.
+def _with_places(request: Request, host: Sequence[LinkInput]) -> Request:
+    """The request without those functions of a finished library whose places functions take whose
+    prototypes the source tells. Their names are weak then.
 
     Raises:
         NameTaken: the names are not weak.
@@ -167,12 +168,15 @@ def _take_places(request: Request, host: Sequence[LinkInput]) -> None:
     }
     prefix, packed_symbol = request.dialect.function_prefix, request.dialect.packed_symbol
     forms = {form: n for n in new for form in (n, prefix + n, packed_symbol(n))}
+    kept: dict[int, HostNode] = {}
     for node, (file, contents) in joined:
         if taken := forms.keys() & contents.defined:
             raise NameTaken(f"{file.label}: has a function {forms[min(taken)]!r} already")
         gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
-        node.rows = tuple(row for row in node.rows if row.symbol not in gone)
-        node.declared = Declared([name for name in node.declared.names if name not in gone])
+        kept[id(node)] = changed = copy(node)
+        changed.rows = tuple(row for row in node.rows if row.symbol not in gone)
+        changed.declared = Declared([n for n in node.declared.names if n not in gone])
+    return request._replace(host=[kept.get(id(node), node) for node in request.host])
 
 
 def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bool:
@@ -536,6 +540,7 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
         BuildError, ToolchainError: naming both places.
     """
     hidden = {w.prototype.name: w.plain_symbol for w in request.wrapped() if w.takes_name}
+    _check_names_are_new(request, objects)
     definitions = [
         (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))
         for f, c in objects
@@ -545,6 +550,19 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
         object_files.check_blobs(definitions, symbol)
         definitions.append(("the packed modules", ObjectSymbols([symbol])))
     object_files.check_duplicates(definitions)
+
+
+def _check_names_are_new(request: Request, objects: Sequence[LinkInput]) -> None:
+    """Refuse code that defines what a finished library has, which it joins.
+
+    Raises:
+        NameTaken: naming the function.
+    """
+    old = {name: f.label for f, c in objects if f.elsewhere for name in c.defined}
+    names = (name for f, c in objects if not f.elsewhere for name in c.defined)
+    if name := min((name for name in names if name in old), default=""):
+        shown = name.removeprefix(request.dialect.function_prefix).removesuffix("__packed")
+        raise NameTaken(f"{old[name]}: has a function {shown!r} already")
 
 
 def hide_plain_functions(

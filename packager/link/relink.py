@@ -24,9 +24,10 @@ from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.functions_table import Row
 from mblob.format.model import Blob
 from mblob.format.prefixes import BLOBS
-from mblob.format.type_keys import SAFETENSORS
+from mblob.format.type_keys import GRAPHS, SAFETENSORS
 from mblob.inspect.layouts import size_of
 from mblob.inspect.library import Library
+from mblob.inspect.tensors import tensors_of
 from mblob.module import Module
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
@@ -69,8 +70,7 @@ def static_library(
         functions, packed: as of `csource_module`. Types come from debug information (`cc -g`). A
             function without a prototype and without debug information is taken for a packed
             function, as TVM's compilers write them, if the object has a mark of TVM, or if its name
-            is given. Of a whole library, functions are callable as they were, and those that are
-            given.
+            is given. Functions of a `.tar` are callable as they were, and those that are given.
 
     Raises:
         OSError: no file at the path.
@@ -122,26 +122,34 @@ def has_blob(path: Path) -> bool:
 def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
     """The module tree of the objects of a library.
 
+    Args:
+        declared: of its functions; without a list of them, of those of objects that no `.tar` has.
+
     Raises:
         BuildError, FormatError, OSError: as of `static_library`.
     """
     with workspace(None) as work:
         contents = Contents()
+        beside: list[int] = []  # numbers of objects that no .tar has
         for i, path in enumerate(paths):
             folder = work / str(i)
             folder.mkdir()
+            first = len(contents.host)
             read_into(contents, path, folder)
+            beside += [] if is_tar(path) else range(first, len(contents.host))
         contents.check_linkable()
         contents.expose_forms(work)
+        for i in beside if declared.is_open else ():
+            contents.host[i].declared = declared
         root = contents.tree()
         for node in contents.host:
             if not isinstance(node, ObjectNode) or not isinstance(node.content, Path):
                 continue
             if work in node.content.parents:  # a folder that is gone when the tree is used
                 node.content = node.content.read_bytes()
-        first = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
         if not declared.is_open:
-            first.declared = declared
+            node = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
+            node.declared = declared
         if contents.dialect is not None:
             for m in root.walk():
                 node_of(m).home = contents.dialect, contents.label
@@ -381,6 +389,9 @@ class Contents:
                 dialect=written,
                 alignment=e.alignment if e.bulk else 1,
             )
+            node.is_found_by_key = e.data
+            if e.type_key in GRAPHS:
+                node.tensor_names = [t.name for t in tensors_of(e.type_key, payload)]
             made.append(Module(node=node))
         for e, module in zip(self.blob.entries, made):
             # The last import is numbered first (docs/format.md, section 5), so that modules keep

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -44,6 +45,7 @@ from mblob.packager.modules.nodes import (
     files_of,
     node_of,
 )
+from mblob.packager.modules.weights import repeated_tensors
 from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
@@ -544,15 +546,10 @@ def _warn_of_graphs(request: Request) -> None:
 def _warn_of_repeated(mod: Module) -> None:
     """Warn of payloads and tensors that nobody finds by their names, because another module has the
     same."""
-    seen: set[tuple[str, str]] = set()
-    repeated: dict[tuple[str, str], None] = {}
-    for module in mod.walk():
-        node = node_of(module)
-        if isinstance(node, PayloadNode):
-            names = [("tensor", name) for name in node.tensor_names]
-            names += [("payload", node.type_key)] if node.is_found_by_key else []
-            repeated.update((name, None) for name in names if name in seen)
-            seen.update(names)
+    nodes = [node for node in map(node_of, mod.walk()) if isinstance(node, PayloadNode)]
+    keys = Counter(node.type_key for node in nodes if node.is_found_by_key)
+    repeated = [("payload", key) for key, count in keys.items() if count > 1]
+    repeated += [("tensor", name) for name in repeated_tensors(mod.walk())]
     for what, name in repeated:
         warn(
             f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"

@@ -116,6 +116,7 @@ def graph_executor_factory(
     except (TypeError, ValueError) as exc:
         raise refused(exc, "graph_executor_factory") from None
     node = _FactoryNode(payload, text, name)
+    node.tensor_names = tuple(params)
     made = Module(node=node)
     node.module = ref(made)
     return made

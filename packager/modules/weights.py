@@ -130,17 +130,29 @@ def check_tensors(modules: Iterable[Module]) -> None:
     Raises:
         BuildError: naming both files and the tensor.
     """
-    owners: dict[str, Module] = {}
-    for module in modules:
+    for name, owners in repeated_tensors(modules).items():
+        files = [file_of(m) or (node_of(m).home or ("", ""))[1] for m in owners[:2]]
+        if files[0] == files[1] != "":
+            raise BuildError(f"{files[0]}: given twice, expected each file of weights once")
+        who = f"{files[0]} and {files[1]} both" if all(files) else "two modules"
+        raise BuildError(
+            f"{who} have a tensor {name[:80]!r}, of which programs would find only one; rename it in one of them"
+        )
+
+
+def repeated_tensors(modules: Iterable[Module]) -> dict[str, list[Module]]:
+    """Names of tensors that several modules have, at least one of which is of weights; and the modules.
+    Models find their own parameters."""
+    owners: dict[str, list[Module]] = {}
+    for module in dict.fromkeys(modules):
         node = node_of(module)
         for name in node.tensor_names if isinstance(node, PayloadNode) else ():
-            other = owners.setdefault(name, module)
-            if other is not module:
-                files = [file_of(other), file_of(module)]
-                who = f"{files[0]} and {files[1]} both" if all(files) else "two modules of weights"
-                raise BuildError(
-                    f"{who} have a tensor {name[:80]!r}; rename it in one of them, or leave one out"
-                )
+            owners.setdefault(name, []).append(module)
+    return {
+        name: found
+        for name, found in owners.items()
+        if len(found) > 1 and any(m.type_key == SAFETENSORS for m in found)
+    }
 
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:

@@ -309,7 +309,7 @@ def test_names_that_exist_are_refused_or_replaced(tmp_path: Path, replace: bool)
 
 
 def test_the_same_name_twice_in_one_call(tmp_path: Path) -> None:
-    with pytest.raises(mblob.BuildError, match="two modules of weights have a tensor 'w'"):
+    with pytest.raises(mblob.BuildError, match="two modules have a tensor 'w'"):
         mblob.add(packed(tmp_path / "a.so"), weights=[W, {"w": W["w"]}])
 
 
