@@ -565,7 +565,8 @@ MBLOB_API int mblob_executor_set_input(mblob_module *executor, const char *name,
  *   mblob_call(executor, "set_output_zero_copy", "int,tensor", 0, &tensor);
  * They fail with MBLOB_E_ARGUMENT if type, shape or alignment is not what the model needs. */
 
-/* Run the model on the inputs that were set. A GraphExecutor uses several threads where that is
+/* Run the model on the inputs that were set. The last inputs of a Relax program may be left out if its
+ * parameters were packed with it (see mblob_executor_params). A GraphExecutor uses several threads where that is
  * quicker: in its first runs it measures the operators that do not wait for each other. The results
  * are those of one operator after the other, bit for bit; also a parallel loop in an operator has
  * the same number of tasks, unless other threads of the process run loops. To choose the number of
@@ -586,7 +587,9 @@ MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, c
 
 /* The parameters of a Relax program that were packed with it (build --params, add --params): a tuple of tensors in
  * the order of the program, each at a multiple of 64. Those that lie elsewhere in the file were copied
- * when the executor was made. Without any, it is an empty tuple. To pass the tuple, write `object`:
+ * when the executor was made. Without any, it is an empty tuple. mblob_executor_run() passes them itself, where
+ * the last input was not set: the tuple, or each tensor if the function takes so many tensors at its end.
+ * To pass the tuple to another function, write `object`:
  *   mblob_call(executor, "main", "float32[1,4],object -> float32[1,10]", x, params, y);
  * Ownership: `*out` is a new reference to an Array, given back with mblob_value_release() and the code
  * kTVMObjectHandle. Its tensors keep the library, and cannot be written.

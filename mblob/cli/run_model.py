@@ -247,12 +247,16 @@ class RelaxProgram(Program):
             there = ", ".join(self.machine.functions)
             raise ValueError(f"no function {function!r}; there are: {there}")
         self.parameters = self.machine.get_function_params(function)
+        self.packed = int(self.machine.module["get_param_inputs"](function))
+
+    def names(self) -> list[str]:
+        return self.parameters[: len(self.parameters) - self.packed]
 
     def inputs(self) -> dict[str, str]:
         with open_library(self.file) as library:
             told = next((m.inputs for m in library.models if m.name == self.function), None)
         types = {value.name: value.type_text for value in told or ()}
-        return {name: f"{name} {types.get(name, '')}".rstrip() for name in self.parameters}
+        return {name: f"{name} {types.get(name, '')}".rstrip() for name in self.names()}
 
     def set(self, name: str, value: Any) -> None:
         self.machine.module["set_one_input"](self.function, name, value)

@@ -104,6 +104,21 @@ def test_a_program_without_parameters_has_none(tmp_path: Path) -> None:
     assert machine(ARRAYS, None, tmp_path).params == ()
 
 
+def called_with_its_parameters(vm: mblob.relax.VirtualMachine) -> Any:
+    """The result if only the first input is set, and the packed parameters stand in for the others."""
+    vm.module["set_one_input"]("main", "x", np.zeros(1, "float32"))
+    vm.invoke_stateful("main")
+    return vm.get_outputs("main").numpy()
+
+
+def test_a_function_takes_the_packed_parameters_where_nobody_sets_them(tmp_path: Path) -> None:
+    vm = machine(ARRAYS, True, tmp_path)
+    np.testing.assert_array_equal(called_with_its_parameters(vm), ARRAYS["w"])
+    vm.set_input("main", np.zeros(1, "float32"), vm.params[::-1])
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main").numpy(), ARRAYS["w"])
+
+
 def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
     params = machine(ARRAYS, True, tmp_path).params
     for name, tensor in zip(NAMES, params):
@@ -155,6 +170,10 @@ int main(int argc, char **argv) {
                mblob_executor_params(vm, &params) ||
                mblob_call(vm, "main", "float32[1],object -> float32[2,16]", x, params, w);
   puts(failed ? mblob_last_error() : w[1][15] == 31 ? "31" : "wrong");
+  w[1][15] = 0;
+  failed = mblob_executor_set_input(vm, "x", "float32[1]", x) || mblob_executor_run(vm) ||
+           mblob_executor_get_output(vm, 0, "float32[2,16]", w);
+  puts(failed ? mblob_last_error() : w[1][15] == 31 ? "31" : "wrong");
   mblob_value_release((TVMValue){.v_handle = params}, kTVMObjectHandle);
   params = lib;
   if (mblob_executor_params(lib, &params) != MBLOB_E_ARGUMENT || params) puts("wrong");
@@ -183,7 +202,7 @@ def test_a_c_program_passes_them(tmp_path: Path, require: Callable[[str], str]) 
     done = subprocess.run(
         ["./host", "m.so"], cwd=tmp_path, check=True, capture_output=True, text=True
     )
-    assert done.stdout == "31\n"
+    assert done.stdout == "31\n31\n"
 
 
 def test_build_packs_them_by_command(tmp_path: Path) -> None:
@@ -196,6 +215,10 @@ def test_build_packs_them_by_command(tmp_path: Path) -> None:
             [sys.executable, "-m", "mblob.cli.main", *words, *more], cwd=tmp_path, check=True
         )
         check(mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0)), names)
+    words = [sys.executable, "-m", "mblob.cli.main", "run", "m.so", "x=float32[1]", "-o", "out.npz"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_array_equal(out["out0"], ARRAYS["w"])
 
 
 def test_inspect_tells_the_order_and_what_is_copied(tmp_path: Path) -> None:

@@ -174,6 +174,36 @@ def test_programs_that_may_take_them_open(tmp_path: Path, name: str) -> None:
     assert [t.shape for t in vm.params] == [(2, 16), (3,)]
 
 
+@pytest.mark.parametrize(
+    ("rows", "result", "left"),
+    [
+        ([*tensor(0, X), *tensor(1, W), *tensor(2, B), ret(1)], "w", 2),
+        ([*tensor(0, X), *tensor(1, W), *tensor(2, B), ret(2)], "b", 2),
+        ([*tensor(0, X), *tensor(1, X), *checks(2, [W, B], 3), ret(4)], "b", 1),
+        ([call(ITEM, [r(2), i(0)], 3), ret(3)], "w", 1),
+    ],
+)
+def test_packed_parameters_are_the_last_inputs_where_nobody_sets_them(
+    tmp_path: Path, rows: list[list[int]], result: str, left: int
+) -> None:
+    vm = machine(library(tmp_path / "m.so", Function("main", rows, ["x", "y", "p"])))
+    assert vm.module["get_param_inputs"]("main") == left
+    for name in ["x", "y", "p"][: 3 - left]:
+        vm.module["set_one_input"]("main", name, np.zeros(1, "float32"))
+    vm.invoke_stateful("main")
+    np.testing.assert_array_equal(vm.get_outputs("main").numpy(), SET[result])
+    vm.module["set_one_input"]("main", "p", np.zeros(2, "float32"))  # what is set wins
+    if left == 2:
+        with pytest.raises(mblob.MblobError, match=r"float32|int8"):
+            vm.invoke_stateful("main")
+
+
+def test_an_input_before_the_parameters_must_be_set(tmp_path: Path) -> None:
+    vm = machine(library(tmp_path / "m.so", main(W, B)))
+    with pytest.raises(mblob.MblobError, match="input 'x' of function 'main' has not been set"):
+        vm.invoke_stateful("main")
+
+
 def test_the_text_is_about_the_model(tmp_path: Path) -> None:
     path = library(tmp_path / "m.so", other(W), main(W, W), other(B))
     with pytest.raises(mblob.FormatError, match="function 'main', argument 1 params: tensor 'b'"):

@@ -140,6 +140,10 @@ struct mb_tensor;
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry);
+/* Which inputs of a function the machine's parameters are, if nobody sets them: the last ones. *inputs:
+ * how many; 0 if there are no parameters. *each: whether each is one of the tensors, and not the tuple. */
+int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
+                           size_t *inputs, bool *each);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

@@ -136,6 +136,18 @@ static int set_input(void *object, struct mb_call *call) {
 
 #define NOT_SET (-1) /* code of an input that was never set */
 
+/* As many as arguments, or as names of them: of a packed function, files may differ in these. */
+static int make_inputs(const struct relax_function *f, struct relax_slots *slots) {
+  const size_t named = f->param_count, taken = f->num_args > 0 ? (size_t)f->num_args : 0;
+  const size_t count = named > taken ? named : taken;
+  if (slots->inputs) return MBLOB_OK;
+  slots->inputs = malloc((count + 1) * sizeof(*slots->inputs));
+  if (!slots->inputs) return mb_fail_memory(count * sizeof(*slots->inputs));
+  for (size_t i = 0; i < count; i++) slots->inputs[i].code = NOT_SET;
+  slots->has_inputs = true;
+  return MBLOB_OK;
+}
+
 /* (function, name or index, value): one input, for all calls from now on */
 static int set_one_input(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
@@ -151,24 +163,39 @@ static int set_one_input(void *object, struct mb_call *call) {
   if (!status) status = relax_take(m, call->args[2], call->codes[2], &value, NULL);
   if (status) return status;
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
-  if (!slots->inputs) {
-    slots->inputs = malloc(f->param_count * sizeof(*slots->inputs));
-    for (size_t i = 0; slots->inputs && i < f->param_count; i++) slots->inputs[i].code = NOT_SET;
-  }
-  if (!slots->inputs) {
+  status = make_inputs(f, slots);
+  if (status)
     relax_clear(&value);
-    return mb_fail_memory(f->param_count * sizeof(*slots->inputs));
+  else
+    relax_set(&slots->inputs[param], value);
+  return status;
+}
+
+/* The parameters that the program was packed with are its last inputs where nobody set these. */
+static int set_parameters(struct relax_machine *m, const struct relax_function *f,
+                          struct relax_slots *slots) {
+  size_t inputs = 0, i = 0;
+  bool each = false;
+  int status = relax_parameters_place(m, f, &inputs, &each);
+  if (!status && inputs) status = make_inputs(f, slots);
+  for (; !status && i < inputs; i++) {
+    struct relax_value *input = &slots->inputs[(size_t)f->num_args - inputs + i], given;
+    if (input->code != NOT_SET) continue;
+    given = (struct relax_value){m->params.value, m->params.code};
+    if (each)
+      given = (struct relax_value){mb_object_value(m->params.value.v_handle, i),
+                                   mb_object_item(m->params.value.v_handle, i)->code};
+    relax_retain(given);
+    relax_set(input, given);
   }
-  relax_set(&slots->inputs[param], value);
-  slots->has_inputs = true;
-  return MBLOB_OK;
+  return status;
 }
 
 static int check_inputs(const struct relax_function *f, const struct relax_value *inputs) {
-  for (size_t i = 0; inputs && i < f->param_count; i++)
+  for (size_t i = 0; inputs && (int64_t)i < f->num_args; i++)
     if (inputs[i].code == NOT_SET)
       return mb_fail(MBLOB_E_KERNEL, "ValueError: input '%s' of function '%s' has not been set",
-                     f->params[i], f->name);
+                     i < f->param_count ? f->params[i] : "", f->name);
   return MBLOB_OK;
 }
 
@@ -219,6 +246,8 @@ static int invoke_stateful(void *object, struct mb_call *call) {
   if (!status) status = function_argument(m, call, 0, &f);
   if (status) return status;
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
+  status = set_parameters(m, f, slots);
+  if (status) return status;
   if (!slots->has_inputs && f->num_args != 0)
     return mb_fail(MBLOB_E_KERNEL,
                    "ValueError: No inputs set for stateful call of %s; use `set_input` first.",
@@ -440,6 +469,18 @@ static int get_params(void *object, struct mb_call *call) {
   return status ? status : mb_return_set(call->result, m->params.value, m->params.code);
 }
 
+/* How many of the function's last inputs need not be set, as the program has parameters for them. */
+static int get_param_inputs(void *object, struct mb_call *call) {
+  const struct relax_machine *m = object;
+  const struct relax_function *f = NULL;
+  size_t inputs = 0;
+  bool each = false;
+  int status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_parameters_place(m, f, &inputs, &each);
+  if (!status) mb_call_return_int(call, (int64_t)inputs);
+  return status;
+}
+
 /* (function or None), or (name of a global function, args...), which gives it */
 static int set_instrument(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
@@ -508,6 +549,7 @@ const struct mb_method relax_machine_methods[] = {
     {"get_function_arity", get_function_arity},
     {"get_function_param_name", get_function_param_name},
     {"get_params", get_params},
+    {"get_param_inputs", get_param_inputs},
     {"set_instrument", set_instrument},
     {"profile", profile},
     {"set_limits", set_limits},

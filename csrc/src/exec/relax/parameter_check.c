@@ -26,8 +26,8 @@ struct held {
 
 struct search {
   const struct relax_executable *exec;
-  const struct relax_function *model; /* may be NULL */
-  const struct mb_tensor *const *tensors;
+  const struct relax_function *model;     /* may be NULL */
+  const struct mb_tensor *const *tensors; /* NULL: only their number matters */
   int64_t count;
   const struct relax_function *f;        /* that is read */
   struct held *held;                     /* by register of `f` */
@@ -115,7 +115,7 @@ static bool read_expected(const struct relax_executable *exec, enum check check,
 static void look_at_tensor(struct search *s, struct held at, enum check check,
                            const struct relax_instruction *in) {
   if (at.item == NONE) s->arguments[at.argument] |= IS_TENSOR;
-  if (at.item < 0 || at.item >= s->count) return;
+  if (!s->tensors || at.item < 0 || at.item >= s->count) return;
   const struct mb_tensor *tensor = s->tensors[at.item];
   const DLTensor *found = &tensor->view;
   int64_t shape[MB_NDIM_LIMIT];
@@ -199,4 +199,28 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
   int status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
   mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
   return status;
+}
+
+int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
+                           size_t *inputs, bool *each) {
+  const size_t count = mb_object_count(m->params.value.v_handle);
+  bool tuples = false;
+  *inputs = 0;
+  *each = false;
+  if (!count || f->num_args <= 0 || f->kind == RELAX_PACKED) return MBLOB_OK;
+  *inputs = 1;
+  if (f->kind != RELAX_CODE || count > (size_t)f->num_args) return MBLOB_OK;
+  struct search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
+  s.held = calloc(f->registers + 1, sizeof(*s.held));
+  s.arguments = calloc(f->registers + 1, 1);
+  if (s.held && s.arguments) {
+    (void)may_take(&s, &tuples);
+    *each = true;
+    for (size_t i = 1; i <= count; i++) *each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
+    if (*each) *inputs = count;
+  }
+  const bool has_memory = s.held && s.arguments;
+  free(s.held);
+  free(s.arguments);
+  return has_memory ? MBLOB_OK : mb_fail_memory(f->registers * sizeof(*s.held));
 }
