@@ -6,9 +6,13 @@ from __future__ import annotations
 import re
 from math import prod
 
+from mblob.annotations import TYPE_CHECKING
 from mblob.dtype import DataType
 from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord, is_addressable
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 MAGIC = b"\x93NUMPY"
 # bytes of text; numpy itself refuses to read more than 10,000 from strangers
@@ -57,8 +61,11 @@ def read(data: memoryview, name: str) -> ArrayRecord:
         name: how errors call it.
 
     Raises:
-        FormatError: no `.npy` file, a damaged one, or one whose elements are not row-major
-            little-endian numbers.
+        FormatError: no `.npy` file, a damaged one, or one whose elements are no little-endian
+            numbers.
+
+    Returns:
+        The array, row-major: its elements in `data`, but a copy of column-major ones.
     """
 
     import ast  # only those who read need it
@@ -85,8 +92,6 @@ def read(data: memoryview, name: str) -> ArrayRecord:
         or not all(type(n) is int and n >= 0 for n in shape)
     ):
         raise fail(f"shape {shape!r:.80}, expected a tuple of at most {NDIM_LIMIT} sizes")
-    if fortran and sum(n > 1 for n in shape) > 1:
-        raise fail("its elements are column-major, expected row-major (numpy.ascontiguousarray)")
     dtype = _dtype_of(descr)
     if dtype is None:
         raise fail(f"elements {descr!r:.80}, expected little-endian numbers or bool")
@@ -97,7 +102,43 @@ def read(data: memoryview, name: str) -> ArrayRecord:
     found = len(data) - start - size
     if found != expected:
         raise fail(f"{found} bytes of elements, {dtype} of shape {shape} has {expected}")
-    return ArrayRecord(dtype, shape, data[start + size :], start + size)
+    elements = data[start + size :]
+    sizes = [n for n in shape if n > 1]
+    if fortran and len(sizes) > 1 and found:
+        elements = _row_major(elements, sizes, item)
+    return ArrayRecord(dtype, shape, elements, start + size)
+
+
+def _row_major(data: memoryview, sizes: list[int], item: int) -> memoryview:
+    """A copy of column-major elements, row-major.
+
+    Args:
+        data: elements of `item` bytes each, at least one.
+        sizes: of each dimension.
+    """
+    made = memoryview(bytearray(data.nbytes))
+    words = max(item // 8, 1)  # of an element
+    form: Literal["B", "H", "I", "Q"] = ("B", "H", "I", "Q")[min(item, 8).bit_length() - 1]
+    given, out = data.cast(form), made.cast(form)
+    for i in range(words):
+        _transpose(given[i::words], out[i::words], sizes)
+    return made
+
+
+def _transpose(given: memoryview, out: memoryview, sizes: list[int]) -> None:
+    """Copy elements in column order to elements in row order, by the first or the last dimension."""
+    if len(sizes) == 1:
+        out[:] = given
+        return
+    first, last = sizes[0], sizes[-1]
+    if first <= last:
+        size = len(given) // first
+        for i in range(first):
+            _transpose(given[i::first], out[i * size : (i + 1) * size], sizes[1:])
+        return
+    size = len(given) // last
+    for i in range(last):
+        _transpose(given[i * size : (i + 1) * size], out[i::last], sizes[:-1])
 
 
 def _dtype_of(descr: object) -> DataType | None:

@@ -88,8 +88,9 @@ def add(
             all whose types are known are callable.
         modules: any other modules, with what they import: a list that the root imports, or lists by
             the index of the entry that imports them. Host code among them joins the library.
-        output: path of the new library; None, or the library's own path, replaces the library by a
-            rename.
+        output: path of the new library. Without it, or if it is the library's own path, the new
+            library takes the place of `file` when it is complete, by a rename; that of a symbolic
+            link takes the place of what the link names. Programs that opened the old file keep it.
         replace: let a new payload, module of weights or function replace one of the same key, with the
             same tensors, or of the same name; functions that replace others are listed in `functions`.
             New parameters of a Relax program replace all old ones. Without it, names that exist already

@@ -49,8 +49,7 @@ def swap(
         library: its path.
         changes: the new payload by index or type key of its entry: bytes-like, a path (read piece
             by piece), or a Module of that key.
-        output: path of the new library; None, or the library's own path, replaces the library by a
-            rename.
+        output: path of the new library, as of `add`: without it, it takes the place of the old one.
         weights: new tensors by name, of the same element type and shape. Each is an array (buffer
             protocol, or DLPack through numpy), or the path of a `.npy`, `.npz` or `.safetensors`
             file with one tensor, or with a tensor of that name.

@@ -65,20 +65,21 @@ def test_numpy_reads_what_is_written_and_we_read_what_numpy_writes(
     path.write_bytes(npy.header(DataType.parse(dtype), shape) + array.tobytes())
     read = np.load(path)
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, shape, array.tobytes())
-    np.save(path, array)
-    record = npy.read(memoryview(path.read_bytes()), "x.npy")
-    assert (str(record.dtype), record.shape, bytes(record.data)) == (dtype, shape, array.tobytes())
+    for given in (array, array.copy(order="F")):
+        np.save(path, given)
+        record = npy.read(memoryview(path.read_bytes()), "x.npy")
+        found = (str(record.dtype), record.shape, bytes(record.data))
+        assert found == (dtype, shape, array.tobytes())
 
 
 @pytest.mark.parametrize(
     ("array", "words"),
     [
-        (np.zeros((2, 3), order="F"), "column-major"),
         (np.zeros(2, ">f4"), "little-endian"),
         (np.zeros(2, "U3"), "little-endian"),
         (np.zeros(2, [("a", "f4")]), "little-endian"),
     ],
-    ids=["fortran", "big", "text", "structure"],
+    ids=["big", "text", "structure"],
 )
 def test_arrays_that_are_not_plain_are_refused(
     tmp_path: Path, array: np.ndarray, words: str

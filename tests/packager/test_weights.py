@@ -165,6 +165,32 @@ def test_a_file_of_torch_is_named_with_what_converts_it(tmp_path: Path, how: str
         mblob.safetensors_module(path)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64", "complex64"])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_column_major_arrays_have_the_same_values_row_major(
+    tmp_path: Path, dtype: str, save: Any
+) -> None:
+    shapes: list[tuple[int, ...]] = [
+        (2, 3),
+        (3, 1, 2),
+        (4, 2, 3),
+        (2, 3, 4, 5),
+        (1, 7),
+        (0, 2),
+        (5, 2),
+    ]
+    arrays = {str(s): np.arange(np.prod(s)).astype(dtype).reshape(s) for s in shapes}
+    save(tmp_path / "w.npz", **{name: np.asfortranarray(a) for name, a in arrays.items()})
+    host = mblob.csource_module("")
+    host.import_module(mblob.safetensors_module(tmp_path / "w.npz"))
+    host.export_library(tmp_path / "a.so")
+    lib = mblob.load_module(tmp_path / "a.so")
+    for name, array in arrays.items():
+        found = lib.tensors[name].numpy()
+        assert found.flags.c_contiguous and found.dtype == array.dtype
+        np.testing.assert_array_equal(found, array)
+
+
 # -- arrays of others ------------------------------------------------------------------------------
 
 

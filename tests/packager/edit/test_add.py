@@ -313,6 +313,24 @@ def test_the_same_name_twice_in_one_call(tmp_path: Path) -> None:
         mblob.add(packed(tmp_path / "a.so"), weights=[W, {"w": W["w"]}])
 
 
+@pytest.mark.parametrize("change", [{"weights": W}, {"blobs": {"k": b"1"}}, {"kernels": "k.c"}])
+def test_without_output_a_link_stays_and_what_it_names_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, link = packed(tmp_path / "a.so"), tmp_path / "link.so"
+    Path("k.c").write_text("int one(void) { return 1; }")
+    link.symlink_to("a.so")
+    path.chmod(0o640)
+    before, opened = path.stat(), mblob.load_module(link)
+    mblob.add(link, **change)
+    assert link.is_symlink() and (path.stat().st_mode, path.stat().st_nlink) == (before.st_mode, 1)
+    assert path.stat().st_ino != before.st_ino
+    opened["twice"](x := np.ones(3, "float32"), 3)
+    assert x.tolist() == [2, 2, 2]
+    run_twice(path)
+
+
 def test_a_library_that_is_open_keeps_what_it_has(tmp_path: Path) -> None:
     path = packed(tmp_path / "a.so", {"one": b"x" * 3_000_000})
     lib = mblob.load_module(path)
