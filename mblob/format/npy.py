@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from math import prod
+from typing import TYPE_CHECKING
 
-from mblob.annotations import TYPE_CHECKING
 from mblob.dtype import DataType
 from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, ArrayRecord, is_addressable
