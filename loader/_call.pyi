@@ -89,7 +89,7 @@ def set_hooks(
     declared: Callable[[OpenedNode, str, int], tuple[str, str]],
     prototype: Callable[[OpenedNode, str], str],
     tensor_advice: Callable[[OpenedNode, str], str],
-    check_bound: Callable[[OpenedNode, str, str, tuple[Any, ...]], None],
+    check_bound: Callable[[OpenedNode, str, str, tuple[Any, ...], tuple[Any, ...]], None],
     check_shape: Callable[[OpenedNode, str, str, int, tuple[int, ...]], None],
     remember: Callable[[Module, OpenedNode | None, str, tuple[Any, ...]], None],
     result_value: Callable[[int, Any], Any],

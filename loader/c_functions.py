@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 from mblob import errors, texts
 from mblob.binary.elf import ElfFile
 from mblob.format import exported, functions_table
+from mblob.loader.c_arguments import CData, FunctionPointer, check_variadic, no_number
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
-    CData,
     Declared,
-    FunctionPointer,
     Refusal,
     Sizes,
-    check_variadic,
-    no_number,
     of_dwarf,
     of_row,
 )

@@ -7,17 +7,21 @@ import ctypes
 from keyword import iskeyword
 from typing import Any
 
-from mblob import texts
 from mblob.devices import Device
 from mblob.dtype import TypeName
-from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
+from mblob.errors import ArgumentTypeError, MblobError
 from mblob.format.functions_table import parameters
 from mblob.loader import prototype
+from mblob.loader.c_arguments import Memory
+from mblob.loader.c_arguments import addresses as addresses
+from mblob.loader.c_arguments import pointed as pointed
 from mblob.loader.c_functions import comment_of
+from mblob.loader.c_functions import declared as declared_in_c
 from mblob.loader.ffi_values import function_object as function_object
 from mblob.loader.ffi_values import stand_in as stand_in
 from mblob.loader.handle import Handle
 from mblob.loader.opened import OpenedNode, prototype_of
+from mblob.loader.prototype import ANY
 from mblob.loader.tensor import Shape, Tensor
 
 DATA_TYPE = 5  # kTVMDataType
@@ -41,8 +45,13 @@ def doc(owner: OpenedNode, name: str) -> str | None:
         prototype = prototype_of(owner, name)
     except MblobError:
         return None
+    may_be_null = [
+        p.name for p in parameters(prototype)
+        if p.name and p.is_memory and (not p.dims or p.dims[0] in ANY)
+    ]  # fmt: skip
+    null = f"None is the null pointer for {', '.join(may_be_null)}." if may_be_null else ""
     comment = comment_of(owner, name) if prototype else ""
-    return f"{prototype}\n\n{comment}" if comment else prototype or None
+    return "\n\n".join(filter(None, (prototype, comment, null))) or None
 
 
 def signature(owner: OpenedNode, name: str) -> Any:
@@ -74,37 +83,6 @@ def by_reference(given: Any) -> Any:
     return found
 
 
-def addresses(arrays: Any, dtype: str, place: str) -> Any:
-    """The addresses of arrays, for a pointer to pointers. What it gives keeps the arrays.
-
-    Raises:
-        ArgumentTypeError, ArgumentValueError: an item is no compact array, or of another type.
-    """
-    import numpy as np
-
-    found: list[int | None] = []
-    kept = []
-    for i, item in enumerate(arrays):
-        if item is None:
-            found.append(None)
-            continue
-        array = item.numpy() if isinstance(item, Tensor) else item
-        if not isinstance(array, np.ndarray):
-            expected = f"an array of {dtype}" if dtype else "an array"
-            text = texts.say(texts.EXPECTED, expected, type(item).__name__)
-            raise ArgumentTypeError(f"{place}: item {i}: {text}")
-        if dtype and array.dtype != dtype:
-            text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
-            raise ArgumentTypeError(f"{place}: item {i}: {text}")
-        if not array.flags.c_contiguous:
-            raise ArgumentValueError(f"{place}: item {i}: {texts.COMPACT}")
-        found.append(array.ctypes.data)
-        kept.append(array)
-    made: Any = (ctypes.c_void_p * len(found))(*found)
-    made.kept = kept
-    return made
-
-
 def tensor_advice(owner: OpenedNode, text: str) -> str:
     return (
         f"; for the tensor of that name pass lib.tensors[{text!r}]"
@@ -117,8 +95,28 @@ def result_value(code: int, value: Any) -> Any:
     return TypeName(value) if code == DATA_TYPE else Handle(value)
 
 
-def check_bound(owner: OpenedNode, name: str, shown: str, given: tuple[Any, ...]) -> None:
-    prototype.check(prototype_of(owner, name), shown, given)
+def check_bound(
+    owner: OpenedNode, name: str, shown: str, given: tuple[Any, ...], args: tuple[Any, ...]
+) -> None:
+    """As `prototype.check`, and of pointers to structs.
+
+    Args:
+        given: of each tensor its shape.
+        args: as they are.
+    """
+    text = prototype_of(owner, name)
+    numbers = prototype.check(text, shown, given)
+    known = parameters(text)
+    if not any(p.is_memory for p in known):
+        return
+    types = declared_in_c(owner, name).argtypes or ()
+    for i, (parameter, ctype, value) in enumerate(zip(known, types, args)):
+        if isinstance(ctype, Memory) and len(types) == len(args):
+            try:
+                ctype.check_shape(value, numbers)
+            except MblobError as exc:
+                exc.prefix(prototype.argument(shown, i, parameter))
+                raise
 
 
 def check_shape(owner: OpenedNode, name: str, shown: str, i: int, shape: tuple[int, ...]) -> None:

@@ -14,10 +14,10 @@ from mblob import argument_types, texts
 from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.format.functions_table import WORDS, Parameter, parameters
 
-_ANY = ("", "*")  # dimensions that are not checked
+ANY = ("", "*")  # dimensions that are not checked
 
 
-def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
+def check(prototype: str, function: str, given: tuple[Any, ...]) -> dict[str, int]:
     """Check arguments that were converted already: what only the function itself would tell.
 
     Args:
@@ -25,19 +25,23 @@ def check(prototype: str, function: str, given: tuple[Any, ...]) -> None:
         function: its name in errors.
         given: the arguments; of a tensor the tuple of its shape.
 
+    Returns:
+        The numbers among the arguments, by the names of their parameters.
+
     Raises:
         ArgumentTypeError: one is of another type than its parameter.
         ArgumentValueError: a size is not what the other arguments say.
     """
     known = parameters(prototype)
     if len(known) != len(given):
-        return
+        return {}
     numbers = {p.name: n for p, v in zip(known, given) if (n := _number(v)) is not None}
     for i, (parameter, value) in enumerate(zip(known, given)):
-        who = _argument(function, i, parameter)
+        who = argument(function, i, parameter)
         _check_type(parameter, value, who)
-        if isinstance(value, tuple) and parameter.dims:
+        if isinstance(value, tuple) and parameter.dims and not parameter.is_memory:
             _check_shape(parameter, value, numbers, who)
+    return numbers
 
 
 def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -> None:
@@ -47,8 +51,8 @@ def check_shape(prototype: str, function: str, i: int, shape: tuple[int, ...]) -
         ArgumentValueError: the parameter has another one.
     """
     known = parameters(prototype)
-    if i < len(known) and known[i].dims:
-        _check_shape(known[i], shape, {}, _argument(function, i, known[i]))
+    if i < len(known) and known[i].dims and not known[i].is_memory:
+        _check_shape(known[i], shape, {}, argument(function, i, known[i]))
 
 
 def _check_shape(
@@ -67,13 +71,13 @@ def _number(value: Any) -> int | None:
         return None
 
 
-def _argument(function: str, i: int, parameter: Parameter) -> str:
+def argument(function: str, i: int, parameter: Parameter) -> str:
     return f"{function}{texts.ARGUMENT}{i}" + (f" ({parameter.name})" if parameter.name else "")
 
 
 def _check_type(parameter: Parameter, value: Any, who: str) -> None:
     if parameter.pointer:
-        is_data = parameter.words not in (("void",), ("char",)) and parameter.words
+        is_data = not parameter.is_memory and parameter.words != ("char",)
         expected = f"an array of {' '.join(parameter.words)}" if is_data else ""
         fits = isinstance(value, tuple)
     else:
@@ -96,13 +100,13 @@ def wrong_shape(dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str
         size, found = 1, value_of(text, numbers)
         for extent in shape:
             size *= extent
-        if text in _ANY or found is None or size == found or (at_least and size >= found >= 0):
+        if text in ANY or found is None or size == found or (at_least and size >= found >= 0):
             return ""
         least = "at least " if at_least else ""
         of = ("", "", "") if text.isdecimal() else (" for [", text, "]")
         return texts.say(texts.ELEMENTS, least, found, *of, shape)
-    wanted = [None if d in _ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
-    if any(w is None and d not in _ANY for w, d in zip(wanted, dims)):
+    wanted = [None if d in ANY else value_of(d.removeprefix("static "), numbers) for d in dims]
+    if any(w is None and d not in ANY for w, d in zip(wanted, dims)):
         return ""
     if len(shape) != len(wanted) or any(w not in (None, s) for w, s in zip(wanted, shape)):
         expected = f"({', '.join('*' if w is None else str(w) for w in wanted)})"

@@ -29,6 +29,8 @@ COMPACT = (
     " (numpy.ascontiguousarray)"
 )
 NO_DATA = "expected data, found a NULL pointer"
+BYTES = "expected at least %lld bytes for %s, found %s"
+ALIGNED = "expected data aligned to %d bytes, found address %s; pass an aligned copy"
 MASKED = "a masked array would lose its mask; pass x.filled(value)"
 NO_NUMBERS = (
     "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8"

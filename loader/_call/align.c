@@ -96,8 +96,10 @@ static bool copy_one(call_frame *frame, int i) {
     return true;
   }
   slot->copy_owner = NULL;
-  slot->copy =
-      aligned_copy(slot->original, slot->nbytes, slot->before, frame->alignment, &slot->pad);
+  size_t alignment = frame->alignment;
+  if (frame->parameters != NULL && frame->parameters[i].alignment > alignment)
+    alignment = frame->parameters[i].alignment;
+  slot->copy = aligned_copy(slot->original, slot->nbytes, slot->before, alignment, &slot->pad);
   if (slot->copy == NULL) {
     return call_frame_error(frame, i, PyExc_MemoryError,
                             "no memory for an aligned copy of %zu bytes", slot->nbytes);

@@ -121,7 +121,9 @@ typedef struct call_parameter {
   bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
   DLDataType pointed; /* of a pointer to pointers: what these point to */
+  bool pointed_const; /* ... and whether the function only reads it */
   size_t size;        /* bytes of the struct that it points to, 0: not known */
+  size_t alignment;   /* of that struct, 1: not known */
 } call_parameter;
 
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2

@@ -143,14 +143,26 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, &slot->tensor, kTVMBytes);
 }
 
+/* The bytes of the buffer that the slot holds, as a tensor that says how many there are. */
+static bool convert_memory(call_frame *frame, int i) {
+  call_slot *slot = &frame->slots[i];
+  _Static_assert(sizeof slot->u.view.len == sizeof(int64_t), "the length is the extent");
+  slot->is_tensor = true;
+  slot->readonly = slot->u.view.readonly != 0;
+  slot->tensor = (DLTensor){.data = slot->u.view.buf,
+                            .device = {kDLCPU, 0},
+                            .ndim = 1,
+                            .dtype = {kDLUInt, 8, 1},
+                            .shape = (int64_t *)&slot->u.view.len};
+  return call_frame_tensor(frame, i, "array");
+}
+
 /* Bytes for a parameter that takes those of any kind, such as a pointer to a struct. */
 static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_SIMPLE) != 0) return false;
   slot->kind = SLOT_BUFFER;
-  slot->readonly = slot->u.view.readonly != 0;
-  slot->tensor.dtype = (DLDataType){kDLUInt, 8, 1};
-  return call_frame_parameter(frame, i) && set_handle(frame, i, slot->u.view.buf, kTVMOpaqueHandle);
+  return convert_memory(frame, i);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -331,10 +343,37 @@ static bool is_record(const Py_buffer *view) {
 /* A struct of ctypes or an array of structs, for a function that takes a pointer of any type. */
 static bool convert_record(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
-  if (!is_contiguous(&slot->u.view)) return convert_strided(frame, i, arg);
-  slot->readonly = slot->u.view.readonly != 0;
-  slot->tensor.dtype = (DLDataType){kDLUInt, 8, 1};
-  return call_frame_parameter(frame, i) && set_handle(frame, i, slot->u.view.buf, kTVMOpaqueHandle);
+  return is_contiguous(&slot->u.view) ? convert_memory(frame, i) : convert_strided(frame, i, arg);
+}
+
+/* What a function of Python makes of an argument, which is converted instead; it takes over the
+ * reference. */
+static bool convert_instead(call_frame *frame, int i, PyObject *made) {
+  if (made == NULL) return false;
+  const bool ok = call_convert_argument(frame, i, made); /* its buffer keeps it */
+  Py_DECREF(made);
+  return ok;
+}
+
+/* A pointer of ctypes, whose buffer the slot holds: the address, or what it points at where that says
+ * how many bytes there are. */
+static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
+  call_slot *slot = &frame->slots[i];
+  const size_t size = frame->parameters ? frame->parameters[i].size : 0;
+  if (size != 0) {
+    PyObject *least = PyLong_FromSize_t(size);
+    PyObject *made = least ? call_uncommon("pointed", arg, least, NULL) : NULL;
+    Py_XDECREF(least);
+    if (made != Py_None) {
+      PyBuffer_Release(&slot->u.view);
+      slot->kind = SLOT_NONE;
+      return convert_instead(frame, i, made);
+    }
+    Py_DECREF(made);
+  }
+  void *pointer;
+  memcpy(&pointer, slot->u.view.buf, sizeof pointer);
+  return set_handle(frame, i, pointer, kTVMOpaqueHandle);
 }
 
 /* A buffer whose format is no dtype: a pointer of ctypes, a struct, a long double, or an error. */
@@ -342,11 +381,8 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const Py_buffer *view = &frame->slots[i].u.view;
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   const bool any_pointer = p != NULL && p->kind == PARAM_POINTER && p->dtype.bits == 0;
-  if (is_ctypes_pointer(view) || (any_pointer && strcmp(view->format, "X{}") == 0)) {
-    void *pointer;
-    memcpy(&pointer, view->buf, sizeof pointer);
-    return set_handle(frame, i, pointer, kTVMOpaqueHandle);
-  }
+  if (is_ctypes_pointer(view) || (any_pointer && strcmp(view->format, "X{}") == 0))
+    return convert_pointer(frame, i, arg);
   const bool addresses =
       any_pointer && p->indirect && view->ndim == 1 && view->itemsize == sizeof(void *);
   if (any_pointer && (is_record(view) || addresses)) return convert_record(frame, i, arg);
@@ -418,25 +454,16 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
-/* What a function of Python makes of an argument, which is converted instead; it takes over the
- * reference. */
-static bool convert_instead(call_frame *frame, int i, PyObject *made) {
-  if (made == NULL) return false;
-  const bool ok = call_convert_argument(frame, i, made); /* its buffer keeps it */
-  Py_DECREF(made);
-  return ok;
-}
-
 /* A list of arrays, for a parameter that is a pointer to pointers: an array of their addresses. */
 static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
   char dtype[48] = "";
-  const DLDataType pointed = frame->parameters[i].pointed;
-  if (pointed.bits != 0) call_dtype_text(pointed, dtype);
+  const call_parameter *p = &frame->parameters[i];
+  if (p->pointed.bits != 0) call_dtype_text(p->pointed, dtype);
   PyObject *place = call_frame_place(frame, i);
-  PyObject *name = place ? PyUnicode_FromString(dtype) : NULL;
-  PyObject *made = name ? call_uncommon("addresses", arg, name, place) : NULL;
+  PyObject *pointed = Py_BuildValue("(sO)", dtype, p->pointed_const ? Py_True : Py_False);
+  PyObject *made = place && pointed ? call_uncommon("addresses", arg, pointed, place) : NULL;
   Py_XDECREF(place);
-  Py_XDECREF(name);
+  Py_XDECREF(pointed);
   return convert_instead(frame, i, made);
 }
 

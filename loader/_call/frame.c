@@ -161,25 +161,6 @@ static bool dtype_fits(DLDataType found, DLDataType expected) {
   return found_byte && expected_byte;
 }
 
-/* Whether there is a whole struct, or nothing, for a pointer to structs. */
-static bool has_struct(call_frame *frame, int i) {
-  const call_slot *slot = &frame->slots[i];
-  const size_t expected = frame->parameters[i].size;
-  size_t size = 0;
-  if (slot->kind == SLOT_BUFFER)
-    size = (size_t)slot->u.view.len;
-  else if (!call_tensor_size(&slot->tensor, &size))
-    return true;
-  if (!size || size >= expected) return true;
-  PyObject *declared = call_function_declared(frame->function, i);
-  if (declared != NULL)
-    call_frame_error(frame, i, PyExc_ValueError,
-                     "expected at least %zu bytes for %U, found %zu; pass a whole struct", expected,
-                     declared, size);
-  Py_XDECREF(declared);
-  return false;
-}
-
 bool call_frame_parameter(call_frame *frame, int i) {
   const call_parameter *p = &frame->parameters[i];
   const call_slot *slot = &frame->slots[i];
@@ -210,7 +191,7 @@ bool call_frame_parameter(call_frame *frame, int i) {
     Py_XDECREF(declared);
     return false;
   }
-  return !p->size || has_struct(frame, i);
+  return true;
 }
 
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
@@ -248,6 +229,8 @@ bool call_frame_tensor(call_frame *frame, int i, const char *kind) {
     size_t itemsize = call_dtype_size(t->dtype);
     if (t->dtype.code == kDLComplex) itemsize /= 2;
     size_t alignment = frame->alignment != 0 ? frame->alignment : itemsize & (~itemsize + 1);
+    if (frame->parameters != NULL && frame->parameters[i].alignment > alignment)
+      alignment = frame->parameters[i].alignment;
     const bool misaligned = ((uintptr_t)t->data & (alignment - 1)) != 0;
     if (misaligned) {
       slot->misaligned = true;

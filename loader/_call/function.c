@@ -144,7 +144,7 @@ bool call_function_check_bound(const call_frame *frame, PyObject *args) {
   }
   if (given == NULL) return false;
   PyObject *nothing = PyObject_CallFunctionObjArgs(call_hook.check_bound, self->owner, self->name,
-                                                   self->shown, given, NULL);
+                                                   self->shown, given, args, NULL);
   Py_DECREF(given);
   Py_XDECREF(nothing);
   return nothing != NULL;

@@ -16,8 +16,8 @@ typedef struct named_type {
 static const named_type types[] = {MB_C_TYPES, MB_C_TYPES_OF_LIBRARIES};
 enum { SAME_EVERYWHERE = sizeof((const named_type[]){MB_C_TYPES}) / sizeof(named_type) };
 
-/* What is larger is no struct. */
-enum { LARGEST_STRUCT = 1 << 30 };
+/* What is larger is no struct, and no alignment; as of mblob/format/functions_table.py. */
+enum { LARGEST_STRUCT = 1 << 30, LARGEST_ALIGNMENT = 4096 };
 
 /* Words of one parameter, counted. */
 typedef struct words {
@@ -85,8 +85,36 @@ static DLDataType base_type(const words *w) {
   return dtype;
 }
 
+/* A number up to `largest`, and moves behind it; 0 of what is none. */
+static size_t read_number(const char **at, const char *end, size_t largest) {
+  size_t number = 0;
+  for (; *at < end && **at >= '0' && **at <= '9'; ++*at)
+    if (number <= largest) number = 10 * number + (size_t)(**at - '0');
+  return number <= largest ? number : 0;
+}
+
+/* Words of ours about a pointer: ":columns", ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
+static void read_words(const char *at, const char *end, call_parameter *p) {
+  static const char columns[] = ":columns";
+  while (end > at && end[-1] == ' ') --end;
+  if ((size_t)(end - at) == sizeof columns - 1 && memcmp(at, columns, sizeof columns - 1) == 0) {
+    p->columns = true;
+    return;
+  }
+  ++at;
+  const size_t size = read_number(&at, end, LARGEST_STRUCT);
+  size_t alignment = 1;
+  if (at < end && *at == ':') {
+    ++at;
+    alignment = read_number(&at, end, LARGEST_ALIGNMENT);
+  }
+  if (at != end || alignment == 0 || (alignment & (alignment - 1)) != 0) return;
+  p->size = size;
+  p->alignment = size != 0 ? alignment : 1;
+}
+
 static call_parameter parse_one(const char *at, const char *end) {
-  call_parameter p = {.kind = PARAM_ANY, .dtype = {0, 0, 1}, .pointed = {0, 0, 1}};
+  call_parameter p = {.kind = PARAM_ANY, .alignment = 1, .dtype = {0, 0, 1}, .pointed = {0, 0, 1}};
   words w = {0, 0, 0, 0, 0, 0, 0, 0, NULL};
   int stars = 0;
   bool is_const = false;
@@ -95,10 +123,7 @@ static call_parameter parse_one(const char *at, const char *end) {
       p.function = true;
       ++at;
     } else if (*at == ':' && stars > 0) { /* a word of ours about the pointer */
-      p.columns = (size_t)(end - at) == sizeof ":columns" - 1 &&
-                  memcmp(at, ":columns", sizeof ":columns" - 1) == 0;
-      while (++at < end && *at >= '0' && *at <= '9' && p.size < LARGEST_STRUCT)
-        p.size = 10 * p.size + (size_t)(*at - '0');
+      read_words(at, end, &p);
       break;
     } else if (*at == '*' || *at == '[') {
       ++stars;
@@ -127,6 +152,7 @@ static call_parameter parse_one(const char *at, const char *end) {
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
       p.pointed = base;
+      p.pointed_const = is_const;
     } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
       p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
   } else if (base.bits != 0 && base.code != kDLComplex) {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 from elftools.dwarf.dwarf_expr import DWARFExprParser
@@ -80,10 +80,13 @@ class Function(NamedTuple):
     def types(self) -> str:
         """The parameter types as the function table lists them, "?" if unknown, or if one has no
         plain spelling."""
-        if self.is_guess:
-            return "?"
-        texts = [p.text for p in self.parameters] + (["..."] if self.variadic else [])
-        return "?" if any("?" in text for text in texts) else ", ".join(texts) or "void"
+        return self.types_with(lambda _: "")
+
+    def types_with(self, word: Callable[[CType], str]) -> str:
+        """The same with a word behind each."""
+        texts = [p.text + word(p) for p in self.parameters] + (["..."] if self.variadic else [])
+        is_unknown = self.is_guess or any("?" in text for text in texts)
+        return "?" if is_unknown else ", ".join(texts) or "void"
 
 
 # Of a function, of its declaration; bytes of a pointer; its code, if its own entry is abstract.

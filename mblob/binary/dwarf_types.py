@@ -30,6 +30,7 @@ _RECORDS = {
 }
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+_LARGEST_ALIGNMENT = 4096
 _NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
 
 
@@ -50,6 +51,7 @@ class CType(NamedTuple):
         dims: of an array, outermost first, of Fortran as its source has them, where a pointer to an
             array has them; None for one that is no constant. Of a text its length.
         base: name of a base type behind typedefs.
+        alignment: of a record of which the source says it, or that has vectors; else 0.
     """
 
     kind: str
@@ -58,6 +60,7 @@ class CType(NamedTuple):
     target: CType | None = None
     dims: tuple[int | None, ...] = ()
     base: str = ""
+    alignment: int = 0
 
     @property
     def spelling(self) -> str:
@@ -141,7 +144,41 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
         if die is None or die.tag != "DW_TAG_base_type"
         else name_of(die).decode(errors="replace")
     )
-    return CType(kind, size, text, target, _dims(die) if kind == "other" else (), base)
+    dims = _dims(die) if kind == "other" else ()
+    return CType(kind, size, text, target, dims, base, _alignment(die) if kind == "record" else 0)
+
+
+_MEMBERS = 1024  # of records that are looked at for the alignment of one
+_BEHIND = (
+    "DW_TAG_member",
+    "DW_TAG_inheritance",
+    "DW_TAG_const_type",
+    "DW_TAG_typedef",
+    *_QUALIFIERS,
+)
+
+
+def _alignment(die: Any) -> int:
+    """The alignment that the source says of a record or of what is in it, or that a vector has."""
+    found = 0
+    seen: set[int] = set()
+    left = [die]
+    while left and len(seen) < _MEMBERS:
+        die = left.pop()
+        if die is None or die.offset in seen:
+            continue
+        seen.add(die.offset)
+        is_vector = "DW_AT_GNU_vector" in die.attributes
+        size = constant_of(
+            die.attributes, "DW_AT_byte_size" if is_vector else "DW_AT_alignment", 0, 0
+        )
+        found = max(found, size or 0)
+        if die.tag in _RECORDS:
+            members = (c for c in children(die) if c.tag in _BEHIND)
+            left += islice(members, _MEMBERS)
+        elif die.tag in (*_BEHIND, "DW_TAG_array_type") and not is_vector:
+            left.append(referred(die))
+    return found if found <= _LARGEST_ALIGNMENT and not found & (found - 1) else 0
 
 
 def _dims(die: Any) -> tuple[int | None, ...]:

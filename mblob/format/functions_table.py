@@ -28,7 +28,7 @@ class Row(NamedTuple):
         abi: "plain" (C calling convention) or "packed" (TVM's).
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
         types: C argument types, "?" if unknown. Behind a pointer may stand ":columns": an array in
-            column order, or ":SIZE": a struct of that many bytes.
+            column order, or ":SIZE" or ":SIZE:ALIGNMENT" (bytes): a struct.
         prototype: the C function with the names of its parameters and their dimensions, "" if
             unknown.
         origin: where that comes from: "given" by the caller, the "source", or "debug information"; "" if
@@ -145,6 +145,25 @@ WORDS = frozenset(
 )  # fmt: skip
 
 
+_NUMBERS = WORDS - {"struct", "void"}  # of types of numbers
+# of a struct, and of what it must be aligned to; loader/_call/signature.c has both
+_LARGEST, _LARGEST_ALIGNMENT = 1 << 30, 4096
+
+
+def memory_of(type_text: str) -> tuple[int, int]:
+    """Bytes and alignment of the struct that a type of a row points at, (0, 1) if it does not say."""
+    found = re.fullmatch(r".*\*:0*([0-9]{1,10})(?::0*([0-9]{1,4}))? *", type_text)
+    size, alignment = (int(found[1]), int(found[2] or 1)) if found else (0, 1)
+    is_right = 0 < size <= _LARGEST and 0 < alignment <= _LARGEST_ALIGNMENT
+    return (size, alignment) if is_right and not alignment & (alignment - 1) else (0, 1)
+
+
+def struct_word(size: int, alignment: int) -> str:
+    """What `memory_of` reads behind a pointer to a struct; "" if nothing tells its size."""
+    is_told = 0 < size <= _LARGEST
+    return f":{size}" + (f":{alignment}" if alignment > 1 else "") if is_told else ""
+
+
 class Parameter(NamedTuple):
     """One parameter.
 
@@ -154,6 +173,7 @@ class Parameter(NamedTuple):
         pointer: whether it is a pointer or an array.
         dims: texts of the dimensions of an array.
         text: all of it.
+        indirect: whether it is a pointer to pointers.
     """
 
     name: str
@@ -161,6 +181,13 @@ class Parameter(NamedTuple):
     pointer: bool
     dims: tuple[str, ...]
     text: str
+    indirect: bool = False
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it points at structs, at pointers, or at anything: bytes of any kind do."""
+        words = set(self.words) - {"_Complex"}
+        return self.pointer and (self.indirect or not words or not words <= _NUMBERS)
 
     @property
     def type_text(self) -> str:
@@ -206,7 +233,8 @@ def parameter(text: str) -> Parameter:
     named = len(words) > 1 and words[-1] not in WORDS
     types = tuple(w for w in (words[:-1] if named else words) if w not in _QUALIFIERS)
     name = words[-1] if named else ""
-    return Parameter(name, types, "*" in head or bool(dims), dims, " ".join(text.split()))
+    stars = head.count("*") + bool(dims and "(" not in head)  # (*x)[4] is a pointer to rows
+    return Parameter(name, types, stars > 0, dims, " ".join(text.split()), stars > 1)
 
 
 def contradicts(row: Row) -> bool:

@@ -242,6 +242,13 @@ MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
   return 0;
 }
 
+MBLOB_STATIC int mblob_fail_aligned(const mblob_call_info *call, int i, size_t alignment,
+                                    const void *data) {
+  char found[32];
+  (void)snprintf(found, sizeof found, "%p", data);
+  return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_ALIGNED, (int)alignment, found);
+}
+
 typedef int mblob_order(const mblob_call_info *call, int i, const DLTensor *t);
 
 /* A tensor whose elements lie in an order: `order` returns 0 if they do. */
@@ -270,15 +277,19 @@ MBLOB_STATIC int mblob_ordered(const mblob_call_info *call, int i, const mblob_e
   if (order(call, i, t)) return -1;
   if (!out->data) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
   if ((uintptr_t)out->data % want->alignment)
-    return mblob_fail(call, i, MBLOB_DATA,
-                      "expected data aligned to %d bytes, found address %p; pass an aligned copy",
-                      (int)want->alignment, out->data);
+    return mblob_fail_aligned(call, i, want->alignment, out->data);
   return 0;
 }
 
 MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
                               mblob_array *out) {
   return mblob_ordered(call, i, want, mblob_strides, out);
+}
+
+MBLOB_STATIC int mblob_fail_dimensions(const mblob_call_info *call, int i) {
+  return mblob_fail(call, i, MBLOB_SHAPE,
+                    "its dimensions, computed from the other arguments, overflow or are negative;"
+                    " pass the sizes of the tensor");
 }
 
 /* Exact shape of a parameter with several dimensions. `bad`: a computed dimension is no size. */
@@ -288,10 +299,7 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
   bool same = !bad && t->ndim == ndim;
   for (int d = 0; same && d < ndim; d++) same = dims[d] == MBLOB_ANY || t->shape[d] == dims[d];
   if (same) return 0;
-  if (bad)
-    return mblob_fail(call, i, MBLOB_SHAPE,
-                      "its dimensions, computed from the other arguments, overflow or are negative;"
-                      " pass the sizes of the tensor");
+  if (bad) return mblob_fail_dimensions(call, i);
   char expected[80];
   char found[80];
   mblob_shape_text(dims, ndim, expected, sizeof expected);
@@ -313,6 +321,37 @@ MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_
   mblob_shape_text(a->tensor->shape, a->tensor->ndim, found, sizeof found);
   return mblob_fail(call, i, MBLOB_SHAPE, MB_TEXT_ELEMENTS, at_least ? "at least " : "",
                     (long long)expected, *text ? " for [" : "", text, *text ? "]" : "", found);
+}
+
+/* Bytes of a tensor; -1 if there are more than memory has. */
+MBLOB_STATIC int64_t mblob_bytes(const DLTensor *t) {
+  int64_t bits = (int64_t)t->dtype.bits * t->dtype.lanes;
+  for (int d = 0; d < t->ndim; d++)
+    if (t->shape[d] < 0 || __builtin_mul_overflow(bits, t->shape[d], &bits)) return -1;
+  return bits / 8 + (bits % 8 != 0);
+}
+
+/* A pointer to memory of at least `bytes`: that of structs, or of pointers. Of a handle nothing tells
+ * how many there are. Where no dimension says how many structs there are, NULL and a tensor without
+ * elements may stand for none. `text`: the parameter in C. */
+MBLOB_STATIC int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, size_t alignment,
+                              const char *text, bool is_bounded, bool bad, void **out) {
+  if (mblob_pointer(call, i, out)) return -1;
+  if (bad) return mblob_fail_dimensions(call, i);
+  char found[24] = "NULL";
+  int64_t size = *out ? bytes : 0;
+  const mblob_kind kind = mblob_kind_of(call, i);
+  if (kind == MBLOB_NONE) (void)snprintf(found, sizeof found, "None");
+  if (kind == MBLOB_TENSOR) {
+    size = mblob_bytes(mblob_tensor_of(call, i));
+    if (size && !*out) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
+    (void)snprintf(found, sizeof found, "%lld", (long long)size);
+  }
+  if (size < bytes && (size || is_bounded))
+    return mblob_fail(call, i, kind == MBLOB_TENSOR ? MBLOB_SHAPE : MBLOB_TYPE, MB_TEXT_BYTES,
+                      (long long)bytes, text, found);
+  if ((uintptr_t)*out % alignment && size) return mblob_fail_aligned(call, i, alignment, *out);
+  return 0;
 }
 
 /* A size, or a number without a sign that one is computed of: each has at most 63 bits. */

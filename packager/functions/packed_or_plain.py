@@ -14,7 +14,7 @@ from mblob.binary.function_names import MANGLED
 from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported import FFI_PREFIX, OUR_PREFIXES, is_helper
-from mblob.format.functions_table import Row
+from mblob.format.functions_table import Row, struct_word
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
@@ -233,7 +233,14 @@ def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
     """
     if function.name.startswith(_RESERVED) or is_packed(function, of_tvm=of_tvm):
         return None
-    return Row(function.name, function.name, "plain", 0, function.types, _declaration(function))
+    types = function.types_with(_struct_word)
+    return Row(function.name, function.name, "plain", 0, types, _declaration(function))
+
+
+def _struct_word(p: CType) -> str:
+    target = p.target if p.kind == "pointer" else None
+    is_struct = target is not None and target.kind == "record"
+    return struct_word(target.size, target.alignment) if target and is_struct else ""
 
 
 def _declaration(function: Function) -> str:

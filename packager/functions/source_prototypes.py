@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode
-from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar, as_const
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
 
@@ -198,8 +199,12 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
     parameters = map(_of_source, written.parameters, told.parameters)
+    is_pointer = written.result == told.result == "pointer"
     return written._replace(
-        mangled=told.mangled, comment=told.comment, parameters=tuple(parameters)
+        mangled=told.mangled,
+        comment=told.comment,
+        parameters=tuple(parameters),
+        result_type=told.result_type if is_pointer else written.result_type,
     )
 
 
@@ -208,9 +213,30 @@ def _of_source(p: Parameter, told: Parameter) -> Parameter:
     source."""
     if p.kind != "pointer":
         return p
+    inner = told.dims[len(p.dims) or 1 :]  # of a typedef of arrays
+    dims = (*(p.dims or (Dim(None, ""),)), *inner) if inner else p.dims
     if told.kind == "pointer":
-        return p._replace(spelled=told.spelled, size=told.size)
-    return told._replace(name=p.name) if p.spelled else p
+        size, alignment = told.size, told.alignment
+        return p._replace(spelled=told.spelled, size=size, alignment=alignment, dims=dims)
+    return told._replace(name=p.name, dims=dims) if p.spelled else p
+
+
+def with_structs(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[Wrapped]:
+    """Those with prototypes of the caller's that point at structs of which the source tells the sizes."""
+    found = []
+    known = {function.name: function for f, _ in files for function in f.functions}
+    for w in wrapped:
+        p = w.prototype
+        function = known.get(p.name)
+        is_open = any(q.spelled and not (q.is_function or q.is_indirect) for q in p.parameters)
+        if not is_open or function is None or len(function.parameters) != len(p.parameters):
+            continue
+        with suppress(NotCallable):
+            pairs = zip(p.parameters, prototype_of(function).parameters)
+            made = tuple(_of_source(own, t) if own.kind == t.kind else own for own, t in pairs)
+            if made != p.parameters:
+                found.append(w._replace(prototype=p._replace(parameters=made)))
+    return found
 
 
 def _refuse_text(text: str) -> None:
@@ -398,8 +424,13 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         spelled = target.declaration("*?" if is_function else "*")
         if "&" in spelled or target.kind == "void" or ("?" in target.text and not is_function):
             spelled = ""
-        size = element.size if element.kind == "record" and not target.dims else 0
-        return Parameter(name, "pointer", None, is_const, (), spelled, size)
+        if target.dims:
+            spelled = element.declaration("*") if "?" not in element.text else ""
+            spelled = as_const(spelled) if is_const else spelled
+        is_record = element.kind == "record"
+        size, alignment = (element.size, element.alignment) if is_record else (0, 0)
+        dims = dims if size or (element.kind == "pointer" and spelled) else ()
+        return Parameter(name, "pointer", None, is_const, dims, spelled, size, alignment)
     if scalar.kind == "char" and is_const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", scalar, is_const, dims)
@@ -427,7 +458,7 @@ def _result(found: CType) -> tuple[str, Scalar | None, str]:
         text = found.text
         if found.target is not None and found.target.kind == "char" and text == "const char *":
             return "string", None, text
-        return "pointer", None, "void *"
+        return "pointer", None, "void *" if "?" in text or "&" in text else text
     scalar = scalar_of(found)
     if scalar is None or scalar.kind == "complex":
         raise NotCallable(

@@ -146,6 +146,10 @@ def _declared_type(p: Parameter) -> str:
     return p.c_type
 
 
+def _declared_result(p: Prototype) -> str:
+    return "void *" if p.result == "pointer" else p.result_type  # its type may be one of the source
+
+
 # How a packed function is declared, `@` its name; its parameters that are arguments, those that none
 # uses, and results.
 _CONVENTIONS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
@@ -173,7 +177,7 @@ def _packed_form(f: Wrapped, number: int) -> str:
     definition = convention.replace("@", f"mblob_packed_{number}")
     head = (
         f"\n/* {p.name} */\n"
-        f'extern {hidden}{p.result_type} mblob_plain_{number}({declared}) __asm__("{f.plain_symbol}");\n'
+        f'extern {hidden}{_declared_result(p)} mblob_plain_{number}({declared}) __asm__("{f.plain_symbol}");\n'
         f'extern __attribute__((visibility("default"))) {definition} __asm__("{f.packed_symbol}");\n'
         f"{definition} {{\n"
     )
@@ -190,7 +194,7 @@ def _packed_form(f: Wrapped, number: int) -> str:
     body += [f"(void){name};" for name in unused]
     body.append(f"if (mblob_count({shown}, num_args, {len(taken)})) return -1;")
     # Numbers first: the dimensions of tensors may name them.
-    order = sorted(range(len(taken)), key=lambda i: taken[i].kind in ("tensor", "text"))
+    order = sorted(range(len(taken)), key=lambda i: taken[i].kind in ("tensor", "text", "pointer"))
     for i in order:
         body += _fetch(taken[i], i, f.dialect)
     passed = ", ".join(_all_passed(p))
@@ -231,6 +235,8 @@ def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
         return [f"const char *{v};", f"if (mblob_string(&call, {i}, &{v})) return -1;"]
+    if p.kind == "pointer" and (p.size or p.dims):
+        return _fetch_memory(p, i, v)
     if p.kind == "pointer":
         fetch = "mblob_pointer_to_columns" if p.columns else "mblob_pointer"
         return [f"void *{v};", f"if ({fetch}(&call, {i}, &{v})) return -1;"]
@@ -310,6 +316,23 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
     return lines
 
 
+def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
+    """Statements for a pointer to structs or to pointers: as many as the dimensions say, or at least one."""
+    # of a struct that nothing tells the size of, a byte
+    size = "(int64_t)sizeof(void *)" if p.is_indirect else f"INT64_C({p.size or 1})"
+    for d in p.dims:
+        size = f"mblob_mul({size}, {d.code}, &bad)" if d.code else size
+    size = size.replace("&bad", f"&bad{i}")
+    is_bounded = "true" if p.dims and p.dims[0].code else "false"
+    return [
+        f"void *{v};",
+        f"bool bad{i} = false;",
+        f"const int64_t d{i} = {size};",
+        f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {quoted(p.text)}, {is_bounded}, bad{i}, &{v}))"
+        " return -1;",
+    ]
+
+
 def _element(s: Scalar, dialect: Dialect) -> str:
     """Initializer of a mblob_element; widths are the target compiler's."""
     if s.kind == "bool":
@@ -360,7 +383,7 @@ def _call(p: Prototype, call: str, dialect: Dialect, shown: str) -> list[str]:
     """Statements that call the function and hand its result on."""
     if p.result == "void":
         return [f"{call};"]
-    lines = [f"{p.result_type} {_RESULT} = {call};"]
+    lines = [f"{_declared_result(p)} {_RESULT} = {call};"]
     if p.scalar and p.scalar.kind == "uint":
         lines.append(f"if (mblob_result({shown}, (uint64_t){_RESULT})) return -1;")
     return lines + (_ffi_result(p) if dialect.is_ffi else _classic_result(p))

@@ -42,7 +42,11 @@ from mblob.packager.functions.packed_or_plain import (
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
-from mblob.packager.functions.source_prototypes import expanded_names, found_prototypes
+from mblob.packager.functions.source_prototypes import (
+    expanded_names,
+    found_prototypes,
+    with_structs,
+)
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
 from mblob.packager.link.request import Request, warn_of_unreadable
@@ -124,15 +128,19 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     hides = any("version-script" in option for option in request.options)
     request = _with_places(request, host)
     known = request.wrapped()
+    if completed := with_structs(known, [*host, *addons]):
+        request = request.with_found(completed)
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))
         found = found_prototypes(
             nodes, [*host, *addons], known, request.table_rows(), request.dialect, request.comments,
             only_named=hides, has_names=not request.system_lib,
         )  # fmt: skip
-        request = request.with_found(found)._replace(expanded_names=expanded_names(host))
-    if request.found and not with_table:
-        text = source(request.wrapped(), request.dialect, ())
+        request = request.with_found([*completed, *found])
+        request = request._replace(expanded_names=expanded_names(host))
+    if request.found and (completed or not with_table):
+        wrapped = request.wrapped()
+        text = source(wrapped, request.dialect, rows_of(wrapped) if with_table else ())
         made = compile_generated(tools, [packed_functions_source(text)], request.options, work)
         host = [*(item for item in host if not item.file.generated), *made]
         objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]

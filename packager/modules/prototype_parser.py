@@ -230,8 +230,10 @@ def _parameter(
     if kind is node.type:
         return Parameter(name, "scalar", _by_value(_scalar(_specifiers(kind, where), where), where))
     if isinstance(kind, (c_ast.PtrDecl, c_ast.ArrayDecl)):
-        plain = spelled.endswith("?") and "(" not in spelled
-        return Parameter(name, "pointer", None, False, (), spelled[:-1] if plain else "")
+        if "(" in spelled:
+            return Parameter(name, "pointer")
+        own = spelled.partition("?")[0].rstrip() + "*" * bool(dims)
+        return Parameter(name, "pointer", None, False, tuple(dims), own)
     names = _specifiers(kind, where, is_pointer=True)
     const = "const" in kind.quals
     if names == ["void"]:
@@ -239,8 +241,8 @@ def _parameter(
         if own.split()[-2:] in (["void", "*"], ["void"]):
             own = ""
         elif dimensions:
-            own += "*"
-        return Parameter(name, "pointer", None, const, (), own.rstrip())
+            own = own.removesuffix("(*") + "*"
+        return Parameter(name, "pointer", None, const, tuple(dims), own.rstrip())
     element = _scalar(names, where)
     if element.kind == "char" and const and not dims:
         return Parameter(name, "string", None, True)

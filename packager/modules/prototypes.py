@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mblob.format.functions_table import struct_word
+
 STATIC = (
     "remove static in the source, or compile it with options='-Dstatic=' (-- -Dstatic=) if it has no static"
     " variables"
@@ -54,6 +56,7 @@ class Parameter(NamedTuple):
         spelled: the type of a pointer as the source has it, with a "?" where a name stands inside of it:
             `int (*?)(float)`; "" if it is `void *`.
         size: bytes of the struct that a pointer points at, 0 of what has none or another number of them.
+        alignment: of that struct, if it needs more than its members' sizes say; else 0.
         columns: the array lies in column order, and `dims` are as Fortran has them.
         least: of a text, how many characters it has at least.
         of: of a length, the index of its text among the parameters, or -1: it is `least`.
@@ -66,6 +69,7 @@ class Parameter(NamedTuple):
     dims: tuple[Dim, ...] = ()
     spelled: str = ""
     size: int = 0
+    alignment: int = 0
     columns: bool = False
     least: int = 0
     of: int = -1
@@ -74,6 +78,16 @@ class Parameter(NamedTuple):
     def of_fortran(self) -> bool:
         """Whether its check is one of `checks_fortran.h`."""
         return self.columns or self.kind == "text"
+
+    @property
+    def is_function(self) -> bool:
+        """Whether it is a pointer to a function."""
+        return "(" in self.spelled
+
+    @property
+    def is_indirect(self) -> bool:
+        """Whether it is a pointer to pointers."""
+        return self.spelled.count("*") > 1 and not self.is_function
 
     @property
     def c_type(self) -> str:
@@ -99,7 +113,15 @@ class Parameter(NamedTuple):
             return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
         dims = reversed(self.dims) if self.columns else self.dims
         shown = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in dims)
-        return f"{self.c_type.removesuffix('*')}{self.name}{shown}"
+        base = (self.spelled or self.c_type).removesuffix("*")
+        return f"{base}{'' if base.endswith(('*', ' ')) else ' '}{self.name}{shown}"
+
+    @property
+    def plain_type(self) -> str:
+        """The type as the function table has it."""
+        return (self.spelled.replace("?", "") or self.c_type) + struct_word(
+            self.size, self.alignment
+        )
 
     @property
     def packed_type(self) -> str:
@@ -108,8 +130,7 @@ class Parameter(NamedTuple):
             return f"{self.c_type}:columns"
         if self.kind == "number" and self.const:
             return self.element.name
-        size = f":{self.size}" if self.size else ""
-        return (self.spelled.replace("?", "") or self.c_type) + size
+        return self.plain_type
 
     @property
     def packed_text(self) -> str:
@@ -125,6 +146,11 @@ class Parameter(NamedTuple):
     def element(self) -> Scalar:
         assert self.scalar is not None, "strings and pointers have no element"
         return self.scalar
+
+
+def as_const(spelled: str) -> str:
+    """The type of a pointer as C spells it, with a `const` for what it points at."""
+    return spelled if not spelled or spelled.startswith("const ") else f"const {spelled}"
 
 
 class Prototype(NamedTuple):
@@ -162,8 +188,7 @@ class Prototype(NamedTuple):
     @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
-        types = (p.spelled.replace("?", "") or p.c_type for p in self.parameters)
-        return ", ".join(types) or "void"
+        return ", ".join(p.plain_type for p in self.parameters) or "void"
 
     @property
     def packed_types(self) -> str:

@@ -20,7 +20,7 @@ from mblob.packager.modules.prototype_parser import (
     tree,
     type_names,
 )
-from mblob.packager.modules.prototypes import Prototype, Scalar
+from mblob.packager.modules.prototypes import Prototype, Scalar, as_const
 
 
 def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], dict[str, str]]:
@@ -114,7 +114,8 @@ def with_bounds(
     made = list(prototype.parameters)
     why = ""
     for i, (p, declared) in enumerate(zip(prototype.parameters, found)):
-        if p.kind not in ("tensor", "string"):
+        is_memory = p.kind == "pointer" and (p.size or p.is_indirect)
+        if p.kind not in ("tensor", "string") and not is_memory:
             continue
         try:
             where = f"{prototype.name}: parameter {i} ({p.name})"
@@ -127,7 +128,11 @@ def with_bounds(
         const = p.const
         if inner := p.dims[len(dims) :]:  # of a typedef of arrays, whose const gcc forgets
             dims += inner
-            const = const or "const" in getattr(element, "quals", ())
+            const = const or ("const" in getattr(element, "quals", ()) and not p.is_indirect)
+        if is_memory:
+            spelled = as_const(p.spelled) if const and not p.is_indirect else p.spelled
+            made[i] = p._replace(const=const, spelled=spelled, dims=tuple(dims))
+            continue
         scalar = p.scalar or Scalar("char", "char")
         made[i] = p._replace(kind="tensor", scalar=scalar, const=const, dims=tuple(dims))
     return prototype._replace(parameters=tuple(made)), why

@@ -488,7 +488,7 @@ def test_debug_information_tells_types(of_debug: mblob.Module) -> None:
     assert c.wide(1.5) == c.wider(1.5) == 1.5
     assert c.tail("ab") == b"b"
     assert c.call(ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs), -4) == 4
-    assert c.first(np.array([(7, 0.5)], "i4, f8")) == 7
+    assert c.first(np.array([(7, 0.5)], np.dtype("i4, f8", align=True))) == 7
     out = np.zeros(1, "float32")
     c.twice(np.ones(1, "float32"), out)
     assert out[0] == 2

@@ -51,7 +51,7 @@ def test_array_parameters_give_dimensions(text: str, dims: list[str]) -> None:
     [
         ("struct s *x", "struct s *x"),
         ("const union u *x", "const union u *x"),
-        ("struct s x[4]", "struct s *x"),
+        ("struct s x[4]", "struct s x[4]"),
         ("int (*g)(int, float *)", "int (*g)(int, float *)"),
         ("int g(int)", "int (*g)(int)"),
         ("float **x", "float **x"),

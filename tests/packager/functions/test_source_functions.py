@@ -35,7 +35,7 @@ int like_packed(float *a, float *b, int n) { return 0; }
 """
 PLAIN = {
     "vadd": "const f32 *, float * const, int64_t",
-    "odd": "struct s *, const char *, long long unsigned int",
+    "odd": "struct s *:4, const char *, long long unsigned int",
     "many": "int, ...",
     "hook": "?",
     "none": "void",

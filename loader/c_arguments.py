@@ -1,0 +1,483 @@
+"""Arguments of C functions as ctypes passes them: numbers in range, and pointers to memory that is large
+enough.
+
+ctypes takes any object with a `from_param` in `argtypes`. Those of this module check what the
+prototype says of one argument: the range of a number; element type, size, layout and `const` of an
+array; the bytes of structs. ctypes itself converts silently, `c_int32` keeps the low 32 bits of any int. A
+size that another argument tells is for the caller of all arguments, `Pointer.check_shape`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import cache
+from operator import index
+from os import uname
+from typing import Any, NamedTuple
+
+from mblob import argument_types, errors, texts
+from mblob.arguments import check_unmasked
+from mblob.loader import prototype
+from mblob.loader.tensor import Tensor
+from mblob.native.runtime import address_of, ffi
+
+_Pointer: Any = ctypes._Pointer
+FunctionPointer: Any = ctypes._CFuncPtr  # type: ignore[attr-defined]
+Reference: Any = type(ctypes.byref(ctypes.c_int()))
+CData: Any = ctypes._SimpleCData.__base__
+_WITHOUT_SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
+
+
+class Number(NamedTuple):
+    """A type of numbers.
+
+    Attributes:
+        kind: "int", "uint", "bool", "float", "bfloat", "complex" or "char", which only says that
+            the bytes may be a text.
+        size: bytes.
+    """
+
+    kind: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.kind in ("bool", "char") else f"{self.kind}{8 * self.size}"
+
+    @property
+    def ctype(self) -> Any:
+        """The type of ctypes; None if this Python's ctypes has none."""
+        kind = self.kind if self.kind != "char" else _KIND_OF_CHAR
+        return _CTYPES.get((kind, self.size))
+
+
+# The ABIs whose `char` has a sign, by the beginnings of the machines' names.
+_SIGNED_CHARS = ("x86", "i386", "i486", "i586", "i686", "mips", "sparc", "loongarch", "alpha")
+_KIND_OF_CHAR = "int" if uname().machine.startswith(_SIGNED_CHARS) else "uint"
+LONG_DOUBLE = ctypes.sizeof(ctypes.c_longdouble)
+_CTYPES: dict[tuple[str, int], Any] = {
+    ("int", 1): ctypes.c_int8, ("int", 2): ctypes.c_int16, ("int", 4): ctypes.c_int32, ("int", 8): ctypes.c_int64,
+    ("uint", 1): ctypes.c_uint8, ("uint", 2): ctypes.c_uint16, ("uint", 4): ctypes.c_uint32,
+    ("uint", 8): ctypes.c_uint64, ("bool", 1): ctypes.c_bool, ("float", LONG_DOUBLE): ctypes.c_longdouble,
+    ("float", 4): ctypes.c_float, ("float", 8): ctypes.c_double,
+    # of Python 3.14 and later
+    ("complex", 8): getattr(ctypes, "c_float_complex", None),
+    ("complex", 16): getattr(ctypes, "c_double_complex", None),
+    ("complex", 2 * LONG_DOUBLE): getattr(ctypes, "c_longdouble_complex", None),
+}  # fmt: skip
+_LARGEST = float(argument_types.BY_C["float"].largest)
+
+
+@cache
+def number_type(number: Number) -> Any:
+    """The type of ctypes for a parameter, made to refuse what does not fit."""
+    base = number.ctype
+    if number.kind in ("int", "uint", "char", "bool"):
+        is_bool = number.kind == "bool"
+        bits = 1 if is_bool else 8 * number.size
+        low = -(1 << bits - 1) if base(-1).value < 0 else 0
+        high = low + (1 << bits) - 1
+
+        def from_param(cls: Any, value: Any) -> Any:
+            if is_bool and getattr(value, "dtype", None) == "bool" and value.shape == ():
+                value = bool(value)  # numpy's is no int
+            try:
+                found = index(value.value if isinstance(value, base) else value)
+            except TypeError:
+                raise unexpected("int", value) from None
+            if not low <= found <= high:
+                raise errors.ArgumentValueError(
+                    texts.say(texts.EXPECTED, f"{number.name} ({low} to {high})", found)
+                )
+            return cls(found)
+
+    elif base is ctypes.c_float:
+
+        def from_param(cls: Any, value: Any) -> Any:
+            made = cls(value.value if isinstance(value, base) else value)
+            if abs(made.value) > _LARGEST and abs(float(value)) != float("inf"):
+                raise errors.ArgumentValueError(
+                    texts.say(texts.EXPECTED, f"float (up to {_LARGEST:.9g})", f"{value!r}")
+                )
+            return made
+
+    else:
+        return base
+    return type(base.__name__, (base,), {"from_param": classmethod(from_param)})
+
+
+def no_number(expected: Any, value: Any) -> errors.MblobError:
+    """Why ctypes itself does not convert a value to a type of numbers."""
+    floats = (ctypes.c_float, ctypes.c_double, ctypes.c_longdouble)
+    is_float = isinstance(expected, type) and issubclass(expected, floats)
+    if is_float and isinstance(value, int):
+        return errors.ArgumentValueError(texts.INT_TOO_LARGE)
+    return unexpected("float" if is_float else getattr(expected, "__name__", "another type"), value)
+
+
+def check_variadic(value: Any) -> None:
+    """Refuse an argument for the `...` of a prototype that ctypes would not pass as C does."""
+    if isinstance(value, int):
+        if not -(1 << 31) <= value < 1 << 31:
+            raise errors.ArgumentValueError(
+                texts.say(texts.EXPECTED, "int32, or a value of ctypes such as c_int64", value)
+            )
+        return
+    passed = (bytes, CData, Reference, type(None))
+    is_passed = isinstance(value, passed) or hasattr(value, "_as_parameter_")
+    if not is_passed or isinstance(value, ctypes.c_float):
+        raise unexpected("an int, bytes, or a value of ctypes such as c_double", value)
+
+
+def unexpected(expected: str, value: Any) -> errors.ArgumentTypeError:
+    found = "None" if value is None else type(value).__name__
+    return errors.ArgumentTypeError(texts.say(texts.EXPECTED, expected, found))
+
+
+# -- pointers --------------------------------------------------------------------------------------
+
+_FORMATS = {
+    **dict.fromkeys("bhilqn", "int"), **dict.fromkeys("BHILQN", "uint"), **dict.fromkeys("efdg", "float"),
+    **dict.fromkeys(("Zf", "Zd", "Zg", "F", "D", "G"), "complex"), "?": "bool", "c": "char",
+}  # fmt: skip
+_NATIVE = "<@=" if sys.byteorder == "little" else ">!@="
+
+
+def _element(view: memoryview) -> Number | None:
+    """What elements a buffer has; None of structs, and of numbers in another order of bytes."""
+    text = view.format
+    kind = _FORMATS.get(text[1:] if text[:1] in _NATIVE else text)
+    return Number(kind, view.itemsize) if kind else None
+
+
+class _Address(ctypes.c_void_p):
+    """An address, and the buffer that it is of."""
+
+    buffer: Any
+
+
+def _address(view: memoryview) -> _Address:
+    buffer = ffi.from_buffer(view)
+    made = _Address(address_of(buffer))
+    made.buffer = buffer
+    return made
+
+
+READ_ONLY = "its memory is read-only, and the function may write to it; pass a writable copy"
+
+
+class Pointer:
+    """A parameter that is a pointer: what `argtypes` has for it.
+
+    Args:
+        declared: its text in the prototype, or its type if that is all that is known.
+        element: what it points at; None of anything else than numbers.
+        const: the function only reads.
+        dims: texts of the dimensions of an array parameter.
+    """
+
+    def __init__(
+        self, declared: str, element: Number | None, const: bool, dims: tuple[str, ...] = ()
+    ) -> None:
+        self.declared, self.element, self.const, self.dims = declared, element, const, dims
+        self._last: tuple[Any, ...] = ()  # what was right of the last buffer
+        self._last_sizes: tuple[Any, ...] = ()  # its shape, and the numbers beside it
+
+    def __repr__(self) -> str:
+        return f"<pointer, {self.declared}>"
+
+    def from_param(self, value: Any) -> Any:
+        """What ctypes passes for an argument."""
+        try:
+            view = memoryview(value)
+            found = type(value), view.format, view.itemsize, view.shape, view.readonly
+            if found == self._last and view.c_contiguous:
+                return _address(view)
+        except (TypeError, ValueError, BufferError):
+            pass
+        return self._converted(value)
+
+    def check_shape(self, value: Any, numbers: dict[str, int]) -> None:
+        """Compare the size of an argument with the dimensions.
+
+        Of a pointer of ctypes, only the type is known: its size is compared if that is an array.
+        `byref` has the object. Both may point into more memory than the parameter names.
+
+        Args:
+            numbers: values of the parameters that dimensions may name.
+        """
+        try:
+            if (memoryview(value).shape, numbers) == self._last_sizes:
+                return
+        except (TypeError, ValueError, BufferError):
+            pass
+        value = getattr(value, "_as_parameter_", value)
+        dims = self.dims
+        if not dims or isinstance(value, _WITHOUT_SIZE):
+            return
+        shape: tuple[int, ...] = (0,)
+        view = None
+        if value is None or isinstance(value, (Reference, _Pointer)):
+            if value is not None:
+                there = type(value._obj) if isinstance(value, Reference) else value._type_
+                is_known = isinstance(value, Reference) or issubclass(there, ctypes.Array)
+                if self.element is None or not is_known:
+                    return
+                shape = (ctypes.sizeof(there) // self.element.size,)
+            sizes = [d.removeprefix("static ") for d in dims]
+            dims = (f"static {sizes[0] if len(sizes) == 1 else '*'.join(f'({d})' for d in sizes)}",)
+        else:
+            try:
+                view = memoryview(value.encode() if isinstance(value, str) else value)
+            except (TypeError, ValueError, BufferError):
+                return
+            shape = view.shape or (1,)
+        if wrong := prototype.wrong_shape(dims, shape, numbers):
+            if value is None:
+                raise unexpected(self._expected(), value)
+            if numbers:
+                self.from_param(value)  # raises if its type is wrong, too
+            raise errors.ArgumentValueError(wrong)
+        if view is not None:
+            self._last_sizes = view.shape, numbers
+
+    def _converted(self, value: Any) -> Any:
+        if value is None:
+            self.check_shape(value, {})
+            return None
+        if isinstance(value, str):
+            value = self._text(value)
+        if isinstance(value, (_Pointer, Reference, ctypes.c_void_p, ctypes.c_char_p)):
+            self._check_pointer(value)
+            self.check_shape(value, {})
+            return value
+        if self.element is None and isinstance(value, (FunctionPointer, ctypes.c_wchar_p)):
+            return value
+        if self.element is None and isinstance(value, int) and not isinstance(value, bool):
+            return ctypes.c_void_p.from_param(value)
+        try:
+            view = memoryview(value)
+        except (TypeError, ValueError, BufferError) as exc:
+            if hasattr(value, "_as_parameter_"):
+                return self.from_param(value._as_parameter_)
+            if isinstance(exc, TypeError):
+                raise unexpected(self._expected(value), value) from None
+            raise errors.ArgumentTypeError(
+                texts.say(texts.GIVES_NO_NUMBERS, type(value).__name__, exc)
+            ) from None
+        check_unmasked(value)
+        self._check_buffer(view)
+        self.check_shape(value, {})
+        self._last = type(value), view.format, view.itemsize, view.shape, view.readonly
+        return _address(view)
+
+    def _expected(self, value: Any = None) -> str:
+        if self.element:
+            return f"an array of {self.element.name}"
+        callback = ", or a function of ctypes.CFUNCTYPE" if callable(value) else ""
+        return f"an array or an address{callback}"
+
+    def _text(self, value: str) -> bytes:
+        if self.element is None or self.element.kind != "char" or not self.const:
+            raise unexpected(self._expected(), value)
+        if "\0" in value:
+            raise errors.ArgumentValueError(
+                "the str has a NUL inside, where its C text would end; pass bytes"
+            )
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise errors.ArgumentValueError(texts.say(texts.SURROGATES, "pass bytes")) from None
+
+    def _check_pointer(self, value: Any) -> None:
+        """Compare what a pointer of ctypes points at, as far as its type tells."""
+        if isinstance(value, Reference):
+            target: Any = type(value._obj)
+        elif isinstance(value, ctypes.c_char_p):
+            if not self.const:
+                raise unexpected("memory that may be written (create_string_buffer)", value)
+            target = ctypes.c_char
+        else:
+            target = getattr(value, "_type_", None)
+        while isinstance(target, type) and issubclass(target, ctypes.Array):
+            target = target._type_
+        if self.element is None or not isinstance(target, type):
+            return
+        try:
+            found = _element(memoryview(target()))
+        except TypeError:  # a type that is not made yet
+            found = None
+        if not self._fits(found):
+            raise errors.ArgumentTypeError(
+                texts.say(texts.EXPECTED, f"a pointer to {self.element.name}", target.__name__)
+            )
+
+    def _fits(self, found: Number | None) -> bool:
+        expected = self.element
+        if expected is None or found == expected:
+            return True
+        if found is None or found.size != expected.size:
+            return False
+        kinds = {found.kind, expected.kind}
+        if expected.kind == "bfloat":  # buffers have no letter for it: its bits
+            return found.kind == "uint"
+        return expected.size == 1 and ("char" in kinds or kinds == {"bool", "uint"})
+
+    def _check_buffer(self, view: memoryview) -> None:
+        found = _element(view)
+        if self.element is not None and not self._fits(found):
+            shown = found.name if found else f"format {view.format!r}"
+            if self.element.kind in ("char", "bfloat"):
+                raise errors.ArgumentTypeError(
+                    texts.say(texts.EXPECTED, self._expected(), f"an array of {shown}")
+                )
+            raise errors.ArgumentTypeError(
+                texts.say(texts.DTYPE_OF_ARRAY, self.element.name, shown, self.element.name)
+            )
+        if not view.c_contiguous:
+            raise errors.ArgumentValueError(texts.COMPACT)
+        if view.readonly and not self.const:
+            raise errors.ArgumentValueError(
+                f"its memory is read-only, and the function may write to {self.declared}; pass a writable copy"
+            )
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+class Memory(Pointer):
+    """A parameter that points at structs, at pointers, or at anything: bytes of any kind do.
+
+    Args:
+        declared, const, dims: as of `Pointer`.
+        size: bytes of a struct or of a pointer, 0 if nothing tells them.
+        alignment: of a struct, 1 if nothing tells it.
+        pointed: of a pointer to pointers, what `addresses` wants; else None.
+    """
+
+    def __init__(
+        self,
+        declared: str,
+        const: bool,
+        dims: tuple[str, ...] = (),
+        size: int = 0,
+        alignment: int = 1,
+        pointed: tuple[str, bool] | None = None,
+    ) -> None:
+        super().__init__(declared, None, const, dims)
+        self.size, self.alignment, self.pointed = size, alignment, pointed
+
+    def from_param(self, value: Any) -> Any:
+        if self.pointed is not None and isinstance(value, (list, tuple)):
+            value = addresses(value, self.pointed, "")
+        made = super().from_param(value)
+        if self.alignment > 1:
+            found = _address_in(made)
+            if found % self.alignment:
+                del made  # its buffer is one of a memoryview, which must not be in a circle with an exception
+                raise errors.ArgumentValueError(
+                    texts.say(texts.ALIGNED, self.alignment, f"{found:#x}")
+                )
+        return made
+
+    def check_shape(self, value: Any, numbers: dict[str, int]) -> None:
+        """Compare the bytes of an argument with those of as many structs as the dimensions say, or of one.
+
+        Of a pointer of ctypes, only the type is known, and it may point into more of them. Where no
+        dimension says how many structs there are, NULL and what is empty may stand for none.
+        """
+        least = self.size or 1  # a struct has a byte at least
+        sizes = [d.removeprefix("static ") for d in self.dims]
+        for text in sizes:
+            number = 1 if text in prototype.ANY else prototype.value_of(text, numbers)
+            if number is None:
+                return
+            least *= max(number, 0)
+        is_bounded = bool(sizes) and sizes[0] not in prototype.ANY
+        value = getattr(value, "_as_parameter_", value)
+        found = self._bytes_of(value)
+        if found is None:
+            found, shown = 0, "None" if value is None else "NULL"
+        else:
+            shown = str(found)
+        if found < least and (found or is_bounded):
+            text = texts.say(texts.BYTES, least, self.declared, shown)
+            is_null = not shown.isdecimal()
+            raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
+
+    def _bytes_of(self, value: Any) -> int | None:
+        """How many bytes there are behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
+        if value is None:
+            return None
+        if isinstance(value, Reference):
+            return ctypes.sizeof(value._obj)
+        if isinstance(value, (list, tuple)):
+            return len(value) * ctypes.sizeof(ctypes.c_void_p)
+        if isinstance(value, (_Pointer, *_WITHOUT_SIZE)):
+            whole = pointed(value, self.size) if value else None
+            return ctypes.sizeof(whole) if whole is not None else _ANY_BYTES if value else None
+        try:
+            return memoryview(value).nbytes
+        except (TypeError, ValueError, BufferError):
+            return _ANY_BYTES
+
+
+_ANY_BYTES = 1 << 63
+
+
+def _address_in(value: Any) -> int:
+    """The address that ctypes passes for a pointer. A cast would make a circle of references."""
+    if isinstance(value, (_Pointer, *_WITHOUT_SIZE)):
+        return ctypes.c_void_p.from_buffer(value).value or 0
+    return 0 if value is None else ctypes.cast(value, ctypes.c_void_p).value or 0
+
+
+def pointed(given: Any, least: int) -> Any:
+    """What a pointer of ctypes points at, for a pointer to structs of at least `least` bytes; None where
+    its type does not say how many bytes there are, or they suffice."""
+    there: Any = getattr(type(given), "_type_", None)
+    if not given or not isinstance(there, type):
+        return None
+    is_whole = issubclass(there, (ctypes.Structure, ctypes.Union)) and ctypes.sizeof(there) < least
+    return given.contents if is_whole or issubclass(there, ctypes.Array) else None
+
+
+def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
+    """The addresses of arrays, for a pointer to pointers. What it gives keeps the arrays.
+
+    Args:
+        pointed: type of the elements, "" for any, and whether they are only read.
+        place: of the list, for errors; "" if that is told in front of them.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: an item is no compact array, or of another type; or it is
+            read-only, and they are written.
+    """
+    import numpy as np
+
+    dtype, is_const = pointed
+    found: list[int | None] = []
+    kept = []
+    for i, item in enumerate(arrays):
+        if item is None:
+            found.append(None)
+            continue
+        where = f"{place}: item {i}" if place else f"item {i}"
+        array = item.numpy() if isinstance(item, Tensor) else item
+        if not isinstance(array, np.ndarray):
+            expected = f"an array of {dtype}" if dtype else "an array"
+            text = texts.say(texts.EXPECTED, expected, type(item).__name__)
+            raise errors.ArgumentTypeError(f"{where}: {text}")
+        if dtype and array.dtype != dtype:
+            text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
+            raise errors.ArgumentTypeError(f"{where}: {text}")
+        if not array.flags.c_contiguous:
+            raise errors.ArgumentValueError(f"{where}: {texts.COMPACT}")
+        if not array.flags.writeable and not is_const:
+            raise errors.ArgumentValueError(f"{where}: {READ_ONLY}")
+        found.append(array.ctypes.data)
+        kept.append(array)
+    made: Any = (ctypes.c_void_p * len(found))(*found)
+    made.kept = kept
+    return made
