@@ -41,6 +41,7 @@ float rows(const float *const r[2]) { return r[0][0] + r[1][0]; }
 float rest(float *const *r, int n) { r[n - 1][0] = 9; return r[0][0]; }
 float wide(struct wide *w) { w->v[0] += 1; return w->v[7]; }
 int of_wide(const struct of_wide *w) { return w->n; }
+float each(const point *p, float (*f)(const point *, float), float y) { return f(p, y); }
 int *counter(void) { static int n = 3; return &n; }
 point *origin(void) { static point p = {1, 2}; return &p; }
 const double *table(void) { static const double t[2] = {1.5, 2}; return t; }
@@ -231,6 +232,11 @@ def test_c_calls_check_the_bytes_of_tensors(made: Made) -> None:
             assert b"expected at least 24 bytes for const struct point p[3], found " + found in (
                 c.mblob_last_error()
             )
+        twice = ctypes.CFUNCTYPE(c_float, ctypes.POINTER(Point), c_float)(lambda p, y: p[1].y + y)
+        types = b"uint8[24],handle,float32 -> float32"
+        arguments = three, twice, ctypes.c_double(2.5), byref(value)
+        assert not c.mblob_call(module, b"each", types, *arguments), c.mblob_last_error()
+        assert value.value == 12.5
         prepared = c_void_p()
         types = b"int,float32[*,2] -> float32"
         assert not c.mblob_prepare(module, b"none", types, byref(prepared))

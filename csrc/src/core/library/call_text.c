@@ -153,11 +153,20 @@ static bool is_unsigned_long(const char *p, const char *end) {
   return is_unsigned && is_long;
 }
 
-/* The C type of parameter `i`, up to its comma or the end; NULL where the library recorded none. */
+/* Where a C type ends: the comma behind it, or the end. Functions that it points to have commas, too. */
+static const char *end_of_type(const char *p) {
+  for (int depth = 0; *p && (*p != ',' || depth); p++) depth += (*p == '(') - (*p == ')');
+  return p;
+}
+
+/* The C type of parameter `i`; NULL where the library recorded none. */
 static const char *type_of(const mblob_prepared *c, size_t i) {
   const char *p = c->signature;
-  while (i-- > 0 && p) p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL;
-  while (p && *p == ' ') p++;
+  while (i-- > 0) {
+    p = end_of_type(p);
+    if (!*p++) return NULL;
+  }
+  while (*p == ' ') p++;
   return p;
 }
 
@@ -169,7 +178,7 @@ static void read_signature(const mblob_prepared *c, struct mb_argument *a) {
   } types[] = {MB_C_TYPES_OF_UINT64};
   const char *p = a->is_inner ? NULL : type_of(c, a->number);
   if (!p) return;
-  const size_t size = strcspn(p, ",");
+  const size_t size = (size_t)(end_of_type(p) - p);
   if (memchr(p, '*', size) && strncmp(p, "const ", 6) != 0) a->guarded = c->blob_size;
   a->takes_uint64 = is_unsigned_long(p, p + size);
   for (size_t k = 0; k < sizeof(types) / sizeof(*types); k++)
@@ -254,7 +263,7 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
 static int check_count(const mblob_prepared *c) {
   const char *types = c->signature;
   size_t expected = strcmp(types, "void") != 0;
-  for (const char *p = types; *p; p++) expected += *p == ',';
+  for (const char *p = end_of_type(types); *p; p = end_of_type(p + 1)) expected++;
   if (!*types || *types == '?' || expected == c->passed) return MBLOB_OK;
   return mb_fail_argument(MB_ARGUMENT_COUNT, "%s: " MB_TEXT_COUNT ": %s", c->name, "expected",
                           (int)expected, expected == 1 ? "" : "s", "", (int)c->passed, types);
