@@ -51,6 +51,12 @@ def declared(node: OpenedNode, name: str) -> Declared:
     return told if not told.refusal else _of_debug_info(node, symbol) or told
 
 
+def overloads(node: OpenedNode, name: str) -> list[str]:
+    """The prototypes of plain functions of C++ that share a name; [] of a name that one function has."""
+    rows = [row for row in read_table(node.handle) if row.abi == "plain" and row.name == name]
+    return [row.prototype or row.symbol for row in rows] if len(rows) > 1 else []
+
+
 def comment_of(node: OpenedNode, name: str) -> str:
     """The comment above a function in its source, as the file of its library has it; "" without."""
     status = node.origin.status

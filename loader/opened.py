@@ -291,8 +291,10 @@ class OpenedNode(Node):
         """Why no packed function can call a plain one, as far as its types tell, and what to do."""
         from ctypes import c_longdouble
 
-        from mblob.loader.c_functions import declared
+        from mblob.loader.c_functions import declared, overloads
 
+        if several := overloads(self, name):
+            return f"it is overloaded: {'; '.join(several)}; pack it again with the prototype of one of them"
         told = declared(self, name)
         if told.variadic:
             return "it is variadic; pack a function that takes a fixed list of arguments"

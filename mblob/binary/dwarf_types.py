@@ -231,6 +231,8 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
         result = type_of(referred(die), pointer_size, _FUNCTION_DEPTH)
         return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
     if die.tag in _RECORDS:
+        template, is_template, _ = name.partition("<")  # whose arguments commas part
+        name = template + "<>" * bool(is_template)
         return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
         return (

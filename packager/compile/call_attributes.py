@@ -34,10 +34,17 @@ def attributes(code: str) -> dict[str, str]:
 def own_text(preprocessed: str) -> str:
     """A preprocessed text without what headers of the system have."""
     kept: list[str] = []
+    own: set[str] = set()  # files
     is_own = True
     for line in preprocessed.splitlines():
         if line.startswith("# "):  # # 12 "stdio.h" 1 3 4: 3 says that it is of the system
-            is_own = "3" not in line.rpartition('"')[2].split()
+            name, _, flags = line.rpartition('"')
+            name = name.partition('"')[2]
+            if "3" not in flags.split():
+                own.add(name)
+            is_own = (
+                name in own
+            )  # also where a macro of the system stands for something, such as bool
         elif is_own:
             kept.append(line)
     return "\n".join(kept)

@@ -159,7 +159,7 @@ def _plain_functions(
     packed = {r.symbol for r in table_rows if r.abi == "packed"}
     for f, contents in files:
         for function in f.functions:
-            if function.qualified or (function.is_guess and function.name in packed):
+            if function.is_guess and function.name in packed:
                 continue
             # Of what is compiled with -flto only those are listed that the compiler exports.
             defined_here = (
@@ -167,8 +167,10 @@ def _plain_functions(
             )
             if not defined_here or function.name in hidden or function.name in prototypes:
                 continue
+            if function.qualified and function.name in contents.comdat:
+                continue  # a template, or inline
             row = plain_row(function, of_tvm=function.name in contents.of_tvm)
-            if row is not None and function.source_name:
+            if row is not None and function.called != function.name:
                 name = function.called
                 row = row if name in defined else row._replace(name=name)
             if row is not None:
@@ -248,4 +250,4 @@ def _declaration(function: Function) -> str:
     result stands around the name, as a pointer to a function does, or if its source is no C."""
     if function.types == "?" or "?" in function.result.text or function.source_name:
         return ""
-    return function.result.declaration(f"{function.name}({function.types})")
+    return function.result.declaration(f"{function.called}({function.types})")

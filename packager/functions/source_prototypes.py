@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mblob import argument_types
+from mblob.errors import listed
 from mblob.format.exported import is_helper
 from mblob.format.functions_table import WORDS, Row
 from mblob.packager.compile.host_objects import HostFile, LinkInput
@@ -72,6 +73,7 @@ def found_prototypes(
         for name, text in node.declared.of_source.items()
     }
     of_cxx = {name: p for name, p in declared.items() if has_names and name not in taken}
+    overloaded: dict[str, str] = {}
     asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
@@ -95,8 +97,11 @@ def found_prototypes(
             try:
                 if own is not None or not function.is_ordinary:
                     raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
-                if function.qualified and namesakes[name] > 1:
-                    raise NotCallable(_overloaded(name, nodes))
+                is_one = not function.qualified or namesakes[name] == 1
+                if not is_one and not _is_chosen(function, name, texts, of_cxx, f):
+                    if name.replace("::", "").isidentifier():  # no operator
+                        overloaded[name] = f.label
+                    continue
                 prototype = (
                     _of_fortran(function, name, f)
                     if function.source_name
@@ -114,6 +119,15 @@ def found_prototypes(
             except NotCallable as exc:
                 if name in asked:
                     raise BuildError(f"functions: {name} cannot be called: {exc}") from None
+    left_out = sorted(overloaded.keys() - found.keys())
+    for name in left_out:
+        if name in asked:
+            raise BuildError(
+                f"functions: {name} cannot be called: it is overloaded: {_overloads([name], nodes)}"
+            )
+    for label in sorted({overloaded[name] for name in left_out}):
+        names = [name for name in left_out if overloaded[name] == label]
+        warn(f"{label}: left out, as they are overloaded: {_overloads(names, nodes)}")
     defined = {name for _, c in files for name in c.defined | c.weak}
     for name in sorted(texts.keys() - found.keys() & defined):
         _refuse_text(texts[name])
@@ -169,20 +183,49 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     return made
 
 
+def _is_chosen(
+    function: Function,
+    name: str,
+    texts: Mapping[str, str],
+    of_cxx: Mapping[str, Prototype],
+    file: HostFile,
+) -> bool:
+    """Whether a prototype of the caller's has the types of one of several functions of a name.
+
+    Args:
+        texts, of_cxx: prototypes by name, with and without words that only the source explains.
+    """
+    if name in of_cxx:
+        return contradiction(of_cxx[name], function) is None
+    if name not in texts:
+        return False
+    written = _parsed(texts[name], name, file)
+    return contradiction(written, function) is None
+
+
 def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
     """The prototype of a caller's text with words of the source, as of `_compared`."""
+    return _compared(_parsed(text, told.name, file), function, told)
+
+
+def _parsed(text: str, name: str, file: HostFile) -> Prototype:
+    """The prototype of a caller's text with words of the source.
+
+    Raises:
+        BuildError: it is none of the function.
+    """
     from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
     from mblob.packager.modules.source_words import as_in_c
 
     arrays = dict.fromkeys(file.array_types, "void *")
     known = Words({**_own_types(file.functions), **arrays}, _enumerators(file.enums))
-    made = parse([as_in_c(file.written.get(told.name, text))], known)
+    made = parse([as_in_c(file.written.get(name, text))], known)
     if len(made) != 1:
         raise BuildError(f"functions: {text!r} declares {len(made)} functions, expected one")
     (written,) = made
-    if written.name != told.name.rpartition("::")[2]:
+    if written.name != name.rpartition("::")[2]:
         _refuse_text(text)
-    return _compared(written._replace(name=told.name), function, told)
+    return written._replace(name=name)
 
 
 def _compared(written: Prototype, function: Function, told: Prototype) -> Prototype:
@@ -277,16 +320,17 @@ def _enumerators(enums: tuple[str, ...]) -> dict[str, int]:
     return enumerators(enums)
 
 
-def _overloaded(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
-    """The remedy for a name that several functions of C++ have."""
+def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
+    """The functions of C++ that have some names, and the remedy."""
     types = [
-        f"{name}({', '.join(p.spelling for p in function.parameters)})"
+        f"{function.qualified}({', '.join(p.spelling for p in function.parameters)})"
         for _, (f, _) in nodes
         for function in f.functions
-        if function.qualified == name
+        if function.qualified in names
     ]
     return (
-        f'it is overloaded: {"; ".join(types)}: give an extern "C" function that calls one of them'
+        f'{listed(types, 6)}; give the prototype of the one to call, or an extern "C" function that'
+        " calls it"
     )
 
 
@@ -311,8 +355,8 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
     Warns:
         UserWarning: they cannot be read.
     """
-    declaration = file.arrays.get(prototype.name)
-    if declaration is None or prototype.mangled:
+    declaration = file.arrays.get(prototype.name.rpartition("::")[2])
+    if declaration is None:
         return prototype
     from mblob.packager.modules.source_words import with_bounds  # with pycparser
 

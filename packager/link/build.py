@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.module import Module
 from mblob.packager.errors import BuildError
-from mblob.packager.link.depfile import check_target, write_depfile
 from mblob.packager.link.export import export_library
-from mblob.packager.link.relink import has_blob, is_tar, tree_of
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, Declared, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (
@@ -20,7 +18,6 @@ from mblob.packager.modules.payload_modules import (
     check_alignment,
     graph_executor_factory,
 )
-from mblob.packager.modules.weights import check_tensors, read_tensors, safetensors_module
 from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
@@ -104,6 +101,8 @@ def build(plan: BuildPlan) -> None:
     given = [(what, path) for what, path in inputs if path is not None]
     check_output(plan.output, given)
     if plan.depfile is not None:
+        from mblob.packager.link.depfile import check_target, write_depfile
+
         check_target(plan.output)
         files = [("a kernel", Path(path)) for path in plan.kernels]
         files += [("an object", Path(path)) for path in plan.objects]
@@ -151,10 +150,14 @@ def _add_params(root: Module, params: Path, order: Path | None) -> None:
         raise BuildError(
             f"params= needs graph= or one Relax program, found {len(programs)}; other weights are packed by weights="
         )
+    from mblob.packager.modules.weights import safetensors_module
+
     programs[0].import_module(safetensors_module(params, order=order or True))
 
 
 def _factory(graph: Path, params: Path | None, name: str) -> Module:
+    from mblob.packager.modules.weights import read_tensors
+
     try:
         text = existing_file(graph, "build: graph").read_text(encoding="utf-8")
         tensors = read_tensors(existing_file(params, "build: params")) if params else None
@@ -173,8 +176,7 @@ def _with_imports(plan: BuildPlan) -> Module:
     named: dict[str, Module] = {"library": library}
     for key, path in plan.blobs:
         _add(named, key, blob_module(key, path, alignment=plan.align))
-    weights = [safetensors_module(path) for path in plan.weights]
-    check_tensors(weights)
+    weights = _weights(plan.weights)
     stems = [path.stem if len(weights) > 1 else "weights" for path in plan.weights]
     folder = plan.manifest.parent if plan.manifest else "."
     for stem, path, module in zip(stems, plan.weights, weights):
@@ -187,6 +189,16 @@ def _with_imports(plan: BuildPlan) -> Module:
             if name != "library":
                 root.import_module(module)
     return root
+
+
+def _weights(paths: Sequence[Path]) -> list[Module]:
+    if not paths:
+        return []
+    from mblob.packager.modules.weights import check_tensors, safetensors_module
+
+    made = [safetensors_module(path) for path in paths]
+    check_tensors(made)
+    return made
 
 
 def _host(plan: BuildPlan) -> tuple[Module, Module]:
@@ -230,6 +242,10 @@ def host_modules(
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))
+    if not objects:
+        return made
+    from mblob.packager.link.relink import has_blob, is_tar, tree_of
+
     files = [Path(path) for path in objects]
     there = [path for path in files if path.is_file()]
     tars = [path for path in there if is_tar(path)]

@@ -99,8 +99,13 @@ def with_bounds(
     """
     try:
         code = standard(declaration)
+        code = as_in_c(code) if prototype.mangled else code
         (node,) = tree(code, type_names(code))
         found = node.type.args.params
+        if prototype.mangled and [getattr(p, "name", "") or "" for p in found] != [
+            p.name for p in prototype.parameters
+        ]:
+            return prototype, ""  # of a method, or of an overload
     except (AttributeError, BuildError, ParseError, ValueError):
         return (
             prototype,

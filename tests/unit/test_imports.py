@@ -63,6 +63,9 @@ LATE = {
     "20 ms, for libraries that get weights and files, which need nothing that compiles or links": {
         "mblob.packager.edit.add_code", "mblob.packager.link.build",
     },
+    "30 ms, for builds with objects, weights or a rule of make": {
+        "mblob.packager.link.depfile", "mblob.packager.link.relink", "mblob.packager.modules.weights",
+    },
     "the face costs nothing": {"mblob.errors"},
 }  # fmt: skip
 FIRST_RESULT = """

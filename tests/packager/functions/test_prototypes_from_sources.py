@@ -473,7 +473,8 @@ OF_CXX = {
 def test_functions_of_cxx_have_their_qualified_names(
     tmp_path: Path, require: Callable[[str], str], dialect: str, cc: str
 ) -> None:
-    lib = packed(tmp_path, CXX, "cc", export={"dialect": dialect, "cc": require(cc)})
+    with pytest.warns(UserWarning, match="overloaded"):
+        lib = packed(tmp_path, CXX, "cc", export={"dialect": dialect, "cc": require(cc)})
     assert shown(lib) == OF_CXX
     x, y = np.ones(3, "float32"), np.zeros(3, "float32")
     lib["ns::scale"](x, y, 3)
@@ -486,6 +487,58 @@ def test_functions_of_cxx_have_their_qualified_names(
     assert lib.symbol("ns::shown")(4) == 4
     with pytest.raises(mblob.MblobError, match=r"ns::scale: argument 0 \(x\): expected an array"):
         lib["ns::scale"](x.astype("float64"), y, 3)
+
+
+def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path) -> None:
+    says = r"left out, as they are overloaded: over\(double\), over\(int\); give the prototype of the one"
+    with pytest.warns(UserWarning, match=says):
+        lib = packed(tmp_path, CXX, "cc")
+    with pytest.raises(
+        mblob.MblobError, match=r"overloaded: double over\(double\); int over\(int\);"
+    ):
+        lib["over"](3)
+    text = CXX.replace(
+        "double over(double x) { return x; }", "double over(double x) { return x / 2; }"
+    )
+    for prototype, result in {"double over(double x)": 1.5, "int over(int x)": 3}.items():
+        assert packed(tmp_path, text, "cc", functions=[prototype])["over"](3) == result
+    with pytest.raises(mblob.BuildError, match=r"it is overloaded: over\(double\), over\(int\)"):
+        packed(tmp_path, text, "cc", functions=["float over(float x)"])
+
+
+def test_functions_of_cxx_have_the_bounds_of_their_source(tmp_path: Path) -> None:
+    text = """struct Q { float m(float x[7], int n); };
+    float Q::m(float x[7], int) { return x[6]; }
+    float m(const float x[3], int k) { return x[k]; }
+    namespace ns { int last(const int x[2][3], const Q &) { return x[1][2]; } }
+    struct Pair { int a, b; };
+    int of_value(Pair p) { return p.a; }
+    Pair operator+(Pair a, Pair) { return a; }
+    Pair operator+(Pair a, int) { return a; }
+    """
+    lib = packed(tmp_path, text, "cc")
+    assert shown(lib) == {
+        "m": "float m(const float x[3], int k)",
+        "ns::last": "int ns::last(const int x[2][3], const struct Q *)",
+    }
+    with pytest.raises(mblob.MblobError, match="ctypes has no type for parameter 0, struct Pair"):
+        lib["of_value"](bytes(8))
+
+
+def test_types_may_have_arguments_of_templates(tmp_path: Path) -> None:
+    text = """template <class A, class B> struct Two { A a; B b; };
+    extern "C" int first(const Two<int, float> *t, int k) { return t->a + k; }
+    """
+    lib = packed(tmp_path, text, "cc")
+    assert shown(lib) == {"first": "int first(const struct Two<> *t, int k)"}
+    assert lib.first(bytes([5, 0, 0, 0, 0, 0, 0, 0]), 2) == 7
+
+
+def test_macros_of_the_system_stand_in_declarations(tmp_path: Path) -> None:
+    text = """#include <stdbool.h>
+    bool any(bool inverted, const int x[3]) { return inverted != (x[0] || x[1] || x[2]); }
+    """
+    assert shown(packed(tmp_path, text)) == {"any": "bool any(bool inverted, const int x[3])"}
 
 
 def test_functions_of_cxx_are_chosen_by_name(tmp_path: Path) -> None:

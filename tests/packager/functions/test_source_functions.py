@@ -89,9 +89,7 @@ def test_listed_and_other_functions_share_a_table(tmp_path: Path) -> None:
     assert list(table(tmp_path / "x.so")) == ["vadd plain", "vadd packed", "one plain", "two plain"]
 
 
-def test_cxx_functions_with_c_linkage_are_listed(
-    tmp_path: Path, require: Callable[[str], str]
-) -> None:
+def test_free_functions_of_cxx_are_listed(tmp_path: Path, require: Callable[[str], str]) -> None:
     require("g++")
     source = """
     #include <vector>
@@ -101,7 +99,7 @@ def test_cxx_functions_with_c_linkage_are_listed(
     """
     mblob.csource_module(source, "cc", functions=[]).export_library(tmp_path / "x.so")
     assert {row.name: row.types for row in table(tmp_path / "x.so").values()} == {
-        "inside": "int", "outside": "const float &, bool",
+        "inside": "int", "mangled": "int", "outside": "const float &, bool",
     }  # fmt: skip
 
 

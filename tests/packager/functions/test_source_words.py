@@ -172,7 +172,7 @@ def test_prototypes_may_have_namespaces_and_references(tmp_path: Path, prototype
             "float two::last(const float *x, int n)",
             "two::last is declared, but no .* one::two::last",
         ),
-        ("int twice(int x)", "it is overloaded: twice"),
+        ("int twice(short x)", "it is overloaded: twice"),
         ("void show(Dta *d, const float *x, int n)", "unknown type 'Dta'"),
     ],
 )
