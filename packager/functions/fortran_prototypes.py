@@ -63,6 +63,8 @@ def of_fortran(
                 where = f"{prototype.name}: parameter {i} ({p.name})"
                 why = why or f"{where}: bounds are made of numbers, integer arguments, + - and *"
             dims = tuple(new or old for new, old in zip(read, dims))
+            if extents[-1] == 1:
+                dims = (*dims[:-1], Dim(None, ""))
         if found[i].dims and _length_of(found[i]):  # texts, which lie one behind the other
             dims, p = _dims_of_texts(dims, _length_of(found[i])), p._replace(columns=False)
         made[i] = p._replace(dims=dims if p.columns or any(d.code for d in dims) else ())
@@ -115,7 +117,9 @@ def _parameter(
             return p._replace(dims=(_number(least)._replace(at_least=True),) if least else ())
         return p._replace(kind="text", least=least)
     if found.dims:
-        dims = tuple(Dim(None, "") if d is None else _number(d) for d in found.dims)
+        # x(1) is how FORTRAN 66 declares an array of any size.
+        sizes = (*found.dims[:-1], None if found.dims[-1] == 1 else found.dims[-1])
+        dims = tuple(Dim(None, "") if d is None else _number(d) for d in sizes)
         return p._replace(dims=dims, columns=len(dims) > 1)
     return p._replace(kind="number") if p.kind == "tensor" else p
 

@@ -139,7 +139,11 @@ def module_of(plan: BuildPlan) -> Module:
         raise BuildError(f"name= names the model of graph=; found {plan.name!r} and no graph")
     elif plan.params is not None:
         _add_params(library, plan.params, plan.order)
-    check_tensors(root.walk())
+    modules = list(root.walk())
+    if len(modules) > 1:
+        from mblob.packager.modules.weights import check_tensors
+
+        check_tensors(modules)
     return root
 
 
@@ -194,11 +198,9 @@ def _with_imports(plan: BuildPlan) -> Module:
 def _weights(paths: Sequence[Path]) -> list[Module]:
     if not paths:
         return []
-    from mblob.packager.modules.weights import check_tensors, safetensors_module
+    from mblob.packager.modules.weights import safetensors_module
 
-    made = [safetensors_module(path) for path in paths]
-    check_tensors(made)
-    return made
+    return [safetensors_module(path) for path in paths]
 
 
 def _host(plan: BuildPlan) -> tuple[Module, Module]:

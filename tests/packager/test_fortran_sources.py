@@ -188,6 +188,23 @@ def test_sizes_and_orders_are_checked(tmp_path: Path, require: Callable[[str], s
             call()
 
 
+def test_an_array_of_one_element_has_any_size(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    compiler = require("gfortran")
+    source = tmp_path / "swap.f"
+    source.write_text(
+        "      subroutine swap(n, x, y, a)\n      integer n, i, x(1), y(1)\n      real a(n, 1)\n"
+        "      do 10 i = 1, n\n      x(i) = y(i)\n 10   a(1, i) = i\n      end\n"
+    )
+    subprocess.run([compiler, "-g", "-O1", "-fPIC", "-c", source.name], cwd=tmp_path, check=True)
+    for module in (mblob.csource_module(source), mblob.static_library(tmp_path / "swap.o")):
+        module.export_library(tmp_path / "x.so")
+        x, y, a = np.zeros(3, "i4"), np.arange(3, dtype="i4"), np.zeros((3, 3), "f4", order="F")
+        mblob.load_module(tmp_path / "x.so").swap(np.array([3], "i4"), x, y, a)
+        assert (x.tolist(), a[0].tolist()) == ([0, 1, 2], [1, 2, 3])
+
+
 def test_an_object_tells_what_its_debug_information_has(
     tmp_path: Path, require: Callable[[str], str]
 ) -> None:
