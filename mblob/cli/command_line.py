@@ -64,6 +64,7 @@ class Parser(argparse.ArgumentParser):
             if unknown := verb.unknown(rest):
                 verb.refuse(unknown)
             found.inputs += rest
+        found.command_line = tuple(args)
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

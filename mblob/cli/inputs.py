@@ -73,14 +73,19 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
 
 
 def sort_words(args: argparse.Namespace) -> None:
-    """Put each word among the values of the option that it stands for.
+    """Put each word among the values of the option that it stands for, in the order of the command line.
 
     Raises:
         UsageError: a word that stands for none. OSError: no such file.
     """
+    places = {text: i for i, text in reversed(list(enumerate(args.command_line)))}
     for word in args.inputs:
         option = "blob" if "=" in word and not Path(word).is_file() else _option_of(args, word)
         setattr(args, option, [*getattr(args, option), word])
+    for option in {*OPTION_OF.values(), "blob"} if args.inputs else ():
+        values: list[str] = getattr(args, option, [])
+        at = {value: places.get(f"--{option}={value}", places.get(value, 0)) for value in values}
+        values.sort(key=at.__getitem__)
 
 
 def _option_of(args: argparse.Namespace, word: str) -> str:
@@ -130,7 +135,9 @@ def blobs_of(args: argparse.Namespace) -> list[tuple[str, Path]]:
         hint = "" if "=" in text else f"--blob {Path(text).stem}={text}"
         key, file = named(text, "--blob: expected KEY=FILE", hint)
         if key in found:
-            raise UsageError(f"--blob: {key!r} is named twice")
+            raise UsageError(
+                f"{found[key]} and {file}: two files for the key {key!r}; give each file its own key"
+            )
         found[key] = file
     return list(found.items())
 

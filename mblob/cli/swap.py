@@ -67,7 +67,9 @@ def run(args: argparse.Namespace) -> int:
     for text in args.entry:
         key, file = named(text, "--blob: expected N=FILE or KEY=FILE")
         if key in changes:
-            raise UsageError(f"--blob: {key!r} is named twice")
+            raise UsageError(
+                f"{changes[key]} and {file}: two files for the payload {key!r}, expected one"
+            )
         changes[key] = file
     weights = weights_of(args.weights)
     if not changes and weights is None:
@@ -92,6 +94,8 @@ def weights_of(texts: list[str]) -> dict[str, Any] | Path | None:
     for text in texts:
         name, file = named(text, "--weights: expected NAME=FILE, or one FILE.safetensors alone")
         if name in weights:
-            raise UsageError(f"--weights: {name!r} is named twice")
+            raise UsageError(
+                f"{weights[name]} and {file}: two files for the tensor {name!r}, expected one"
+            )
         weights[name] = file
     return weights

@@ -17,7 +17,8 @@ def tell_written(path: str | Path, *, quiet: bool) -> None:
 
     try:
         with Library(path, verify="off", partial=True) as library:
-            modules = max(0, len(library.entries) - 1)  # without the library itself
+            modules = len(library.entries)
+            modules = modules if modules > 1 else 0  # nothing but the library itself
             counts = [(modules, "module"), (len(library.functions), "function")]
     except MblobError:  # no reader of ours can, and a warning said so
         counts = []

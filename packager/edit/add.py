@@ -214,7 +214,7 @@ def _model(library: Library) -> EntryView:
         return models[0]
     how = "add other files by weights="
     if models:
-        how = "in Python, modules={INDEX: [safetensors_module(FILE, order=True)]} names the program"
+        how = "in Python, modules={INDEX: [MODULE]} of mblob.add names the program"
     elif other := next((e for e in library.entries if e.type_key in EXECUTORS), None):
         how = f"swap replaces tensors of the {other.type_key}"
     raise BuildError(

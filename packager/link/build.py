@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -241,6 +242,9 @@ def host_modules(
     """
     declared = Declared(functions, packed, who)
     others = Declared(None, packed, who) if declared.is_open else NOTHING
+    for row in (kernels, objects):
+        if twice := next((path for path, n in Counter(row).items() if n > 1), None):
+            raise BuildError(f"{twice}: given twice, expected each file of code once")
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))

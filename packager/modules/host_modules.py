@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mblob.typed import SourceFormat
 
 FINISHED = (
-    "a finished library, which cannot be linked again; add adds modules and code to one, and an export to a .tar has"
-    " its objects"
+    "a finished library, which cannot be linked again; give its sources, its objects (.o, .a), or the .tar that it is"
+    " exported to"
 )
 
 
@@ -96,7 +96,7 @@ def object_module(library: Any, declared: Declared) -> Module:
     content: Path | bytes
     if isinstance(library, (str, os.PathLike)):
         content = existing_file(Path(library), "static_library")
-        _check_is_no_library(content)
+        _check_is_no_library(content, declared.who)
     else:
         try:
             content = bytes(as_bytes_view(library))
@@ -107,11 +107,12 @@ def object_module(library: Any, declared: Declared) -> Module:
     return Module(node=ObjectNode(content, declared))
 
 
-def _check_is_no_library(path: Path) -> None:
+def _check_is_no_library(path: Path, who: str) -> None:
     with path.open("rb") as file:
         head = file.read(SNIFF_SIZE)
     if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") == ET_DYN:
-        raise BuildError(f"{path}: {FINISHED}")
+        more = "" if who == "add" else f"; or add the other files to it (mblob-pack add {path} ...)"
+        raise BuildError(f"{path}: {FINISHED}{more}")
 
 
 def _checked(module: Module) -> Module:

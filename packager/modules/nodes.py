@@ -58,7 +58,7 @@ class Declared:
         if isinstance(functions, Iterable):
             self._given = (functions,) if isinstance(functions, str) else tuple(functions)
         self._packed = packed
-        self._who = who
+        self.who = who
         self.has_code = (
             False  # a source or an object, which may know words that its prototypes have
         )
@@ -142,17 +142,17 @@ class Declared:
         if packed == "name" and "name" not in known:
             if not known and has_all:
                 what = "packed= needs functions="
-                raise BuildError(f"{self._who}: {what}: prototypes of what shall be packed")
+                raise BuildError(f"{self.who}: {what}: prototypes of what shall be packed")
             return tuple(known)
         names = (packed,) if isinstance(packed, str) else packed
         if not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
             raise BuildTypeError(
-                f"{self._who}: packed: expected the name of a function or a list of names, found {packed!r}"
+                f"{self.who}: packed: expected the name of a function or a list of names, found {packed!r}"
             )
         for name in names:
             if name not in known and has_all:
                 raise BuildError(
-                    f"{self._who}: packed= names {name!r}, and functions= has no prototype of it; it has:"
+                    f"{self.who}: packed= names {name!r}, and functions= has no prototype of it; it has:"
                     f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
         return tuple(name for name in names if name in known)

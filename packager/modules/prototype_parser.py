@@ -13,8 +13,8 @@ from pycparser import CParser, c_ast
 from pycparser.c_generator import CGenerator
 
 from mblob import argument_types
-from mblob.packager.conventions import without_attributes
 from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.modules.prototype_words import likely_macros, of_type, standard, type_names
 from mblob.packager.modules.prototypes import STATIC, Dim, Parameter, Prototype, Scalar
 
 try:
@@ -75,13 +75,17 @@ def _declarations(text: str, words: Words) -> list[c_ast.Node]:
     try:
         return tree(code, own)
     except ParseError as exc:
-        where = re.sub(r"^[^:]*:(\d+:)?", "", str(exc)).strip()
+        said = str(exc)
     with suppress(ParseError):  # the name that <complex.h> has for a keyword
         return tree(re.sub(r"\bcomplex\b", "_Complex", code), own)
     if ";" in code and "{" not in code:  # the error is about one of them
         parts = filter(str.strip, code.split(";"))
         return [node for part in parts for node in _declarations(part, words)]
-    raise BuildError(f"functions: {reason(code, where)}")
+    try:  # a place behind types that only the source knows
+        tree(code, [*own, *type_names(code)])
+    except ParseError as exc:
+        said = str(exc)
+    raise BuildError(f"functions: {reason(code, said, own)}")
 
 
 def _prototype(node: Any, text: str, words: Words) -> Prototype:
@@ -195,6 +199,10 @@ def _scalar(names: list[str], where: str) -> Scalar:
     if "long" in words and "double" in words:
         raise BuildError(
             f"{where}: long double is not supported: no tensor has that type; use double"
+        )
+    if words == ["void"]:
+        raise BuildError(
+            f"{where}: a struct, or void, is not supported by value; give a function that takes a pointer"
         )
     if not set(words) <= {"char", "int", "long", "short", "signed", "unsigned"}:
         raise BuildError(
@@ -454,25 +462,6 @@ def _check_depth(code: str) -> None:
             raise BuildError(f"functions: {code!r} is nested more deeply than prototypes are")
 
 
-# What compilers accept beside standard C, and what to write instead of what has no packed function.
-
-# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
-# look like one.
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_IN_C = re.compile(r'\bextern\s*"C"\s*(?:\{(.*)\}\s*$)?', re.DOTALL)
-# What compilers have for a keyword, and what says nothing about a call.
-_SPELLINGS = (
-    (r"__restrict(__)?", "restrict"),
-    (r"__(inline|const|volatile|signed)(__)?", r"\1"),
-    (r"__extension__", " "),
-)
-_KEYWORDS = frozenset(
-    ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
-     "return", "short", "signed", "sizeof", "static", "struct", "union", "unsigned", "void", "volatile", "_Alignas",
-     "_Atomic", "_Bool", "_Complex", "_Noreturn", "__int128")
-)  # fmt: skip
-_KNOWN = (*argument_types.TYPEDEFS, *_KEYWORDS)
-_QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
 _OTHERS = (
     (r"#", "leave directives of the preprocessor out, and write what they stand for"),
     (r"\b(asm|__asm__)\b", "call the function by the name in asm(), which is its symbol, and leave asm() out"),
@@ -480,42 +469,30 @@ _OTHERS = (
      "write the function as C declares it: a pointer for a reference, and no namespaces, templates, default"
      " arguments or noexcept"),
 )  # fmt: skip
-_MACRO = r"\b(?:[A-Z]{2}[A-Z0-9]*|(?!\w*_t\b)\w*_\w*)\b"  # as most are called
 _MACROS = 3  # in one text
 _WORDS = 8  # of which some may be macros
 _EXAMPLE = "'void vadd(const float *a, const float *b, float *c, int64_t n)'"
 
 
-def standard(text: str) -> str:
-    """A text in the words of standard C, on one line, without attributes.
-
-    Raises:
-        BuildError: an attribute that a call depends on.
-    """
-    code = without_attributes(_COMMENT.sub(" ", text))
-    code = _IN_C.sub(lambda found: found[1] or "", code)
-    for spelling, word in _SPELLINGS:
-        code = re.sub(rf"\b{spelling}(?!\w)", word, code)
-    return " ".join(code.split()).rstrip("; ")
-
-
-def reason(code: str, where: str) -> str:
+def reason(code: str, message: str, own: Sequence[str] = ()) -> str:
     """What is wrong with a text that is no prototype, and what to write.
 
     Args:
-        where: what the parser said.
+        message: of the parser.
+        own: types of the source.
     """
+    found = f"{code!r} is no C prototype ({_place(code, message)})"
     for pattern, remedy in _OTHERS:
         if re.search(pattern, code):
-            return f"{code!r} is no C prototype (column {where}); {remedy}"
+            return f"{found}; {remedy}"
     words = likely_macros(code)
     # The fewest words that are macros, if what is left is C once its unknown types are types.
     for count in range(_MACROS + 1):
         for macros in combinations(words[:_WORDS], count):
             for left in _without(code, macros):
-                types = type_names(left)
+                types = [name for name in type_names(left) if name not in own]
                 try:
-                    nodes = tree(left, types)
+                    nodes = tree(left, [*own, *types])
                 except Exception:  # its own
                     continue
                 functions = [
@@ -526,18 +503,19 @@ def reason(code: str, where: str) -> str:
                 said = [f"{' and '.join(map(repr, macros))}: leave macros out"] if macros else []
                 if types:
                     behind = any(_points_to(n, types[0]) for n in functions)
-                    said.append(_of_type(types[0], behind))
+                    said.append(of_type(types[0], behind))
                 return f"{code!r}: {'; '.join(said)}"
-    return f"{code!r} is no C prototype (column {where}); expected one like {_EXAMPLE}"
+    return f"{found}; expected one like {_EXAMPLE}"
 
 
-def likely_macros(code: str) -> list[str]:
-    """Words of a text that look as macros do, each once."""
-    return [w for w in dict.fromkeys(re.findall(_MACRO, code)) if not _is_known(w)]
-
-
-def _is_known(word: str) -> bool:
-    return word in _KEYWORDS or word in argument_types.TYPEDEFS
+def _place(code: str, message: str) -> str:
+    """Where a text stops to be C, in the words of people."""
+    place = re.search(r"(\d+): before: (.*)", message)
+    if place is None and "end of input" not in message:
+        return "it declares nothing that C knows"
+    if place is None or int(place[1]) > len(code):
+        return "it ends too early"
+    return f"column {place[1]}: {place[2]!r} is not expected there"
 
 
 def _without(code: str, macros: Sequence[str]) -> Iterator[str]:
@@ -572,29 +550,3 @@ def _points_to(node: Any, name: str, pointed: bool = False) -> bool:
         pointed and isinstance(node, c_ast.TypeDecl)
     )
     return any(_points_to(child, name, pointed) for child in node)
-
-
-def _of_type(name: str, pointed: bool) -> str:
-    meant = next((known for known in _KNOWN if _letters(known) == _letters(name)), None)
-    if meant is not None:
-        return f"unknown type {name!r}; did you mean {meant!r}?"
-    instead = "void * if it is a struct" if pointed else "int for an enum, void * for a pointer"
-    return f"unknown type {name!r}; write {instead}, or the type of the number that it stands for"
-
-
-def _letters(word: str) -> list[str]:
-    return sorted(word.lower().removesuffix("_t"))
-
-
-def type_names(code: str) -> list[str]:
-    """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
-    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
-    found: list[str] = []
-    for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
-        if not re.match("[A-Za-z_]", token) or _is_known(token) or token in found:
-            continue
-        starts = before in ("(", ",", ";")
-        named = behind == "*" or re.match("[A-Za-z_]", behind)
-        if ((starts or before in _QUALIFIERS) and named) or (starts and behind in (",", ")")):
-            found.append(token)
-    return found

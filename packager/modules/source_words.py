@@ -14,12 +14,10 @@ from mblob.packager.modules.prototype_parser import (
     ParseError,
     array_dims,
     folded,
-    likely_macros,
     parse,
-    standard,
     tree,
-    type_names,
 )
+from mblob.packager.modules.prototype_words import likely_macros, standard, type_names
 from mblob.packager.modules.prototypes import Prototype, Scalar, as_const
 
 
@@ -42,10 +40,18 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
                 name = _unexplained(part) if code else ""
                 if not name:
                     raise
-                others[name] = part
+                if others.setdefault(name, part).split() != part.split():
+                    raise _twice(name) from None
             else:
                 read.append(part)
-    return parse(read), others
+    found = parse(read)
+    if both := [p.name for p in found if p.name in others]:
+        raise _twice(both[0])
+    return found, others
+
+
+def _twice(name: str) -> BuildError:
+    return BuildError(f"functions: {name} is declared twice, and differently; leave one out")
 
 
 def as_in_c(code: str) -> str:

@@ -401,9 +401,10 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
             bytes(data[:1]) == b"\x80" and bytes(data[-1:]) == b"."
         ):  # a pickle, as torch.save wrote until 1.6
             raise _of_torch(who) from None
-        if len(data) > 8 and bytes(data[8:9]) != b"{":
+        if bytes(data[8:9]) != b"{":
+            kind = Path(who).suffix if Path(who).suffix in _OTHER_FORMATS else "safetensors"
             raise FormatError(
-                f"{who}: not a safetensors file; expected {KINDS}", code=error.code
+                f"{who}: not a {kind} file; expected {KINDS}", code=error.code
             ) from None
         error.prefix(who)
         raise

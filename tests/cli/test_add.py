@@ -58,7 +58,7 @@ def test_each_failure_has_its_code(pack, deploy: Path, tmp_path: Path, error_lin
             "exclude each other",
         ),
         (["--blob", "x", "-o", "b.so"], 2, "expected KEY=FILE"),
-        (["--blob", "k=x", "--blob", "k=x", "-o", "b.so"], 2, "named twice"),
+        (["--blob", "k=x", "--blob", "k=x", "-o", "b.so"], 2, "two files for the key 'k'"),
         (["--blob", "about=x", "-o", "b.so"], 2, "--replace replaces it"),
         (["--blob", "k=gone", "-o", "b.so"], 5, "gone"),
         (["--weights", "x", "-o", "b.so"], 1, "safetensors"),

@@ -71,7 +71,7 @@ def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, ke
     assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 function", wrote)
     assert pack(*words, "--no-functions", "-q").stderr == ""
     (wrote,) = pack(*words, "--blob", "b=vadd.c", "--function", PROTOTYPE).stderr.splitlines()
-    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 module, 1 function", wrote)
+    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 2 modules, 1 function", wrote)
 
 
 def test_a_blob_without_a_key_is_told_the_key_of_its_name(pack) -> None:
@@ -389,6 +389,50 @@ def test_a_symbol_that_nothing_defines_is_named(pack, tmp_path: Path) -> None:
     done = pack("build", "--kernel", "u.c", "--function", "void f(float *a)", "-o", "u.so")
     assert done.returncode == 0
     assert "warning: nothing that is linked defines gone: opening the library fails" in done.stderr
+
+
+@pytest.mark.parametrize("option", [["--kernel", "b.f90"], ["--kernel=b.f90"], ["b.f90"]])
+def test_inputs_keep_the_order_of_the_command_line(option: list[str]) -> None:
+    from mblob.cli.command_line import make_parser
+    from mblob.cli.inputs import sort_words
+
+    words = ["build", "a.f90", *option, "-o", "o.so", "--weights", "z.npz", "c.c", "y.npz"]
+    args = make_parser(["build"]).parse_args(words)
+    sort_words(args)
+    assert (args.kernel, args.weights) == (["a.f90", "b.f90", "c.c"], ["z.npz", "y.npz"])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["vadd.c", "vadd.c"], "vadd.c: given twice, expected each file of code once"),
+        (
+            ["k=a.json", "k=b.json"],
+            "a.json and b.json: two files for the key 'k'; give each file",
+        ),
+        (["vadd.c", "bad.npz"], "bad.npz: not a .npz file; expected .safetensors, .npz, .npy"),
+        (["w.npy", "w.npy"], "w.npy: given twice, expected each file of weights once"),
+        (
+            ["w.npy", "f/w.npz"],
+            "w.npy and f/w.npz both have a tensor 'w', of which programs would find",
+        ),
+        (["vadd.c", "--function", "int f(int n"], "is no C prototype (it ends too early)"),
+        (["vadd.c", "--function", "int f(int n, $)"], "it declares nothing that C knows"),
+        (
+            ["vadd.c", "--function", "int f(float x int n)"],
+            "'int' is not expected there)",
+        ),
+    ],
+)
+def test_a_mistake_in_inputs_is_told_with_what_to_do(
+    pack, kernel: Path, tmp_path: Path, error_line, words: list[str], text: str
+) -> None:
+    (tmp_path / "bad.npz").write_text("hello")
+    (tmp_path / "f").mkdir()
+    np.save(tmp_path / "w.npy", np.ones(1))
+    np.savez(tmp_path / "f" / "w.npz", w=np.ones(1))
+    assert text in error_line(pack("build", *words, "-o", "o.so"))
+    assert not (tmp_path / "o.so").exists()
 
 
 def test_inputs_are_told_by_their_names_in_any_order(pack, kernel: Path, tmp_path: Path) -> None:

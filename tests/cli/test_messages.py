@@ -94,7 +94,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     ((*BUILD, "--object", "vadd.c"), r"vadd.c: expected an ELF object file or an archive, .* a source with --kernel"),
     ((*BUILD, "--weights", "empty"), "error: empty: the file is empty; expected .safetensors, .npz, .npy"),
     (("build", "--kernel", "x.npy", "-o", "o.so"), "x.npy: expected the suffix of a source, .*, found '.npy'"),
-    (("build", "v.so", "-o", "o.so"), "error: v.so: a finished library, which cannot .*; add adds modules"),
+    (("build", "v.so", "-o", "o.so"), "error: v.so: a finished library, which cannot .*mblob-pack add v.so"),
     (("build", "no.toml"), "error: no.toml: manifest: no such file"),
     (("build", "--kernel", "vadd.c", "-o"), "error: -o/--output: expected a value behind it"),
     (("build", "--kernel", "vadd.c", "-o", "no/o.so"), "no/o.so: the output's folder '.*no' does not exist; create it"),

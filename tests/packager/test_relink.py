@@ -119,7 +119,7 @@ def test_what_cannot_be_linked_again(tmp_path: Path) -> None:
     tar = exported(tmp_path / "m.tar", "ffi")
     mblob.csource_module(DOUBLE).export_library(tmp_path / "a.so")
     with pytest.raises(
-        mblob.BuildError, match="a finished library, which cannot be linked again; add adds modules"
+        mblob.BuildError, match="a finished library, which cannot be linked again; give its sources"
     ):
         mblob.static_library(tmp_path / "a.so")
     with pytest.raises(mblob.BuildError, match="expected those of one library"):
@@ -136,7 +136,8 @@ def test_a_library_as_an_object_names_the_verb(
     mblob.csource_module(DOUBLE).export_library("a.so")
     assert main(["build", "--object", "a.so", "-o", "b.so"]) == 2
     assert (
-        "a.so: a finished library, which cannot be linked again; add adds"
+        "a.so: a finished library, which cannot be linked again; give its sources, its objects (.o, .a), or the .tar"
+        " that it is exported to; or add the other files to it (mblob-pack add a.so ...)"
         in capsys.readouterr().err
     )
     for name in ("m.tar", "n.tar"):
