@@ -429,18 +429,21 @@ MBLOB_API const char *mblob_function_prototype(const mblob_function *function);
  * Errors: none.
  * Threads: any. */
 MBLOB_API int mblob_function_first_output(const mblob_function *function);
-/* Which values the function takes.
- * 0: those of the classic dialect.
- * 1: also those of the ffi dialect (TVM 0.21 and later): bools (kTVMArgBool), texts that contain a
- *    NUL, and containers (kTVMObjectHandle).
- * 2: like 1, but a function of a Relax virtual machine. It may return or keep a tensor argument, so
- *    pass tensors with a reference count (kTVMNDArrayHandle).
- * 3: like 1, but a function of C++, or an object of tvm_ffi. Its parameter may be a
- *    tvm::ffi::Tensor, which takes only tensors with a reference count, or MBLOB_LENT_TENSOR of
- *    mblob/plugin.h.
- * Errors: none; NULL gives 0.
+/* The values that a function takes. */
+typedef enum mblob_argument_mode {
+  MBLOB_ARGUMENTS_CLASSIC = 0, /* those of the classic dialect */
+  MBLOB_ARGUMENTS_FFI =
+      1, /* also those of the ffi dialect (TVM 0.21 and later): bools (kTVMArgBool),
+                                  texts that contain a NUL, and containers (kTVMObjectHandle) */
+  MBLOB_ARGUMENTS_KEPT = 2,   /* as FFI, of a Relax virtual machine. It may return or keep a tensor
+                                  argument, so pass tensors with a reference count (kTVMNDArrayHandle) */
+  MBLOB_ARGUMENTS_OBJECTS = 3 /* as FFI, of C++, or an object of tvm_ffi. A parameter may be a
+                                  tvm::ffi::Tensor, which takes only tensors with a reference count, or
+                                  MBLOB_LENT_TENSOR of mblob/plugin.h */
+} mblob_argument_mode;
+/* Errors: none; NULL gives MBLOB_ARGUMENTS_CLASSIC.
  * Threads: any. */
-MBLOB_API int mblob_function_is_ffi(const mblob_function *function);
+MBLOB_API mblob_argument_mode mblob_function_argument_mode(const mblob_function *function);
 
 /* Look up `name` (imports included) and call it with arguments described by `types`, a comma
  * separated list:

@@ -195,7 +195,7 @@ typedef struct call_frame {
   const call_parameter *parameters; /* NULL if not recorded */
   uint32_t alignment;               /* mblob_function_alignment() */
   int count;
-  bool ffi;    /* bools, texts with a NUL and containers may be passed: mblob_function_is_ffi() */
+  bool ffi; /* bools, texts with a NUL and containers may be passed: not MBLOB_ARGUMENTS_CLASSIC */
   bool dlpack; /* what tensors are described to has DLPack's codes: a function of the ffi dialect */
   bool gaps; /* tensors may have gaps between their rows: compiled functions of the ffi dialect look
                 at strides themselves */

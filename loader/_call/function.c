@@ -14,7 +14,7 @@ typedef struct function_object {
   int parameter_count;        /* -1 if not recorded */
   uint32_t alignment;
   int first_output; /* mblob_function_first_output() */
-  bool ffi;         /* mblob_function_is_ffi() */
+  bool ffi;         /* not MBLOB_ARGUMENTS_CLASSIC */
   bool of_python;   /* it calls a Python function, which takes all values */
   bool lone;  /* the same, and no other code ever got the handle: the only reference is here */
   bool keeps; /* the same is 2 */
@@ -278,9 +278,10 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->weakrefs = NULL;
   self->alignment = mblob_function_alignment(handle);
   self->first_output = mblob_function_first_output(handle);
-  self->ffi = mblob_function_is_ffi(handle) != 0;
-  self->keeps = mblob_function_is_ffi(handle) == 2;
-  self->lends = mblob_function_is_ffi(handle) == 3 || call_callback_is(handle);
+  const mblob_argument_mode takes = mblob_function_argument_mode(handle);
+  self->ffi = takes != MBLOB_ARGUMENTS_CLASSIC;
+  self->keeps = takes == MBLOB_ARGUMENTS_KEPT;
+  self->lends = takes == MBLOB_ARGUMENTS_OBJECTS || call_callback_is(handle);
   self->of_python = call_callback_is(handle); /* a global function of Python too */
   self->lone = false;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);

@@ -42,7 +42,7 @@ extern "C" {
 /* A tensor argument that the callee may keep, of type code MBLOB_LENT_TENSOR. Its memory is valid
  * during the call. Afterwards, if the callee still has the tensor, `keep` gives an owner of the
  * memory: 0, and *release(*owner) ends it, from any thread.
- * Only functions for which mblob_function_is_ffi() is 3, and functions that Python registers, take
+ * Only functions for which mblob_function_argument_mode() is MBLOB_ARGUMENTS_OBJECTS, and functions that Python registers, take
  * such arguments. */
 typedef struct mblob_lent_tensor {
   DLTensor tensor;

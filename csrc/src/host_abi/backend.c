@@ -23,7 +23,8 @@ int TVMFuncCall(TVMFunctionHandle func, TVMValue *arg_values, int *type_codes, i
   int status = (watched ? mb_call_watched : mblob_function_call)(func, arg_values, type_codes,
                                                                  num_args, ret_val, ret_type_code);
   /* A flag of a Python function: callers of before TVM 0.18 know numbers only. */
-  if (ret_type_code && *ret_type_code == kTVMArgBool && !mblob_function_is_ffi(func))
+  if (ret_type_code && *ret_type_code == kTVMArgBool &&
+      mblob_function_argument_mode(func) == MBLOB_ARGUMENTS_CLASSIC)
     *ret_type_code = kTVMArgInt;
   return status ? -1 : 0;
 }

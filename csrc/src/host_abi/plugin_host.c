@@ -80,7 +80,7 @@ static const char *builtin_name(mblob_function *function) {
 static int function_create(TVMPackedCFunc call, void *resource, TVMPackedCFuncFinalizer finalize,
                            mblob_function **out) {
   int status = mblob_function_create(call, resource, finalize, out);
-  if (!status) (*out)->is_ffi = (*out)->is_cxx = true;
+  if (!status) (*out)->takes = MBLOB_ARGUMENTS_OBJECTS;
   return status;
 }
 

@@ -38,7 +38,8 @@ static void use_own(const char *prefix, bool ffi) {
   CHECK(mblob_module_payload(mblob_module_import_at(module, 0), &payload, &size) == MBLOB_OK);
   CHECK(size == 5 && memcmp(payload, "hello", 5) == 0);
   CHECK(mblob_module_function(module, "half", 0, &function) == MBLOB_OK);
-  CHECK(mblob_function_is_ffi(function) == ffi &&
+  CHECK(mblob_function_argument_mode(function) ==
+            (ffi ? MBLOB_ARGUMENTS_FFI : MBLOB_ARGUMENTS_CLASSIC) &&
         strcmp(mblob_function_signature(function), "float") == 0);
   mblob_function_release(function);
   CHECK(call(module, "half", 5, &ret, &code) == MBLOB_OK && code == kTVMArgFloat &&

@@ -23,7 +23,7 @@ mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *l
   function->name = memcpy(copy, name, size);
   function->tag = MB_TAG_FUNCTION;
   function->kind = kind;
-  function->is_ffi = kind == MB_SAFE_CALL;
+  function->takes = kind == MB_SAFE_CALL ? MBLOB_ARGUMENTS_FFI : MBLOB_ARGUMENTS_CLASSIC;
   function->library = library;
   function->signature = function->prototype = "";
   function->alignment = MB_DEFAULT_ALIGNMENT;
@@ -98,9 +98,8 @@ int mblob_function_first_output(const mblob_function *function) {
   return function ? behind(function)->first_output : 0;
 }
 
-int mblob_function_is_ffi(const mblob_function *function) {
-  const mblob_function *one = function ? behind(function) : NULL;
-  return !one ? 0 : one->is_cxx ? 3 : one->is_ffi + one->keeps;
+mblob_argument_mode mblob_function_argument_mode(const mblob_function *function) {
+  return function ? behind(function)->takes : MBLOB_ARGUMENTS_CLASSIC;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */

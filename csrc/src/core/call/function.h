@@ -26,10 +26,8 @@ struct mblob_function {
   struct mb_ending ending;
   uint32_t alignment;
   uint8_t first_output; /* mblob_function_first_output() */
-  bool is_ffi;          /* mblob_function_is_ffi() */
-  bool keeps;           /* the same: it keeps tensors that it is given */
-  bool is_cxx;          /* the same: a parameter may be an object that is a tensor */
-  bool is_assumed;      /* nothing says that it is packed, but an opening (mblob_assume) */
+  mblob_argument_mode takes;
+  bool is_assumed; /* nothing says that it is packed, but an opening (mblob_assume) */
   const char *signature, *prototype; /* "" when unknown */
   union {
     void *address; /* MB_KERNEL: a TVMBackendPackedCFunc; MB_SAFE_CALL: one of that convention */

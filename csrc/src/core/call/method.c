@@ -55,7 +55,8 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
   else
     (*out)->first_output = first_written(method->name),
     (*out)->alignment = keeps_memory(method->name),
-    (*out)->is_ffi = (*out)->keeps = strncmp(method->name, "vm.builtin.", 11) == 0;
+    (*out)->takes = strncmp(method->name, "vm.builtin.", 11) == 0 ? MBLOB_ARGUMENTS_KEPT
+                                                                  : MBLOB_ARGUMENTS_CLASSIC;
   return status;
 }
 

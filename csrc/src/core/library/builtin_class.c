@@ -41,7 +41,7 @@ static int find_native(void *self, const char *name, mblob_function **out) {
   for (const struct mb_method *m = native->class->methods; m->call; m++)
     if (strcmp(m->name, name) == 0) {
       int status = mb_method_bind(m, native->object, out);
-      if (!status) (*out)->is_ffi = (*out)->keeps = native->class->keeps;
+      if (!status) (*out)->takes = native->class->takes;
       return status;
     }
   return native->class->function ? native->class->function(native->object, name, out) : MBLOB_OK;

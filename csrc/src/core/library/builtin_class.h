@@ -31,8 +31,7 @@ struct mb_class {
   /* Name number `i` of those that `function` knows beside the methods, for errors; "" where there is
    * none, NULL behind the last. May be NULL. */
   const char *(*extra_name)(void *object, size_t i);
-  bool
-      keeps; /* its functions take all kinds of values, and keep tensors (mblob_function_is_ffi 2) */
+  mblob_argument_mode takes; /* of its functions */
 };
 
 /* The object of a module that mb_builtin_create made with that class; NULL of any other module. */

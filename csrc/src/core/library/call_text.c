@@ -316,7 +316,7 @@ int mblob_prepare(mblob_module *module, const char *name, const char *types, mbl
   c->signature = mblob_function_signature(function);
   c->blob = (uintptr_t)module->library->blob;
   c->blob_size = c->blob ? module->library->blob_size : 0;
-  c->is_ffi = mblob_function_is_ffi(function) != 0;
+  c->is_ffi = mblob_function_argument_mode(function) != MBLOB_ARGUMENTS_CLASSIC;
   status = read_types(c, extents);
   if (!status) status = check_count(c);
   if (status)

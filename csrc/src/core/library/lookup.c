@@ -79,7 +79,7 @@ static int make_kernel(struct mb_library *library, const char *name, const char 
     function->prototype = row->prototype;
   } else if (safe) {
     const enum mb_cxx cxx = mb_ffi_cxx(library);
-    function->is_cxx = cxx >= MB_CXX_SOME;
+    if (cxx >= MB_CXX_SOME) function->takes = MBLOB_ARGUMENTS_OBJECTS;
     if (cxx == MB_CXX_ALL) function->alignment = 0; /* as tvm_ffi passes arrays */
   }
   if (!mb_map_put(&library->functions, function->name, function)) {

@@ -60,7 +60,7 @@ int relax_closure_new(struct relax_machine *m, const struct relax_function *f,
     mb_block_give(closure, sizeof(*closure));
     return status;
   }
-  (*out)->is_ffi = (*out)->keeps = true;
+  (*out)->takes = MBLOB_ARGUMENTS_KEPT;
   (*out)->alignment = MB_DEFAULT_ALIGNMENT; /* kernels assume it */
   closure->link = m->link;
   atomic_fetch_add_explicit(&m->link->references, 1, memory_order_relaxed);

@@ -91,7 +91,7 @@ static int call_tir_dyn(void *unused, struct mb_call *call) {
                count = tensors + mb_object_count(shape);
   status = take_row(count, &args, &codes);
   if (status) return status;
-  const bool borrows = mblob_function_is_ffi(function) == 1;
+  const bool borrows = mblob_function_argument_mode(function) == MBLOB_ARGUMENTS_FFI;
   for (size_t i = 0; i < tensors; i++) {
     args[i] = call->args[i + 1];
     codes[i] = call->codes[i + 1];

@@ -20,7 +20,7 @@ static int find_packed(struct relax_machine *m, const char *name, struct relax_t
   int status = find_in_imports(m->exec, name, &out->function);
   if (out->function) {
     out->function = mblob_function_retain(out->function);
-    out->borrows = mblob_function_is_ffi(out->function) == 1;
+    out->borrows = mblob_function_argument_mode(out->function) == MBLOB_ARGUMENTS_FFI;
     if (out->function->kind == MB_SAFE_CALL && out->function->library->convention) {
       out->address = out->function->u.address;
       out->library = out->function->library;
@@ -434,7 +434,7 @@ static const struct mb_class machine_class = {.type_key = "relax.VirtualMachine"
                                               .extra_name = program_function,
                                               .describe = relax_machine_describe,
                                               .close = close_machine,
-                                              .keeps = true};
+                                              .takes = MBLOB_ARGUMENTS_KEPT};
 
 int relax_machine_create(const struct relax_executable *exec, const struct relax_function *model,
                          mblob_module **out) {
