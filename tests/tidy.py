@@ -4,7 +4,7 @@ temporary one.
 The whole run gets a home folder and a temporary folder of its own. At its end both must be empty,
 and the tree must have no file that it did not have before; what is there is named, and the run
 fails. Folders that pytest gives to tests lie elsewhere (pytest keeps those of the last runs), and
-`build/tests` is where compiled programs are kept on purpose.
+`build/tests` is where compiled programs are kept on purpose. ccache, if it is installed, keeps its own.
 
 The order of the tests is random. At its end a run tells the seed, and for each failure the command
 that repeats it.
@@ -17,6 +17,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,30 @@ def files_of(tree: Path) -> set[str]:
     return found
 
 
+def use_ccache(cache: str) -> None:
+    """Put ccache in front of the compilers, where it is installed: most of what tests compile, some test
+    has compiled before. `CCACHE_DISABLE=1 make test` compiles all of it.
+
+    CCACHE_PATH is for tests that run a compiler with a PATH of their own.
+    """
+    for folder in map(Path, ("/usr/lib/ccache", "/usr/lib64/ccache")):
+        if (folder / "cc").exists() and "CCACHE_PATH" not in os.environ:
+            os.environ.setdefault("CCACHE_DIR", cache)
+            os.environ["CCACHE_PATH"] = os.environ["PATH"]
+            os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Two builds that must have the same bytes are both compiled."""
+    before = os.environ.get("CCACHE_DISABLE")
+    if "same_bytes" in item.name:
+        os.environ["CCACHE_DISABLE"] = "1"
+    yield
+    if before is None:
+        os.environ.pop("CCACHE_DISABLE", None)
+
+
 class Tidy:
     """Of the process that the user started; its workers inherit the folders."""
 
@@ -55,6 +80,7 @@ class Tidy:
         # user whom the system does not know.)
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111
         os.environ.setdefault("PIP_CACHE_DIR", f"{cache}/pip")
+        use_ccache(f"{cache}/ccache")
         os.environ.setdefault("POCL_CACHE_DIR", str(self.folder / "pocl"))
         os.environ.setdefault("MPLCONFIGDIR", str(self.folder / "matplotlib"))
         os.environ.setdefault("RUSTUP_HOME", str(self.folder / "rustup"))

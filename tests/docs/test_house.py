@@ -122,9 +122,9 @@ def bare(root: Path, tmp_path: Path, require: Callable[[str], str]) -> Path:
 
 def make_bare(bare: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [str(bare / "bin" / "make"), "-C", str(bare / "csrc"), *words]
-    return subprocess.run(
-        command, env={"PATH": str(bare / "bin")}, capture_output=True, text=True, check=False
-    )
+    of_ccache = {k: v for k, v in os.environ.items() if k.startswith("CCACHE_")}  # tests/tidy.py
+    env = {"PATH": str(bare / "bin"), **of_ccache}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def test_make_finds_the_sources_by_itself(bare: Path) -> None:

@@ -157,5 +157,5 @@ def test_an_error_names_the_program_that_the_compiler_does_not_find(
         (tmp_path / name).symlink_to(require(name))
     with pytest.raises(mblob.ToolchainError, match=f"(find|execute) '{tool}'"):
         mblob.csource_module("int f;").export_library(
-            tmp_path / "x.so", cc=f"env PATH={tmp_path} {require('gcc')}"
+            tmp_path / "x.so", cc=f"env CCACHE_DISABLE=1 PATH={tmp_path} {require('gcc')}"
         )
