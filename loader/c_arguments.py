@@ -164,6 +164,18 @@ def _address(view: memoryview) -> _Address:
     return made
 
 
+def as_text(value: str) -> bytes:
+    """A text of C."""
+    if "\0" in value:
+        raise errors.ArgumentValueError(
+            "the str has a NUL inside, where its C text would end; pass bytes"
+        )
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise errors.ArgumentValueError(texts.say(texts.SURROGATES, "pass bytes")) from None
+
+
 READ_ONLY = "its memory is read-only, and the function may write to it; pass a writable copy"
 
 
@@ -281,14 +293,7 @@ class Pointer:
     def _text(self, value: str) -> bytes:
         if self.element is None or self.element.kind != "char" or not self.const:
             raise unexpected(self._expected(), value)
-        if "\0" in value:
-            raise errors.ArgumentValueError(
-                "the str has a NUL inside, where its C text would end; pass bytes"
-            )
-        try:
-            return value.encode()
-        except UnicodeEncodeError:
-            raise errors.ArgumentValueError(texts.say(texts.SURROGATES, "pass bytes")) from None
+        return as_text(value)
 
     def _check_pointer(self, value: Any) -> None:
         """Compare what a pointer of ctypes points at, as far as its type tells."""
@@ -454,30 +459,44 @@ def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
         ArgumentTypeError, ArgumentValueError: an item is no compact array, or of another type; or it is
             read-only, and they are written.
     """
-    import numpy as np
-
-    dtype, is_const = pointed
     found: list[int | None] = []
-    kept = []
+    kept: list[Any] = []
     for i, item in enumerate(arrays):
-        if item is None:
-            found.append(None)
-            continue
-        where = f"{place}: item {i}" if place else f"item {i}"
-        array = item.numpy() if isinstance(item, Tensor) else item
-        if not isinstance(array, np.ndarray):
-            expected = f"an array of {dtype}" if dtype else "an array"
-            text = texts.say(texts.EXPECTED, expected, type(item).__name__)
-            raise errors.ArgumentTypeError(f"{where}: {text}")
-        if dtype and array.dtype != dtype:
-            text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
-            raise errors.ArgumentTypeError(f"{where}: {text}")
-        if not array.flags.c_contiguous:
-            raise errors.ArgumentValueError(f"{where}: {texts.COMPACT}")
-        if not array.flags.writeable and not is_const:
-            raise errors.ArgumentValueError(f"{where}: {READ_ONLY}")
-        found.append(array.ctypes.data)
-        kept.append(array)
+        try:
+            address, keeper = (None, None) if item is None else _item(item, *pointed)
+        except errors.MblobError as exc:
+            exc.prefix(f"{place}: item {i}" if place else f"item {i}")
+            raise
+        found.append(address)
+        kept.append(keeper)
     made: Any = (ctypes.c_void_p * len(found))(*found)
     made.kept = kept
     return made
+
+
+def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
+    """The address of an array, a text, or an object of ctypes in a list, and what keeps it."""
+    import numpy as np
+
+    if isinstance(item, (_Pointer, *_WITHOUT_SIZE)):
+        return _address_in(item), item
+    if isinstance(item, CData) and not dtype:
+        return ctypes.addressof(item), item
+    if dtype == "char" and isinstance(item, (str, bytes)):
+        if not is_const:
+            raise errors.ArgumentValueError(READ_ONLY)
+        kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
+        return _address_in(kept), kept
+    array = item.numpy() if isinstance(item, Tensor) else item
+    if not isinstance(array, np.ndarray):
+        what = "a text" if dtype == "char" else f"an array of {dtype}" if dtype else "an array"
+        raise unexpected(what, item)
+    is_text = dtype == "char" and array.dtype.itemsize == 1 and array.dtype.kind in "iuS"
+    if dtype and not is_text and array.dtype != dtype:
+        text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
+        raise errors.ArgumentTypeError(text)
+    if not array.flags.c_contiguous:
+        raise errors.ArgumentValueError(texts.COMPACT)
+    if not array.flags.writeable and not is_const:
+        raise errors.ArgumentValueError(READ_ONLY)
+    return array.ctypes.data, array

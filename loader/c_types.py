@@ -152,8 +152,8 @@ _POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
 def _name_of(element: Number | None) -> str:
-    """As numpy names it; "" of what any bytes may be."""
-    return element.name if element is not None and element.kind != "char" else ""
+    """As `addresses` takes it; "" of what is no number."""
+    return element.name if element is not None else ""
 
 
 def _result(text: str) -> tuple[bool, Any]:

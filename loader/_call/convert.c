@@ -376,6 +376,24 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, pointer, kTVMOpaqueHandle);
 }
 
+/* What byref refers to, which takes over the reference: of a pointer the place where it is, not what it
+ * points at. */
+static bool convert_referred(call_frame *frame, int i, PyObject *made) {
+  call_slot *slot = &frame->slots[i];
+  Py_buffer *view = &slot->u.view;
+  if (made == NULL || PyObject_GetBuffer(made, view, PyBUF_FULL_RO) != 0) {
+    Py_XDECREF(made);
+    return false;
+  }
+  if (is_ctypes_pointer(view) || strcmp(view->format, "X{}") == 0) {
+    Py_DECREF(made); /* the view holds it */
+    slot->kind = SLOT_BUFFER;
+    return convert_memory(frame, i);
+  }
+  PyBuffer_Release(view);
+  return convert_instead(frame, i, made);
+}
+
 /* A buffer whose format is no dtype: a pointer of ctypes, a struct, a long double, or an error. */
 static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const Py_buffer *view = &frame->slots[i].u.view;
@@ -456,8 +474,9 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
 
 /* A list of arrays, for a parameter that is a pointer to pointers: an array of their addresses. */
 static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
-  char dtype[48] = "";
   const call_parameter *p = &frame->parameters[i];
+  char dtype[48] = "";
+  if (p->pointed_char) strcpy(dtype, "char");
   if (p->pointed.bits != 0) call_dtype_text(p->pointed, dtype);
   PyObject *place = call_frame_place(frame, i);
   PyObject *pointed = Py_BuildValue("(sO)", dtype, p->pointed_const ? Py_True : Py_False);
@@ -504,7 +523,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (p != NULL && p->indirect && (PyList_Check(arg) || PyTuple_Check(arg)))
     return convert_list_of_arrays(frame, i, arg);
   if (p != NULL && p->kind == PARAM_POINTER && is_by_reference(arg))
-    return convert_instead(frame, i, call_uncommon("by_reference", arg, NULL, NULL));
+    return convert_referred(frame, i, call_uncommon("by_reference", arg, NULL, NULL));
   if (PyBytes_Check(arg))
     return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
   if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
@@ -531,6 +550,9 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (!absent) return false;
     if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
+  if (p != NULL && p->function)
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED,
+                            "a function of ctypes.CFUNCTYPE, or an address", type->tp_name);
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return no_number(frame, i, arg);

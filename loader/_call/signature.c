@@ -153,6 +153,7 @@ static call_parameter parse_one(const char *at, const char *end) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
       p.pointed = base;
       p.pointed_const = is_const;
+      p.pointed_char = w.char_ && !w.signed_ && !w.unsigned_;
     } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
       p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
   } else if (base.bits != 0 && base.code != kDLComplex) {

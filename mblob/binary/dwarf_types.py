@@ -52,6 +52,7 @@ class CType(NamedTuple):
             array has them; None for one that is no constant. Of a text its length.
         base: name of a base type behind typedefs.
         alignment: of a record of which the source says it, or that has vectors; else 0.
+        enumerators: of an enum: names and values, the first of them.
     """
 
     kind: str
@@ -61,6 +62,7 @@ class CType(NamedTuple):
     dims: tuple[int | None, ...] = ()
     base: str = ""
     alignment: int = 0
+    enumerators: tuple[tuple[str, int], ...] = ()
 
     @property
     def spelling(self) -> str:
@@ -145,7 +147,16 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
         else name_of(die).decode(errors="replace")
     )
     dims = _dims(die) if kind == "other" else ()
-    return CType(kind, size, text, target, dims, base, _alignment(die) if kind == "record" else 0)
+    alignment = _alignment(die) if kind == "record" else 0
+    enumerators = tuple(_enumerators(die)) if kind == "enum" else ()
+    return CType(kind, size, text, target, dims, base, alignment, enumerators)
+
+
+def _enumerators(die: Any) -> Iterator[tuple[str, int]]:
+    for child in islice(children(die), _LISTED):
+        value = child.attributes.get("DW_AT_const_value")
+        if child.tag == "DW_TAG_enumerator" and value is not None and isinstance(value.value, int):
+            yield name_of(child).decode(errors="replace"), value.value
 
 
 _MEMBERS = 1024  # of records that are looked at for the alignment of one

@@ -107,8 +107,9 @@ def found_prototypes(
                     if function.source_name
                     else _with_bounds(prototype_of(function), f)
                 )
+                comment = comments(node).get(name.rpartition("::")[2], "")
                 prototype = prototype._replace(
-                    origin=origin, comment=comments(node).get(name.rpartition("::")[2], "")
+                    origin=origin, comment=_with_enumerators(comment, function)
                 )
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
@@ -334,6 +335,17 @@ def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]
     )
 
 
+def _with_enumerators(comment: str, function: Function) -> str:
+    """A comment, and which names there are for the values of parameters and of the result."""
+    lines = []
+    for name, found in (*zip(function.names, function.parameters), ("result", function.result)):
+        target = found.target if found.kind == "pointer" else found
+        if name and target is not None and target.enumerators:
+            values = ", ".join(f"{word} {value}" for word, value in target.enumerators)
+            lines.append(f"{name}: {values}")
+    return "\n\n".join(filter(None, (comment, "\n".join(lines))))
+
+
 def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
     """Whether a function is the user's, exported, and plain."""
     name = function.name
@@ -472,6 +484,8 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
             spelled = element.declaration("*") if "?" not in element.text else ""
             spelled = as_const(spelled) if is_const else spelled
         is_record = element.kind == "record"
+        if is_record and found.text.endswith("&"):  # is never NULL
+            dims = (number_dim(1)._replace(at_least=True),)
         size, alignment = (element.size, element.alignment) if is_record else (0, 0)
         dims = dims if size or (element.kind == "pointer" and spelled) else ()
         return Parameter(name, "pointer", None, is_const, dims, spelled, size, alignment)

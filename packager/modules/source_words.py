@@ -104,8 +104,7 @@ def with_bounds(
         numbers: enumerators of the source.
     """
     try:
-        code = standard(declaration)
-        code = as_in_c(code) if prototype.mangled else code
+        code = as_in_c(standard(declaration))
         (node,) = tree(code, type_names(code))
         found = node.type.args.params
         if prototype.mangled and [getattr(p, "name", "") or "" for p in found] != [

@@ -457,14 +457,16 @@ int over(int x) { return x; }
 double over(double x) { return x; }
 static int local(int x) { return x; }
 extern "C" int plain(int x) { return local(x) + over(x); }
+extern "C" int third(const ns::P p[3]) { return p[2].x; }
 """
 OF_CXX = {
     "half": "float half(float x)",
-    "ns::of_struct": "int ns::of_struct(const struct P *p)",
+    "ns::of_struct": "int ns::of_struct(const struct P p[static 1])",
     "ns::scale": "void ns::scale(const float *x, float *y, int n)",
     "ns::shown": "int ns::shown(int x)",
     "ns::v1::newest": "int ns::v1::newest(int x)",
     "plain": "int plain(int x)",
+    "third": "int third(const struct P p[3])",
 }
 
 
@@ -485,6 +487,10 @@ def test_functions_of_cxx_have_their_qualified_names(
         5,
     )
     assert lib.symbol("ns::shown")(4) == 4
+    assert lib.third(np.arange(3, dtype="int32")) == 2
+    for refused in (lambda: lib.third(bytes(8)), lambda: lib["ns::of_struct"](None)):
+        with pytest.raises(mblob.MblobError, match="expected at least"):
+            refused()  # a reference is never NULL
     with pytest.raises(mblob.MblobError, match=r"ns::scale: argument 0 \(x\): expected an array"):
         lib["ns::scale"](x.astype("float64"), y, 3)
 
@@ -519,7 +525,7 @@ def test_functions_of_cxx_have_the_bounds_of_their_source(tmp_path: Path) -> Non
     lib = packed(tmp_path, text, "cc")
     assert shown(lib) == {
         "m": "float m(const float x[3], int k)",
-        "ns::last": "int ns::last(const int x[2][3], const struct Q *)",
+        "ns::last": "int ns::last(const int x[2][3], const struct Q [static 1])",
     }
     with pytest.raises(mblob.MblobError, match="ctypes has no type for parameter 0, struct Pair"):
         lib["of_value"](bytes(8))

@@ -19,10 +19,13 @@ pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
 
 SOURCE = """
 #include <stddef.h>
+#include <string.h>
 typedef struct point { float x, y; } point;
 typedef point pair[2];
 typedef float vec4[4];
 struct line { point a, b; int n; };
+enum mode { ADD, MUL = 4, LEAST = -1 };
+typedef enum mode mode_t;
 union number { int i; double d; };
 struct __attribute__((aligned(32))) wide { float v[8]; };
 struct of_wide { struct wide w[2]; int n; };
@@ -42,6 +45,11 @@ float rest(float *const *r, int n) { r[n - 1][0] = 9; return r[0][0]; }
 float wide(struct wide *w) { w->v[0] += 1; return w->v[7]; }
 int of_wide(const struct of_wide *w) { return w->n; }
 float each(const point *p, float (*f)(const point *, float), float y) { return f(p, y); }
+mode_t next(mode_t m, const enum mode *others) { return others[m == ADD]; }
+int lengths(int n, const char *const words[n]) { int s = 0; while (n--) s += (int)strlen(words[n]); return s; }
+void erase(char **words) { words[0][0] = 0; }
+float sum(int n, const point *const ps[n]) { float s = 0; while (n--) s += ps[n]->y; return s; }
+void create(point **out, int at) { static point made[3] = {{1, 2}, {3, 4}, {5, 6}}; *out = made + at; }
 int *counter(void) { static int n = 3; return &n; }
 point *origin(void) { static point p = {1, 2}; return &p; }
 const double *table(void) { static const double t[2] = {1.5, 2}; return t; }
@@ -93,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "float grid(int m, const point p[m][3])", "float pairs(pair *p)", "float typed(const pair p[2])",
         "float rows(const float *const r[2])", "float rest(float *const *r, int n)",
         "float wide(struct wide *w)", "int of_wide(const struct of_wide *w)", "int *counter(void)",
-        "point *origin(void)", "const double *table(void)",
+        "point *origin(void)", "const double *table(void)", "each", "lengths", "erase", "create", "sum",
     ]  # fmt: skip
     libraries: Made = {}
     for name, functions in ("classic", None), ("ffi", None), ("written", written):
@@ -187,6 +195,37 @@ def test_values_of_fewer_bytes_are_refused(way: Callable[[str], Callable[..., An
         assert "\n" not in str(caught.value) or "when calling" in str(caught.value)
 
 
+def test_lists_have_texts_and_structs(way: Callable[[str], Callable[..., Any]]) -> None:
+    texts = ["ab", b"cde", np.frombuffer(b"f\0", "uint8"), ctypes.c_char_p(b"gh")]
+    assert way("lengths")(4, texts) == 8
+    with pytest.raises(TypeError, match="item 1: expected a text, found int"):
+        way("lengths")(2, ["a", 1])
+    with pytest.raises(ValueError, match="item 0: the str has a NUL inside"):
+        way("lengths")(1, ["a\0b"])
+    assert way("sum")(3, [Point(1, 2), ctypes.pointer(Point(0, 3)), points(2)]) == 5
+    with pytest.raises(ValueError, match="item 0: its memory is read-only"):
+        way("erase")([b"ab"])
+    buffer = ctypes.create_string_buffer(b"ab")
+    way("erase")([ctypes.cast(buffer, ctypes.c_char_p)])
+    assert buffer.raw == b"\0b\0"
+
+
+def test_pointers_are_results_through_their_places(
+    way: Callable[[str], Callable[..., Any]],
+) -> None:
+    place = ctypes.POINTER(Point)()
+    for of_place in (byref(place), ctypes.pointer(place)):
+        place.contents = Point()
+        way("create")(of_place, 2)
+        assert (place[0].x, place[0].y) == (5, 6)
+    address = c_void_p()
+    way("create")(byref(address), 1)
+    assert way("sum")(1, [address]) == 4
+    array = np.zeros(1, "uintp")
+    way("create")(array, 0)
+    assert Point.from_address(int(array[0])).y == 2
+
+
 def test_rows_that_are_written_are_not_read_only(way: Callable[[str], Callable[..., Any]]) -> None:
     row = np.zeros(2, "float32")
     row.flags.writeable = False
@@ -265,6 +304,22 @@ def test_help_says_for_what_none_is_null(made: Made) -> None:
         "void move(point *p, float dx)\n\nAdds a number.\n\nNone is the null pointer for p."
     )
     assert "null" not in lib.three.__doc__ and "None is the null" in lib.open.__doc__
+
+
+def test_help_names_the_values_of_enums(made: Made) -> None:
+    values = "ADD 0, MUL 4, LEAST -1"
+    for name in ("classic", "ffi"):
+        assert made[name].next.__doc__ == (
+            "int32_t next(int32_t m, const int32_t *others)\n\n"
+            f"m: {values}\nothers: {values}\nresult: {values}"
+        )
+        assert made[name].next(0, np.array([-1, 4], "int32")) == 4
+        assert made[name].ctypes.next(4, np.array([-1, 4], "int32")) == -1
+
+
+def test_callables_are_no_functions_of_c(way: Callable[[str], Callable[..., Any]]) -> None:
+    with pytest.raises(TypeError, match=r"a function of ctypes\.CFUNCTYPE.*found function"):
+        way("each")(points(1), lambda p, y: y, 1.0)
 
 
 WORDS = {
