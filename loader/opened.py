@@ -459,8 +459,7 @@ class LoadedModule:
         self._own_imports = own_imports
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        """A function of the loaded module or of what it brought along; the file's imports are not
-        asked."""
+        """A function of the loaded module or of imports of its own, not of the file's."""
         found = self._loaded._find(name, False)
         for module in self._own_imports:
             found = found or module._find(name, True)
@@ -559,8 +558,7 @@ def _hold(pointer: Any) -> Any:
 
 
 def wrap_tree(root: Any, origin: Origin) -> Module:
-    """The tree below an open library. The caller keeps (and gives back) its own reference to
-    `root`."""
+    """The tree below an open library; the caller gives back its own reference to `root`."""
     return _tree(root, origin, _hold, bridge.module_made_of)
 
 
