@@ -17,10 +17,13 @@ INTRO = """\
 `python -c ...` that imports, opens a library, calls a kernel on three buffers and looks at the result, beside
 `python -c pass` of the same environment, which has nothing else installed. Without numpy the arrays are memoryviews
 of bytearrays. Packing a kernel with a prototype, by the command and in a process that packed before, is beside
-`cc -O2 -shared` of the same kernel and of the C that mblob generates for it."""
+`cc -O2 -shared` of the same kernel and of the C that mblob generates for it. Packing sources without prototypes is
+beside `cc -O2 -shared` of the source alone."""
 BARE = "python -c pass"
 COMPILE = "cc -O2 -shared of kernel and generated C"
 PACK, PACK_INSIDE = "mblob-pack build of a kernel", "export_library of a kernel in a process"
+FROM_SOURCE = "mblob-pack build of a kernel, prototypes from the source"
+MANY = "mblob-pack build of 300 functions, prototypes from the source"
 SET_AT = 11.3  # ms of it, when the target was set
 PROGRAM = """\
 import mblob
@@ -63,6 +66,7 @@ def run(bench: Bench) -> Section:
         section.targets.append(Target(f"{row.series}: {clock if clock == 'wall' else 'CPU'} over `{BARE}`", 12,
                                       thousand(row.over(clock)), "ms", why))  # fmt: skip
     _pack(bench, section)
+    _pack_sources(bench, section)
     return section
 
 
@@ -98,10 +102,7 @@ def _pack(bench: Bench, section: Section) -> None:
         PACK_INSIDE: export,
     }
     found = alternate(cases, 3 * bench.scale.rounds)
-    both = [
-        Sample(wall=(a.wall or 0) + (b.wall or 0), cpu=(a.cpu or 0) + (b.cpu or 0))
-        for a, b in zip(found[COMPILE], found[BARE])
-    ]
+    both = [_sum(a, b) for a, b in zip(found[COMPILE], found[BARE])]
     rows = [
         Row(PACK, None, f"{COMPILE}, and {BARE}", found[PACK], both),
         Row(PACK_INSIDE, None, COMPILE, found[PACK_INSIDE], found[COMPILE]),
@@ -112,6 +113,51 @@ def _pack(bench: Bench, section: Section) -> None:
         section.targets.append(
             Target(f"{row.series}, wall over {row.yardstick}", limit, row.ratio("wall"), "x", why)
         )
+
+
+def _pack_sources(bench: Bench, section: Section) -> None:
+    """Rows of packing sources whose prototypes mblob reads itself, and their targets."""
+    python, environment = inputs.interpreter(bench)
+    many = bench.path("many.c")
+    many.write_text(
+        "".join(
+            f"void f{i}(const float *x, float *y, int n) {{ for (int k = 0; k < n; ++k) y[k] = {i} * x[k]; }}\n"
+            for i in range(300)
+        )
+    )
+    compiler = [
+        os.environ.get("CC", "cc"),
+        "-O2",
+        "-fPIC",
+        "-shared",
+        "-o",
+        bench.path("compiled.so"),
+    ]
+    why = "the C compiler reads and optimises the packed functions too, and Python imports what packs."
+    for name, source, limit in (
+        (FROM_SOURCE, lambda: inputs.new_kernel(bench), 4.0),
+        (MANY, lambda: many, 2.0),
+    ):
+        bench.say(name)
+        words = ["-m", "mblob.cli.main", "build", "-o", bench.path("packed.so")]
+        cases = {
+            "cc": lambda source=source: command(bench, [*compiler, source()]),
+            BARE: lambda: command(bench, [python, "-c", "pass"], **environment),
+            name: lambda source=source, words=words: command(
+                bench, [python, *words, source()], **environment
+            ),
+        }
+        found = alternate(cases, 3 * bench.scale.rounds)
+        both = [_sum(a, b) for a, b in zip(found["cc"], found[BARE])]
+        row = Row(name, None, f"cc -O2 -shared of it, and {BARE}", found[name], both)
+        section.rows.append(row)
+        section.targets.append(
+            Target(f"{name}, CPU over {row.yardstick}", limit, row.ratio("cpu"), "x", why)
+        )
+
+
+def _sum(a: Sample, b: Sample) -> Sample:
+    return Sample(wall=(a.wall or 0) + (b.wall or 0), cpu=(a.cpu or 0) + (b.cpu or 0))
 
 
 def _rows(
