@@ -221,7 +221,8 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
 
 
 def _no_type(what: str, text: str) -> Refusal:
-    return Refusal(f"ctypes has no type for {what}, {text}")
+    since = " before Python 3.14" if re.search(r"\b_?[Cc]omplex\b", text) else ""
+    return Refusal(f"ctypes has no type for {what}, {text}{since}")
 
 
 def of_row(row: functions_table.Row) -> Declared:
