@@ -104,6 +104,7 @@ STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_SECTION, STT_TLS, STT_GNU_IFUNC = 0, 1, 2,
 STV_DEFAULT, STV_HIDDEN, STV_PROTECTED = 0, 2, 3
 STT_FILE = 4
 MAX_PAGE = 1 << 16  # bytes; the largest page of any Linux machine
+PAGES = {EM_X86_64: 1 << 12}  # by machine, the largest where it is another
 HIDDEN = 0x8000  # of a version index: not the default one of its name
 NT_GNU_BUILD_ID, NT_GNU_PROPERTY_TYPE_0 = 3, 5
 PN_XNUM, SHN_XINDEX = 0xFFFF, 0xFFFF

@@ -28,9 +28,12 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
-        "--blob", "--entry", action="append", default=[], dest="entry", metavar="N|KEY=NEW",
+        "--blob", action="append", default=[], dest="entry", metavar="N|KEY=NEW",
         help="replace the payload of a key, or of an entry by its index, by a file; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--entry", action="append", dest="entry", metavar="N|KEY=NEW", help=argparse.SUPPRESS
+    )
     parser.add_argument(
         "--weights", action="append", default=[], metavar="[NAME=]NEW",
         help="NAME=NEW: replace the tensor NAME by the one in a .npy, .npz or .safetensors file; may be repeated. NEW "

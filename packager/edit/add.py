@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import items, mapping
+from mblob.binary.file_kind import SNIFF_SIZE, elf_header
 from mblob.bytes.payload_source import Payload
 from mblob.errors import PortabilityWarning, did_you_mean, listed
 from mblob.format import note
@@ -103,7 +104,8 @@ def add(
         had no place to grow, as in libraries that TVM linked.
 
     Warns:
-        PortabilityWarning: TVM could open the library, and cannot open the result.
+        PortabilityWarning: TVM could open the library, and cannot open the result; or `strip` breaks
+            the result.
 
     Raises:
         BuildError: nothing to add; a name that exists already; a library of TVM 0.21, or one that is
@@ -169,6 +171,7 @@ def add(
                 raise BuildError(str(error)) from None
         _warn_of_tvm(opened, [e.type_key for e in added])
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=source)
+        _warn_of_strip(opened, result)
         return left if new.code else moved
 
 
@@ -465,6 +468,18 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
     except CannotJoin as error:
         raise BuildError(f"{error}; pack the objects that it was linked from again") from None
     return made
+
+
+def _warn_of_strip(library: Library, result: Path) -> None:
+    """Warn of program headers that had no room in front, where `strip` and `objcopy` write them."""
+    with result.open("rb") as file:
+        at = elf_header(file.read(SNIFF_SIZE))("e_phoff")
+    if at != library.elf.e_phoff:
+        warn(
+            f"do not run strip or objcopy on {result}: it would not load afterwards, because its linker left no room"
+            " for more program headers; run strip before add",
+            PortabilityWarning,
+        )
 
 
 def _warn_of_tvm(library: Library, keys: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     MAX_PAGE,
+    PAGES,
     PF_R,
     PT_LOAD,
     PT_NOTE,
@@ -94,7 +95,8 @@ def _part(host: ElfFile, symbol: str, blob: bytearray) -> tuple[ElfFile, Entry]:
         SectionHeader(*[0] * len(SectionHeader._fields)),
         SectionHeader(1, SHT_PROGBITS, SHF_ALLOC, at, at, len(blob), sh_addralign=TENSOR_ALIGN),
     ]
-    segments = [segment_row(host, PT_LOAD, PF_R, note_at, note_at, end - note_at, MAX_PAGE)]
+    align = PAGES.get(host.e_machine, MAX_PAGE)
+    segments = [segment_row(host, PT_LOAD, PF_R, note_at, note_at, end - note_at, align)]
     if notes:
         name = names.index(note.SECTION.encode())
         sections.append(

@@ -36,6 +36,7 @@ from mblob.binary.elf_records import (
     MAX_PAGE,
     NT_GNU_BUILD_ID,
     NT_GNU_PROPERTY_TYPE_0,
+    PAGES,
     PF_R,
     PF_W,
     PF_X,
@@ -116,7 +117,10 @@ def _copy(fd: int, data: memoryview, offset: int) -> None:
 def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
     """All tables twice: how large they are, then with the addresses that follow from that."""
     host, part = merged.host, merged.part
-    align = max(MAX_PAGE, *(s.p_align for s in part.segments if s.p_type == PT_LOAD))
+    align = max(
+        PAGES.get(host.e_machine, MAX_PAGE),
+        *(s.p_align for s in part.segments if s.p_type == PT_LOAD),
+    )
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
@@ -376,7 +380,8 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
     for offset, size, flags in (
         (start, places.tables_size, PF_R), (places.dynamic, places.dynamic_size, PF_R | PF_W),
     ):  # fmt: skip
-        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, MAX_PAGE))
+        align = PAGES.get(host.e_machine, MAX_PAGE)
+        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, align))
     for s in part.segments:
         if s.p_type in (PT_LOAD, PT_NOTE) or s is own_thread:
             row = segment_row(

@@ -4,7 +4,10 @@ finished library."""
 from __future__ import annotations
 
 import ctypes
+import platform
 import subprocess
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +143,35 @@ def test_libraries_of_tvm_get_code_again_and_again(golden: Path, tmp_path: Path,
         mblob.verify(p)
         lib = mblob.load_module(p, missing="stub")
         assert {function: lib[function]() for function in numbers} == numbers
+
+
+@pytest.mark.parametrize("linker", ["", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"])
+def test_a_warning_says_which_results_strip_breaks(
+    tmp_path: Path, linker: str, require: Callable[[str], str]
+) -> None:
+    if linker:
+        require(linker.partition("=")[2].replace("gold", "ld.gold").replace("lld", "ld.lld"))
+    path, stripped, source = tmp_path / "a.so", tmp_path / "stripped.so", tmp_path / "k.c"
+    source.write_text("int zero(void) { return 0; }")
+    command = ["cc", "-shared", "-fPIC", "-g0", *filter(None, [linker]), source, "-o", path]
+    subprocess.run(command, check=True)
+    warned = []
+    for number in (1, 2):
+        source.write_text(f"int number{number}(void) {{ return {number}; }}")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            mblob.add(path, kernels=source)
+        warned.append(any("do not run strip" in str(w.message) for w in told))
+        subprocess.run(["strip", "-o", stripped, path], capture_output=True)
+        try:
+            mblob.verify(stripped)
+            breaks = False
+        except mblob.MblobError:
+            breaks = True
+        assert breaks == warned[-1]
+        if platform.machine() == "x86_64":  # whose pages have 4 KiB
+            assert path.stat().st_size < 64 << 10
+    assert linker or not any(warned)
 
 
 @pytest.mark.parametrize("name", ["", "host_c", "ffi/ctx_llvm"])
