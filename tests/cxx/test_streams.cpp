@@ -182,6 +182,16 @@ void IsStored(const T &value, const std::vector<unsigned char> &expected) {
   REQUIRE(!in.Read(&again));
 }
 
+// A size of 2^64 - 1 before three objects, whose Load does not say that there are no more.
+void SizesThatLieEndWithTheStream() {
+  std::string bytes = std::string(8, '\xff') + "abc";
+  std::vector<Counter> counters;
+  REQUIRE(!dmlc::MemoryStringStream(&bytes).Read(&counters) && counters.size() == 4);
+  bytes = std::string(8, '\xff') + "abc";
+  std::list<std::pair<std::string, Counter>> pairs;
+  REQUIRE(!dmlc::MemoryStringStream(&bytes).Read(&pairs) && pairs.empty());
+}
+
 // The bytes are those of dmlc-core on a little endian machine, written by hand.
 void ContainersPairsAndObjectsAreStoredAsDmlcStoresThem() {
   IsStored(std::pair<std::string, uint16_t>("a", 7), {1, 0, 0, 0, 0, 0, 0, 0, 'a', 7, 0});
@@ -230,6 +240,7 @@ void ContainersPairsAndObjectsAreStoredAsDmlcStoresThem() {
 
 void TestStreams() {
   ContainersPairsAndObjectsAreStoredAsDmlcStoresThem();
+  SizesThatLieEndWithTheStream();
   ArraysComeBackAsTheyWere();
   TheBytesAreThoseOfTheFormat();
   WhatLiesIsRefused();

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from tests.loader.executors.relax_programs import (
     HEAP,
     ITEM,
     MATCH,
+    TAGS,
     VM,
     VOID,
     Function,
@@ -124,6 +127,17 @@ def test_what_it_refuses_is_told_when_the_machine_is_made(
         match=f"parameters: function 'main', argument 1 params: {text}; replace them",
     ):
         mblob.relax.VirtualMachine(lib, mblob.cpu(0))
+
+
+def test_bytes_are_no_small_floats_as_in_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    float8 = pack("<iBBH", TAGS["ffi"][1], 10, 8, 1)
+    monkeypatch.setattr(sys.modules[__name__], "CONSTANTS", [*CONSTANTS, float8])
+    weights = {**SET, "b": np.arange(3, dtype="uint8")}
+    lib = library(tmp_path / "m.so", main(W, (len(CONSTANTS) - 1, [(EQUAL, 3)])), weights=weights)
+    with pytest.raises(mblob.FormatError, match=r"tensor 'b': expected float8_.*, found uint8"):
+        machine(lib)
 
 
 def test_code_that_reads_items_says_how_many_there_are(tmp_path: Path) -> None:

@@ -10,6 +10,12 @@ static const char *key_of(const struct mb_call *call) {
   return relax_key(call->args[0], call->codes[0]);
 }
 
+bool relax_same_dtype(DLDataType a, DLDataType b) {
+  a = mb_dtype_for_ffi(a);
+  b = mb_dtype_for_ffi(b);
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
 /* (value, rank or -1, type or None, context), or without the type */
 static int check_tensor_info(void *unused, struct mb_call *call) {
   (void)unused;
@@ -33,7 +39,7 @@ static int check_tensor_info(void *unused, struct mb_call *call) {
   DLDataType dtype;
   status = relax_dtype(call, 2, &dtype);
   if (status) return status;
-  if (mb_dtype_takes(dtype, t->dtype) || (dtype.code == kDLOpaqueHandle && !dtype.bits))
+  if (relax_same_dtype(dtype, t->dtype) || (dtype.code == kDLOpaqueHandle && !dtype.bits))
     return MBLOB_OK;
   return mb_fail(MBLOB_E_KERNEL, "ValueError: %s expect Tensor with dtype %s but get %s", context,
                  mb_dtype_text(dtype, expected), mb_dtype_text(t->dtype, found));

@@ -125,7 +125,7 @@ static void look_at_tensor(struct search *s, struct held at, enum check check,
   if (size) memcpy(shape, found->shape, size);
   expected.shape = shape;
   const bool same_rank = read_expected(s->exec, check, in, &expected);
-  const bool same_type = mb_dtype_takes(expected.dtype, found->dtype);
+  const bool same_type = relax_same_dtype(expected.dtype, found->dtype);
   if (same_type && same_rank && (!size || memcmp(shape, found->shape, size) == 0)) return;
   if (!same_type)
     differ(s, at.argument, "tensor '%.120s': " MB_TEXT_DTYPE, tensor->name,

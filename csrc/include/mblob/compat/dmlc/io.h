@@ -186,19 +186,8 @@ class Stream {
       return Read(&pair->first) && Read(&pair->second);
     }
   }
-  /* A size may lie: what is there grows with what was read. */
   template <typename T>
-  bool ReadItems(T *values) {
-    uint64_t count = 0;
-    values->clear();
-    if (!Read(&count)) return false;
-    for (; count > 0; --count) {
-      typename detail::Item<typename T::value_type>::type value{};
-      if (!Read(&value)) return false;
-      values->insert(values->end(), std::move(value));
-    }
-    return true;
-  }
+  bool ReadItems(T *values);
   template <typename T>
   bool LoadObject(T *value) {
     if constexpr (std::is_void_v<decltype(value->Load(this))>) {
@@ -223,6 +212,51 @@ class Stream {
     return true;
   }
 };
+
+namespace detail {
+
+/* A stream that knows whether more was asked for than it has. */
+class EndingStream final : public Stream {
+ public:
+  explicit EndingStream(Stream *stream) : stream_(stream) {}
+  using Stream::Read;
+  using Stream::Write;
+  std::size_t Read(void *data, std::size_t size) override {
+    const std::size_t found = stream_->Read(data, size);
+    has_ended_ = has_ended_ || found < size;
+    return found;
+  }
+  std::size_t Write(const void *data, std::size_t size) override {
+    return stream_->Write(data, size);
+  }
+  bool has_ended() const { return has_ended_; }
+
+ private:
+  Stream *stream_;
+  bool has_ended_ = false;
+};
+
+}  // namespace detail
+
+/* A size may lie: what is there grows with what was read. A class need not say that it read nothing. */
+template <typename T>
+bool Stream::ReadItems(T *values) {
+  using Item = typename detail::Item<typename T::value_type>::type;
+  uint64_t count = 0;
+  values->clear();
+  if (!Read(&count)) return false;
+  detail::EndingStream stream(this);
+  for (; count > 0 && !stream.has_ended(); --count) {
+    Item value{};
+    if constexpr (detail::kIsMemory<Item> || detail::kIsText<Item>) {
+      if (!Read(&value)) return false;
+    } else {
+      if (!stream.Read(&value)) return false;
+    }
+    values->insert(values->end(), std::move(value));
+  }
+  return count == 0;
+}
 
 class SeekStream : public Stream {
  public:
