@@ -371,3 +371,18 @@ def test_errors_name_the_options_of_build() -> None:
     [verbs] = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     flags = {flag for flag in verbs.choices["build"]._option_string_actions if flag[:2] == "--"}
     assert flags - {*report._ARGUMENTS.values()} == {f"--{name}" for name in OF_BUILD}
+
+
+def test_the_page_lists_the_suffixes_of_all_inputs() -> None:
+    from mblob.cli.inputs import OPTION_OF
+    from mblob.source_suffixes import FORMAT_OF, SOURCES
+
+    page = (ROOT / "docs/howto/pack.md").read_text()
+    table = page.partition("| input | packed as |")[2].partition("\n\n")[0]
+    listed = {
+        s
+        for row in table.splitlines()
+        for s in re.findall(r"`(\.[\w.+]+)`", row.partition(" | ")[0])
+    }
+    of_archives = {".tar.gz", ".tar.bz2", ".tar.xz"}
+    assert listed == {*FORMAT_OF, *(OPTION_OF.keys() - set(SOURCES)), *of_archives}
