@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import items, mapping
-from mblob.binary.file_kind import SNIFF_SIZE, elf_header
 from mblob.bytes.payload_source import Payload
 from mblob.errors import PortabilityWarning, did_you_mean, listed
 from mblob.format import note
@@ -472,8 +471,8 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
 
 def _warn_of_strip(library: Library, result: Path) -> None:
     """Warn of program headers that had no room in front, where `strip` and `objcopy` write them."""
-    with result.open("rb") as file:
-        at = elf_header(file.read(SNIFF_SIZE))("e_phoff")
+    with Library(result, verify="off") as written:
+        at = written.elf.e_phoff
     if at != library.elf.e_phoff:
         warn(
             f"do not run strip or objcopy on {result}: it would not load afterwards, because its linker left no room"

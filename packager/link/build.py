@@ -177,6 +177,7 @@ def _factory(graph: Path, params: Path | None, name: str) -> Module:
 
 def _with_imports(plan: BuildPlan) -> Module:
     """The library with what it imports."""
+    _check_once(plan.weights, "weights")
     root, library = _host(plan)
     named: dict[str, Module] = {"library": library}
     for key, path in plan.blobs:
@@ -242,9 +243,8 @@ def host_modules(
     """
     declared = Declared(functions, packed, who)
     others = Declared(None, packed, who) if declared.is_open else NOTHING
-    for row in (kernels, objects):
-        if twice := next((path for path, n in Counter(row).items() if n > 1), None):
-            raise BuildError(f"{twice}: given twice, expected each file of code once")
+    _check_once(kernels, "code")
+    _check_once(objects, "code")
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))
@@ -265,6 +265,11 @@ def host_modules(
     for path in files:
         made.append(object_module(path, others if made else declared))
     return made
+
+
+def _check_once(paths: Sequence[Path], what: str) -> None:
+    if twice := next((path for path, n in Counter(paths).items() if n > 1), None):
+        raise BuildError(f"{twice}: given twice, expected each file of {what} once")
 
 
 def _add(named: dict[str, Module], name: str, module: Module) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from copy import copy
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +30,7 @@ from mblob.packager.compile.host_objects import (
 )
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import REFUSED
-from mblob.packager.errors import BuildError, NameTaken, warn
+from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
@@ -49,8 +48,9 @@ from mblob.packager.functions.source_prototypes import (
 )
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
 from mblob.packager.link import carry
+from mblob.packager.link.finished_names import check_names_are_new, with_places
 from mblob.packager.link.request import Request, warn_of_unreadable
-from mblob.packager.modules.nodes import Declared, HostNode, SourceNode
+from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
@@ -126,7 +126,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
-    request = _with_places(request, host)
+    request = with_places(request, host)
     known = request.wrapped()
     if completed := with_structs(known, [*host, *addons]):
         request = request.with_found(completed)
@@ -157,34 +157,6 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     carry.check_needs(carried, [*host, *addons])
     warn_of_unreadable(request, carried.plugins)
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
-
-
-def _with_places(request: Request, host: Sequence[LinkInput]) -> Request:
-    """The request without those functions of a finished library whose places functions take whose
-    prototypes the source tells. Their names are weak then.
-
-    Raises:
-        NameTaken: the names are not weak.
-    """
-    joined = [(node, item) for node, item in zip(request.host, host) if item.file.elsewhere]
-    new = {
-        name
-        for node, (file, _) in zip(request.host, host if joined else ())
-        for function in file.functions
-        for name in (function.called, function.name)
-        if node.declared.is_open or name in node.declared.names
-    }
-    prefix, packed_symbol = request.dialect.function_prefix, request.dialect.packed_symbol
-    forms = {form: n for n in new for form in (n, prefix + n, packed_symbol(n))}
-    kept: dict[int, HostNode] = {}
-    for node, (file, contents) in joined:
-        if taken := forms.keys() & contents.defined:
-            raise NameTaken(f"{file.label}: has a function {forms[min(taken)]!r} already")
-        gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
-        kept[id(node)] = changed = copy(node)
-        changed.rows = tuple(row for row in node.rows if row.symbol not in gone)
-        changed.declared = Declared([n for n in node.declared.names if n not in gone])
-    return request._replace(host=[kept.get(id(node), node) for node in request.host])
 
 
 def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bool:
@@ -548,7 +520,7 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
         BuildError, ToolchainError: naming both places.
     """
     hidden = {w.prototype.name: w.plain_symbol for w in request.wrapped() if w.takes_name}
-    _check_names_are_new(request, objects)
+    check_names_are_new(request, objects)
     definitions = [
         (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))
         for f, c in objects
@@ -558,19 +530,6 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
         object_files.check_blobs(definitions, symbol)
         definitions.append(("the packed modules", ObjectSymbols([symbol])))
     object_files.check_duplicates(definitions)
-
-
-def _check_names_are_new(request: Request, objects: Sequence[LinkInput]) -> None:
-    """Refuse code that defines what a finished library has, which it joins.
-
-    Raises:
-        NameTaken: naming the function.
-    """
-    old = {name: f.label for f, c in objects if f.elsewhere for name in c.defined}
-    names = (name for f, c in objects if not f.elsewhere for name in c.defined)
-    if name := min((name for name in names if name in old), default=""):
-        shown = name.removeprefix(request.dialect.function_prefix).removesuffix("__packed")
-        raise NameTaken(f"{old[name]}: has a function {shown!r} already")
 
 
 def hide_plain_functions(
