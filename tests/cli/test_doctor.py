@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,14 +16,27 @@ from mblob.cli import machine
 from mblob.compilers import include_flags
 
 
-def test_a_machine_that_runs_these_tests_is_sound(pack) -> None:
-    done = pack("doctor")
-    assert done.returncode == 0, done.stdout
-    assert "this machine can build, load and run" in done.stdout
+@pytest.fixture(scope="module")
+def said() -> dict[str, subprocess.CompletedProcess[str]]:
+    """What doctor prints of this machine, as text and as JSON. It compiles and links with each linker."""
+    doctor = [sys.executable, "-m", "mblob.cli.main", "doctor"]
+    return {
+        kind: subprocess.run([*doctor, *words], capture_output=True, text=True, check=False)
+        for kind, words in {"text": [], "json": ["--json"]}.items()
+    }
 
 
-def test_json_names_each_finding_with_version_and_place(pack) -> None:
-    report = json.loads(pack("doctor", "--json").stdout)
+@pytest.fixture(scope="module")
+def report(said: dict[str, subprocess.CompletedProcess[str]]) -> Any:
+    return json.loads(said["json"].stdout)
+
+
+def test_a_machine_that_runs_these_tests_is_sound(said) -> None:
+    assert said["text"].returncode == 0, said["text"].stdout
+    assert "this machine can build, load and run" in said["text"].stdout
+
+
+def test_json_names_each_finding_with_version_and_place(report) -> None:
     assert (report["schema"], report["ok"]) == ("mblob/doctor/1", True)
     found = {f["name"]: f for f in report["findings"]}
     assert Path(found["C compiler"]["place"]).exists()
@@ -31,20 +46,17 @@ def test_json_names_each_finding_with_version_and_place(pack) -> None:
     assert found["ld.bfd"]["ok"] == (shutil.which("ld.bfd") is not None)
 
 
-@pytest.mark.slow
-def test_each_section_is_one_block_in_the_order_of_the_work(pack) -> None:
-    sections = [
-        line for line in pack("doctor").stdout.splitlines()[:-1] if not line.startswith(" ")
-    ]
+def test_each_section_is_one_block_in_the_order_of_the_work(said, report) -> None:
+    lines = said["text"].stdout.splitlines()[:-1]
+    sections = [line for line in lines if not line.startswith(" ")]
     assert sections == ["build", "link and run", "load", "plug-ins", "command line"]
-    reported = [f["section"] for f in json.loads(pack("doctor", "--json").stdout)["findings"]]
+    reported = [f["section"] for f in report["findings"]]
     assert list(dict.fromkeys(reported)) == sections
 
 
-@pytest.mark.slow
-def test_a_linker_that_cannot_grow_a_library_says_which_forms_it_can(pack, require) -> None:
+def test_a_linker_that_cannot_grow_a_library_says_which_forms_it_can(report, require) -> None:
     require("mold")
-    found = {f["name"]: f for f in json.loads(pack("doctor", "--json").stdout)["findings"]}
+    found = {f["name"]: f for f in report["findings"]}
     assert found["ld.mold"]["ok"]
     assert found["ld.mold"]["version"].endswith("only with embed=object or append, not grow")
     assert "grow" not in found["ld.bfd"]["version"]
