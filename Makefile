@@ -84,6 +84,9 @@ runtime:
 test: env ## the quick tests: about 5 minutes on two cores; WORKERS=4 for four
 	@$(PYTEST)
 
+quick: env ## for the minute before a commit: tests/unit, but what needs a compiler
+	@CC=false $(PYTEST) -m 'not slow and not nightly and not compiles' tests/unit
+
 test-all: env ## the slow tests, which make test leaves out: 25 minutes
 	@$(PYTEST) -m 'slow and not nightly'
 

@@ -10,6 +10,8 @@ import pytest
 import mblob
 from mblob.compilers import first_error
 
+pytestmark = pytest.mark.compiles
+
 COLLECT = "\ncollect2: error: ld returned 1 exit status"
 CLANG = "\nclang: error: linker command failed with exit code 1 (use -v to see invocation)"
 

@@ -28,6 +28,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         return bytes(library.blob_bytes())
 
 
+@pytest.mark.compiles
 def test_the_tree_of_the_stream_is_compared_and_not_searched_again(
     chain: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,6 +41,7 @@ def test_the_tree_of_the_stream_is_compared_and_not_searched_again(
     assert len(blob.entries) >= DEPTH
 
 
+@pytest.mark.compiles
 def test_another_tree_in_the_stream_is_still_found(chain: bytes) -> None:
     raw = bytearray(chain)
     blob = classic.read(memoryview(chain), level="full")

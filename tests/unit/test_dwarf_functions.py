@@ -18,6 +18,8 @@ from mblob.binary.dwarf_functions import exported_function
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import SHF_COMPRESSED
 
+pytestmark = pytest.mark.compiles
+
 # Entries with entries below them, that others follow: calls, blocks, arrays, functions.
 SOURCE = """
 int g(int);

@@ -62,12 +62,14 @@ def nm(path: Path) -> set[tuple[str, int]]:
     }
 
 
+@pytest.mark.compiles
 def test_symbols_agree_with_nm(library: Path) -> None:
     elf = ElfFile(memoryview(library.read_bytes()))
     ours = {(s.name, s.st_value) for s in elf.dynsym if s.is_exported}
     assert ours == nm(library)
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("style", ["sysv", "gnu", "both"])
 def test_symbols_are_counted_by_any_hash_table(tmp_path: Path, style: str) -> None:
     path = compile_library(tmp_path, EMPTY_BLOB, f"-Wl,--hash-style={style}")
@@ -102,6 +104,7 @@ def test_system_libraries_are_read_as_readelf_reads_them(path: Path) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.compiles
 def test_the_blob_is_found_with_its_offset_in_the_file(library: Path) -> None:
     with Library(library) as lib:
         assert lib.dialect == "classic"
@@ -125,6 +128,7 @@ def attempt(data: bytes, path: Path) -> None:
         assert len(str(error)) < 500
 
 
+@pytest.mark.compiles
 def test_a_library_cut_anywhere_is_one_error(library: Path, tmp_path: Path) -> None:
     whole = library.read_bytes()
     for cut in [*range(0, 1200, 7), *range(1200, len(whole), 97)]:
@@ -151,6 +155,7 @@ def test_damaged_headers_and_tables_are_one_error_or_harmless(
         attempt(bytes(damaged), tmp_path / "damaged.so")
 
 
+@pytest.mark.compiles
 def test_a_symbol_table_said_to_be_huge_costs_nothing(library: Path, tmp_path: Path) -> None:
     """2^32 hash buckets, a section table of 2^64 bytes: refused before anything is allocated."""
     whole = bytearray(library.read_bytes())
@@ -163,6 +168,7 @@ def test_a_symbol_table_said_to_be_huge_costs_nothing(library: Path, tmp_path: P
         Library(path)
 
 
+@pytest.mark.compiles
 def test_a_symbol_outside_of_the_file_is_refused(library: Path, tmp_path: Path) -> None:
     whole = bytearray(library.read_bytes())
     symbol = ElfFile(memoryview(bytes(whole))).find("__tvm_dev_mblob")
@@ -187,6 +193,7 @@ def test_what_is_no_library_says_so(tmp_path: Path) -> None:
         Library(tmp_path / "absent.so")
 
 
+@pytest.mark.compiles
 def test_a_view_outlives_the_library(library: Path) -> None:
     lib = Library(library)
     data = lib.elf.data[:4]
@@ -196,6 +203,7 @@ def test_a_view_outlives_the_library(library: Path) -> None:
         lib.blob_bytes()
 
 
+@pytest.mark.compiles
 def test_a_library_cut_at_its_end_is_refused(library: Path, tmp_path: Path) -> None:
     """What is loaded is all there, the section headers are not."""
     whole = library.read_bytes()
@@ -244,6 +252,7 @@ def test_many_symbols_with_one_long_name_cost_nothing(tmp_path: Path) -> None:
         Library(path)
 
 
+@pytest.mark.compiles
 def test_what_stands_before_an_unknown_key_is_still_usable(tmp_path: Path) -> None:
     """Without an index nobody knows where the payload of an unknown key ends."""
     from mblob.bytes.wire import encode_string, encode_strings, encode_u64

@@ -27,7 +27,7 @@ from tests.unit.error_cases import GRAPH, PTX, VADD, VADD_SOURCE, A, C, Case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
 # a library without a loader starts plug-ins
-pytestmark = pytest.mark.own_process
+pytestmark = [pytest.mark.own_process, pytest.mark.compiles]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mblob
 from tests.unit.test_layering import HALVES, SOURCES, imports
 
@@ -105,6 +107,7 @@ def test_no_module_but_one_hides_types_from_python() -> None:
     assert hidden == {ANNOTATIONS}
 
 
+@pytest.mark.compiles
 def test_a_first_result_imports_neither_typing_nor_numpy_nor_re(tmp_path: Path) -> None:
     road = imported_by_a_first_result(tmp_path)
     assert (

@@ -20,6 +20,8 @@ from mblob.errors import FormatError, IncompatibleError
 from mblob.inspect.library_search import CACHE, read_cache
 from mblob.inspect.linkage import Linkage, resolve
 
+pytestmark = pytest.mark.compiles
+
 DT_NEEDED, DT_SONAME, DT_RUNPATH = 1, 14, 29
 
 

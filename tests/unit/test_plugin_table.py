@@ -58,6 +58,7 @@ def test_what_is_wrong_is_named(data: bytes, message: str) -> None:
     assert caught.value.code == "plugin_table"
 
 
+@pytest.mark.compiles
 def test_the_header_says_the_same(root: Path, tmp_path: Path) -> None:
     header = (root / "csrc/include/mblob/plugin.h").read_text()
     assert re.search(r"#define MBLOB_PLUGIN_ABI (\d+)", header)[1] == str(plugin_table.ABI)  # type: ignore[index]
@@ -74,6 +75,7 @@ def test_the_header_says_the_same(root: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.compiles
 def test_a_library_with_a_bad_table_opens_and_says_so(
     cc: Callable[..., Path], tmp_path: Path
 ) -> None:

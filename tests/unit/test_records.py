@@ -141,6 +141,7 @@ IN_C = {"d_val": "d_un.d_val"}
 NOT_IN_C = ("word", "versym", "property", "hash_32", "hash_64", "gnu_hash", "eh_frame_hdr", "eh_frame_row")  # fmt: skip
 
 
+@pytest.mark.compiles
 def test_every_field_lies_where_elf_h_has_it(tmp_path: Path) -> None:
     lines, expected = [], []
     for bits, layout in ((64, WIDE), (32, NARROW)):
@@ -189,6 +190,7 @@ MACHINES_OF_ELF_H = {
 }  # fmt: skip
 
 
+@pytest.mark.compiles
 def test_every_number_is_that_of_elf_h(tmp_path: Path) -> None:
     ours = {
         re.sub("(?<=SHT_GNU_)VER.*", lambda m: m[0].lower(), name): number
@@ -205,6 +207,7 @@ def test_every_number_is_that_of_elf_h(tmp_path: Path) -> None:
     assert len(found) > 150
 
 
+@pytest.mark.compiles
 def test_c_calls_machines_as_python_does(tmp_path: Path) -> None:
     text = (ROOT / "csrc/src/elf/elf.c").read_text().partition("machines[] =")[2].partition(";")[0]
     rows = re.findall(r'\{(\w+), "(\w+)"\}', text)
@@ -226,6 +229,7 @@ MEANT = {
 }  # fmt: skip
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("machine", edited.TABLE, ids=str)
 def test_joined_code_has_relocations_of_their_meaning(
     machine: tuple[str, int], tmp_path: Path

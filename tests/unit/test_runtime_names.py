@@ -16,6 +16,8 @@ from mblob.errors import FormatError
 from mblob.inspect import runtime_names
 from mblob.inspect.linkage import resolve
 
+pytestmark = pytest.mark.compiles
+
 # What the loader tells a library's dialect by.
 KINDS = {
     runtime_names.ALL: "",
