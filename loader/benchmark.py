@@ -18,7 +18,7 @@ from mblob.typed import Function
 
 @dataclass(frozen=True)
 class Asked:
-    """What `benchmark` shall time: its parameters of these names."""
+    """The run that `benchmark` shall time: its parameters of these names."""
 
     func_name: str | None
     args: Sequence[Any]
@@ -198,7 +198,7 @@ class TimedModel(Timed):
         raise NotImplementedError
 
     def _run_once(self, parallel: int | None) -> Callable[[], object]:
-        """What runs the model, with what `set_input` set."""
+        """A function that runs the model, with the inputs that `set_input` set."""
         raise NotImplementedError
 
     def _timed_run(self, asked: Asked) -> Callable[[], object]:

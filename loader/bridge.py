@@ -1,8 +1,8 @@
-"""What C and Python know of each other's modules, and global functions of Python.
-`mblob.loader.callbacks` has what C calls.
+"""Modules that C and Python know of each other, and global functions of Python.
+`mblob.loader.callbacks` has the functions that C calls.
 
-C must not keep Python objects of a library alive (the library would never go), so what it holds are
-addresses and weak references; the Python modules hold the library.
+C must not keep Python objects of a library alive (the library would never go), so C holds addresses
+and weak references; the Python modules hold the library.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def number_type(number: Number) -> Any:
 
 
 def no_number(expected: Any, value: Any) -> errors.MblobError:
-    """Why ctypes itself does not convert a value to a type of numbers."""
+    """The error for a value that ctypes itself does not convert to a type of numbers."""
     floats = (ctypes.c_float, ctypes.c_double, ctypes.c_longdouble)
     is_float = isinstance(expected, type) and issubclass(expected, floats)
     if is_float and isinstance(value, int):
@@ -145,7 +145,7 @@ _NATIVE = "<@=" if sys.byteorder == "little" else ">!@="
 
 
 def _element(view: memoryview) -> Number | None:
-    """What elements a buffer has; None of structs, and of numbers in another order of bytes."""
+    """The type of a buffer's elements; None of structs, and of numbers in another byte order."""
     text = view.format
     kind = _FORMATS.get(text[1:] if text[:1] in _NATIVE else text)
     return Number(kind, view.itemsize) if kind else None
@@ -200,7 +200,7 @@ class Pointer:
         return f"<pointer, {self.declared}>"
 
     def from_param(self, value: Any) -> Any:
-        """What ctypes passes for an argument."""
+        """The value that ctypes passes for an argument."""
         try:
             view = memoryview(value)
             found = type(value), view.format, view.itemsize, view.shape, view.readonly
@@ -412,7 +412,7 @@ class Memory(Pointer):
             raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
 
     def _bytes_of(self, value: Any) -> int | None:
-        """How many bytes there are behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
+        """The number of bytes behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
         if value is None:
             return None
         if isinstance(value, Reference):
@@ -439,8 +439,8 @@ def _address_in(value: Any) -> int:
 
 
 def pointed(given: Any, least: int) -> Any:
-    """What a pointer of ctypes points at, for a pointer to structs of at least `least` bytes; None where
-    its type does not say how many bytes there are, or they suffice."""
+    """The object that a pointer of ctypes points at, for a pointer to structs of at least `least`
+    bytes; None where its type does not say how many bytes there are, or they suffice."""
     there: Any = getattr(type(given), "_type_", None)
     if not given or not isinstance(there, type):
         return None

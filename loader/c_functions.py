@@ -36,7 +36,7 @@ def read_table(handle: Any) -> list[functions_table.Row]:
 
 
 def declared(node: OpenedNode, name: str) -> Declared:
-    """What is known of a C function of a library: by its table, or else by its debug information."""
+    """The declaration of a C function of a library: by its table, or else by debug information."""
     rows = read_table(node.handle)
     packed = next((row.name for row in rows if row.abi == "packed" and row.symbol == name), None)
     if packed is not None:
@@ -69,7 +69,7 @@ def comment_of(node: OpenedNode, name: str) -> str:
 
 
 def handle_of(module: Module) -> int:
-    """What `dlopen` gave for the first library of a tree. It is valid as long as the module is."""
+    """The `dlopen` handle of the first library of a tree. It is valid as long as the module is."""
     nodes: Iterable[Any] = (m._node for m in module.walk() if m._node.is_opened)
     handles = (address_of(lib.mblob_module_dlhandle(node.handle)) for node in nodes)
     handle = next(filter(None, handles), 0)
@@ -85,7 +85,7 @@ def _file_of(node: OpenedNode) -> Any:
 
 
 def _of_debug_info(node: OpenedNode, name: str) -> Declared | None:
-    """What DWARF in the file of a library says of one of its functions."""
+    """The declaration of a function by DWARF in the file of its library; None if there is none."""
     file = _file_of(node)
     if file is None:
         return None
@@ -181,7 +181,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
         return f"{self.__name__}{texts.ARGUMENT}{i}{name}"
 
     def _mistake(self, args: tuple[Any, ...], found: Exception) -> Exception:
-        """What ctypes found wrong: it gives a text, so the argument is converted once more."""
+        """The error for a bad argument: ctypes gives a text, so it is converted once more."""
         for i, (expected, value) in enumerate(zip(self.argtypes or (), args)):
             try:
                 expected.from_param(value)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """Why a call cannot be right.
+    """The reason why a call cannot be right.
 
     Attributes:
         text: the reason.
@@ -31,7 +31,7 @@ class Refusal(NamedTuple):
     is_unknown: bool = False
 
     def remedy(self, name: str) -> str:
-        """What to do about it."""
+        """Advice for the caller of the function `name`."""
         pack = "pack it with its prototype (functions=), or " if self.is_unknown else ""
         return f"{pack}get it with symbol({name!r}, restype, argtypes)"
 
@@ -41,7 +41,7 @@ UNKNOWN = Refusal("no prototype says what it takes and returns", True)
 
 
 class Declared(NamedTuple):
-    """How a C function is called.
+    """The declaration of a C function.
 
     Attributes:
         text: its prototype, or as much of it as is known.
@@ -157,7 +157,7 @@ def _name_of(element: Number | None) -> str:
 
 
 def _result(text: str) -> tuple[bool, Any]:
-    """Whether ctypes has the type of a result, and that."""
+    """True if ctypes has the type of a result, and that type."""
     stars = text.count("*")
     words = [w for w in re.findall(r"\w+", text) if w not in ("const", "volatile", "restrict")]
     number = _number(words)
@@ -261,7 +261,7 @@ def _number_of_dwarf(found: CType) -> Number | None:
 
 
 def _parameter_of_dwarf(found: CType) -> Any:
-    """What `argtypes` has for a parameter; None if ctypes has no type for it."""
+    """The entry of `argtypes` for a parameter; None if ctypes has no type for it."""
     if found.kind == "pointer" and found.target is not None:
         target = found.target
         dims = ("", *("" if d is None else str(d) for d in target.dims)) if target.dims else ()

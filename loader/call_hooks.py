@@ -1,5 +1,5 @@
-"""What the compiled module `_call` asks of Python when it comes to tensors, devices, functions of
-tvm_ffi, and arguments that do not fit: few calls of a kernel do."""
+"""Functions of Python that the compiled module `_call` calls when it comes to tensors, devices,
+functions of tvm_ffi, and arguments that do not fit. Few calls of a kernel need them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def declared(owner: OpenedNode, name: str, i: int) -> tuple[str, str]:
 
 
 def doc(owner: OpenedNode, name: str) -> str | None:
-    """What `help` shows of a function: its prototype, and the comment above it in its source; None if its
-    file, which both are in, was written over before it was read."""
+    """The text that `help` shows of a function: its prototype, and the comment above it in its
+    source; None if its file, which both are in, was written over before it was read."""
     try:
         prototype = prototype_of(owner, name)
     except MblobError:

@@ -1,5 +1,5 @@
-"""What C calls for loaders and modules written in Python. Most programs have none: `mblob.loader.bridge`
-is what all of them need."""
+"""Functions that C calls for loaders and modules written in Python. Most programs have none: all of
+them need `mblob.loader.bridge`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _not_measured(_: Any, exception: BaseException, __: Any) -> int:
 
 @ffi.def_extern(onerror=_not_measured)  # type: ignore[untyped-decorator]
 def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
-    """Where the payload ends that a view begins with."""
+    """Write the end of the payload that a view begins with to `out`."""
     from mblob.inspect.layouts import measure_of, run_measure
 
     view = memoryview(ffi.buffer(data, size)).toreadonly()

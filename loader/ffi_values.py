@@ -1,7 +1,7 @@
-"""What stands for Python values that only functions of the ffi dialect take, as tvm_ffi has it for
+"""Stand-ins for Python values that only functions of the ffi dialect take, as tvm_ffi has them for
 its own functions, and our functions as objects of tvm_ffi.
 
-What a program passes brings numpy or tvm_ffi along: neither is imported for it.
+The values that a program passes bring numpy or tvm_ffi along: neither is imported for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NUMPY_CODES = {"i": 0, "u": 1, "f": 2, "c": 5}  # of DLDataType
 
 
 def stand_in(value: Any) -> Any:
-    """What `mblob.loader._call` passes for `value`; None if nothing stands for it.
+    """The value that `mblob.loader._call` passes for `value`; None if nothing stands for it.
 
     Data types are (code, bits, lanes), devices a `Device`; objects of tvm_ffi and numbers are
     passed as such.

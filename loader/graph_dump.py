@@ -1,4 +1,4 @@
-"""What a graph executor for debugging writes to files: the graph, the outputs of all nodes and their
+"""Files that a graph executor for debugging writes: the graph, the outputs of all nodes and their
 times.
 
 Names of folders and files, and keys of tensors, are TVM's.

@@ -17,7 +17,7 @@ from mblob.module import Module
 
 
 class Held:
-    """What a node keeps.
+    """A function that a node keeps.
 
     Args:
         function: a callable of Python.
@@ -30,8 +30,8 @@ class Held:
 
 
 def lend(value: Any, held: list[Held]) -> Any:
-    """What a machine is given for `value`: the same, with other functions in place of those of
-    Python, which are put into `held`. Lists are no deeper than arguments may be."""
+    """The value that a machine is given for `value`: the same, with other functions in place of
+    those of Python, which are put into `held`. Lists are no deeper than arguments may be."""
     if isinstance(value, list):
         return [lend(item, held) for item in value]
     is_packed = isinstance(value, _call.PackedFunction)

@@ -135,7 +135,7 @@ def _wrong_type(argument: str, expected: str, found: Any) -> errors.MblobError:
 
 
 class Options:
-    """How a library is opened.
+    """The options that a library is opened with.
 
     Attributes:
         how: arguments of `load_module` without `loaders`.
@@ -187,7 +187,7 @@ class Options:
 
     @property
     def is_assumed(self) -> bool:
-        """Whether functions of which nothing says how they are called are packed ones."""
+        """True if functions of which nothing says how they are called are packed ones."""
         return self.how["assume"] == "packed"
 
     def origin(

@@ -23,7 +23,7 @@ _GLOBAL_NAMES = ("runtime.module.loadbinary_", "ffi.Module.load_from_bytes.")
 
 
 class LoaderContext:
-    """What a loader gets about the module that it opens.
+    """Facts for a loader about the module that it opens.
 
     Attributes:
         type_key: of the module.

@@ -1,4 +1,4 @@
-"""What the virtual machines of Relay and Relax have in common: their devices and inputs."""
+"""The common parts of the virtual machines of Relay and Relax: their devices and inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALLOCATORS = {"naive": 1, "pooled": 2}  # TVM's numbers
 def placements(
     devices: Sequence[Device], config: Allocator | Mapping[Device, Allocator] | None
 ) -> list[int]:
-    """What machines are made of: of each device its type, number and allocator.
+    """The arguments that machines are made of: of each device its type, number and allocator.
 
     Raises:
         TypeError: a key of `config` is no device.

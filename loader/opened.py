@@ -40,7 +40,7 @@ MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
 
 
 class Origin:
-    """What the modules of one open have in common.
+    """Facts that the modules of one open have in common.
 
     Attributes:
         path: of the file as the user named it, "" for memory.
@@ -84,8 +84,8 @@ class Origin:
         return self._functions
 
     def ask_entry_point(self, key: str) -> bool:
-        """Whether an installed distribution has a loader for `key`, which then opens what nothing
-        else does.
+        """True if an installed distribution has a loader for `key`, which then opens the modules
+        that nothing else opens.
 
         Asked once for each key: looking through distributions takes milliseconds, and a tree may
         have many modules.
@@ -195,7 +195,7 @@ class OpenedNode(Node):
         return memoryview(b"".join(pieces))
 
     def saved_by_loader(self) -> memoryview:
-        """What the module of a loader in Python saves; the payload if it saves nothing."""
+        """The bytes that a loader in Python saves for the module; the payload if it saves none."""
         saved = self._loaded_module.saved() if self._loaded_module is not None else None
         return self.payload() if saved is None else saved
 
@@ -288,7 +288,7 @@ class OpenedNode(Node):
         return None
 
     def _not_wrapped(self, name: str) -> str:
-        """Why no packed function can call a plain one, as far as its types tell, and what to do."""
+        """The reason why no packed function can call a plain one, and advice; "" if unknown."""
         from ctypes import c_longdouble
 
         from mblob.loader.c_functions import declared, overloads
@@ -332,7 +332,7 @@ class OpenedNode(Node):
         return {} if name is None else {name: ""}
 
     def has_loader(self) -> bool:
-        """Whether a loader written in Python opens this module."""
+        """True if a loader written in Python opens this module."""
         return self._loader() is not None
 
     def _loader(self) -> Loader | None:

@@ -1,5 +1,5 @@
-"""What the payloads of an opened library hold: tensors, which are views into the mapped file, a text, the
-name of a model."""
+"""Contents of the payloads of an opened library: tensors, which are views into the mapped file, a
+text, the name of a model."""
 
 from __future__ import annotations
 

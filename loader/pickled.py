@@ -68,11 +68,11 @@ class Image:
 
 
 def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
-    """What `__reduce_ex__` gives of the module of `node`.
+    """The value of `__reduce_ex__` for the module of `node`.
 
     Raises:
-        TypeError: it is not of a file, or not only; a module changed since then; or it got parameters that
-            the file lacks.
+        TypeError: it is not of a file, or not only; a module changed since then; or it got
+            parameters that the file lacks.
         StateError: the save function of a module failed.
         ChangedError: the file is not what it was when it was opened.
     """
@@ -137,7 +137,7 @@ def _check_is_of_file(node: OpenedNode) -> None:
 
 
 def _has_changed(module: Module) -> bool:
-    """Whether a module would save other bytes than it was loaded from."""
+    """True if a module would save other bytes than it was loaded from."""
     saved = module._node.saved()
     return saved is not None and not has_same_bytes(saved, module.payload)
 
@@ -223,7 +223,7 @@ def bytes_module(name: str, digest: str, data: Any, how: How, index: int) -> Mod
 
 
 def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...]) -> Module:
-    """What a function of `owner`, or a global one, makes."""
+    """The module that a function of `owner`, or a global one, makes."""
     made = get_global_func(function) if owner is None else owner.get_function(function)
     module: Module = made(*arguments)
     return module

@@ -20,8 +20,8 @@ _HANDLE = 3  # code of a DLDataType
 
 
 def reduce_tensor(given: Tensor, protocol: int) -> tuple[Any, ...]:
-    """What `__reduce_ex__` gives of `given`. From protocol 5 on, what writes the pickle may take
-    the bytes without a copy (`buffer_callback`).
+    """The value of `__reduce_ex__` for `given`. From protocol 5 on, the pickler may take the bytes
+    without a copy (`buffer_callback`).
 
     Raises:
         TypeError: its elements are addresses of this process.

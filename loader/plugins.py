@@ -37,7 +37,7 @@ class PluginInfo:
         self.problem = text(found.problem)
 
     def describe(self) -> str:
-        """What the plug-in says of itself; starts it.
+        """Start the plug-in; its description of itself.
 
         Raises:
             MblobError: it cannot work here, with the reason.
@@ -79,7 +79,7 @@ def device_attribute(device: Device, kind: int) -> Any:
 
 
 def device_exists(device: Device) -> bool:
-    """Whether there is such a device, and a runtime for it."""
+    """True if there is such a device, and a runtime for it."""
     return bool(device_attribute(device, 0))
 
 

@@ -1,5 +1,5 @@
-"""What a C prototype that a library records says of the arguments of a call, for errors and for
-`bind`.
+"""Checks of the arguments of a call against the C prototype that a library records, for errors and
+for `bind`.
 
 The text comes from a file: what cannot be read is not checked here, and left to the function.
 """
@@ -92,8 +92,8 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
 
 
 def wrong_shape(dims: tuple[str, ...], shape: tuple[int, ...], numbers: dict[str, int]) -> str:
-    """What is wrong with the shape of an array for a parameter with these dimensions, "" if nothing
-    is, as far as the numbers tell."""
+    """The fault in the shape of an array for a parameter with these dimensions, "" if there is
+    none, as far as the numbers tell."""
     if len(dims) == 1:
         at_least = dims[0].startswith("static ")
         text = dims[0].removeprefix("static ").strip()

@@ -1,5 +1,6 @@
-"""What `load_module` loads that is no path of a library: descriptors, files in memory, and objects,
-which are linked first; and the functions that a file exports. Most programs need none of it."""
+"""Sources for `load_module` that are no path of a library: descriptors, files in memory, and
+objects, which are linked first; and the functions that a file exports. Most programs need none of
+it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def _load_descriptor(descriptor: int, options: Options) -> Module:
 
 
 def is_linkable(descriptor: int) -> bool:
-    """Whether a file holds objects to be linked. Its first bytes are read at random: else the
+    """True if a file holds objects to be linked. Its first bytes are read at random: else the
     kernel marks the next page, and reads megabytes from there."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     try:
@@ -220,8 +221,9 @@ def path_of_opened(path: str, opened: os.stat_result | None) -> Iterator[str]:
 
 
 def identity(status: os.stat_result | None) -> tuple[int, ...]:
-    """What differs if a file was replaced or written to. The last part differs also if it got another
-    mode or name; it tells of a write whose time was set back."""
+    """The device, inode, size and times of a file: they differ if it was replaced or written to.
+    The last part differs also if it got another mode or name; it tells of a write whose time was
+    set back."""
     if status is None:
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
@@ -246,5 +248,5 @@ def _functions_of_image(data: memoryview, assumed: bool) -> Mapping[str, str]:
 
 
 def signatures(functions: Iterable[HostFunction]) -> dict[str, str]:
-    """How the packed ones are called, by name."""
+    """The signatures of the packed functions, by name."""
     return {f.name: f.text for f in functions if f.abi != "plain"}

@@ -181,8 +181,8 @@ class Tensor(_call.TensorBase):
         return _call.tensor_part(self, extents, (code, bits, lanes), start)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same elements of memory: the same place, shape and type. Elements are
-        not compared; `numpy()` does that."""
+        """True if both are the same elements of memory: the same place, shape and type. Elements
+        are not compared; `numpy()` does that."""
         if self is other:
             return True
         if not isinstance(other, Tensor):
@@ -196,7 +196,7 @@ class Tensor(_call.TensorBase):
         return self.address, self.device, self.dtype, self.shape
 
     def same_as(self, other: object) -> bool:
-        """Whether `other` is the same elements of memory: `==`, as TVM calls it."""
+        """True if `other` is the same elements of memory: `==`, as TVM calls it."""
         return self == other
 
     @property
@@ -396,7 +396,7 @@ def _bits_type(dtype: str) -> str | None:
 
 
 def _takes(expected: str, given: str) -> bool:
-    """Whether elements of a tensor may come from one of `given`: the same by either name, or bytes
+    """True if elements of a tensor may come from one of `given`: the same by either name, or bytes
     of a float8."""
     same = _TVM_NAMES.get(expected, expected) == _TVM_NAMES.get(given, given)
     return same or (given == "uint8" and _bits_type(expected) == given)

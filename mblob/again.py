@@ -96,7 +96,7 @@ def _steps(
     module: Module, path: Any, shown: str, dialect: Dialect | None, index: bool | None, digest: Digest | None,
     reuse: bool, asked: Mapping[str, Any],
 ) -> list[Step]:  # fmt: skip
-    """What makes the new file of the old one, in order."""
+    """The steps that make the new file of the old one, in order."""
     with mblob.open(path) as library:
         blob = library.blob
         has_index = blob is not None and blob.index_offset is not None
@@ -209,13 +209,13 @@ def _payloads(
 
 
 def _file_of(module: Module) -> Any:
-    """What tells modules of one opened library apart from others; None for one of none."""
+    """A key that tells modules of one opened library apart from others; None for one of none."""
     node = module._node
     return (node.path or id(getattr(node, "origin", None))) if node.is_opened else None
 
 
 def _walk(root: Any, below: Callable[[Any], Sequence[Any]]) -> list[Any]:
-    """What a root leads to, in the order of `Module.walk`."""
+    """The objects that a root leads to, itself first, in the order of `Module.walk`."""
     found: dict[Any, None] = {}
     stack = [root]
     while stack:

@@ -1,9 +1,9 @@
-"""What annotations need of `typing`, for the modules that load a library and call a function of it.
+"""Names of `typing` for annotations, in modules that load a library and call a function of it.
 
-Importing `typing` takes longer than all else that a first result needs, and nothing reads annotations
-while a program runs. Modules that a first result imports take these names from here, and those of
-`collections.abc` from `_collections_abc`, which Python itself imports. All others take them from
-`typing` and `collections.abc` (`tests/unit/test_imports.py`).
+Importing `typing` takes longer than all else that a first result needs, and nothing reads
+annotations while a program runs. Modules that a first result imports take these names from here,
+and those of `collections.abc` from `_collections_abc`, which Python itself imports. All others take
+them from `typing` and `collections.abc` (`tests/unit/test_imports.py`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What public functions check of their arguments, and say when one is wrong: function, argument,
-expected, found."""
+"""Checks of the arguments of public functions. An error says function, argument, expected,
+found."""
 
 from __future__ import annotations
 

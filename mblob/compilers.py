@@ -1,5 +1,5 @@
-"""What packing and loading both know of compilers: the headers that they need, starting them so that
-none is lost when a signal arrives, and their output as people need it in one line."""
+"""Compilers, for packing and loading: the headers that they need, starting them so that none is
+lost when a signal arrives, and their output as people need it in one line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mblob.installed import include_dir
 
 
 def include_flags() -> tuple[str, str]:
-    """What kernels are compiled with: the folders of `mblob.h`, and of the header paths of TVM,
-    tvm_ffi and DLPack.
+    """The flags that kernels are compiled with: the folders of `mblob.h`, and of the header paths
+    of TVM, tvm_ffi and DLPack.
 
     Raises:
         ToolchainError: the installation is incomplete.
@@ -64,7 +64,7 @@ class Starting(threading.Thread):
 
 
 def as_by_default() -> Callable[[], object] | None:
-    """What a process does before it becomes a compiler, for `subprocess.Popen(preexec_fn=...)`.
+    """The `preexec_fn` of `subprocess.Popen` for a compiler; None if it needs none.
 
     In a program that ignores SIGCHLD, compilers would ignore it too, and lose what the programs
     that they start end with.

@@ -62,7 +62,7 @@ class Device:
 
     @property
     def exist(self) -> bool:
-        """Whether this process can use the device. It needs a runtime for it, and the device."""
+        """True if this process can use the device. It needs a runtime for it, and the device."""
         return bool(_plugins().device_exists(self))
 
     max_threads_per_block = _attribute(1, "Largest number of threads in a block")
@@ -133,7 +133,7 @@ def device(kind: str | int, device_id: int = 0) -> Device:
 
 
 def _code_of_plugin(name: str) -> int:
-    """What the runtime says, 0 if it knows no such name or is not installed."""
+    """The device code of a name in the runtime, 0 if it knows no such name or is not installed."""
     try:
         plugins = _plugins()
     except ImportError:

@@ -118,7 +118,7 @@ class DataType(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be elements of this type. `mb_dtype_check` of csrc says the same."""
+        """True if there can be elements of this type. `mb_dtype_check` of csrc says the same."""
         if self.code <= 1:
             widths: Container[int] = (*range(1, 65), 128)
         elif self.code > FLOAT8_E3M4:

@@ -61,8 +61,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
 
 
 def one_of(names: Iterable[str], found: object) -> str:
-    """What an error says of a value that is none of `names`: those, the value, and what was
-    meant."""
+    """The text of an error for a value that is none of `names`: those, the value, and the name that
+    was meant."""
     names = list(names)
     return f"expected one of {', '.join(names)}, found {found!r}{did_you_mean(found, names)}"
 
@@ -117,7 +117,7 @@ class ArgumentError(MblobError):
 
     @property
     def kind(self) -> str:
-        """What TVM calls such an error: "TypeError" or "ValueError"."""
+        """The name that TVM has for such an error: "TypeError" or "ValueError"."""
         return kind_in(str(self)) or ("TypeError" if isinstance(self, TypeError) else "ValueError")
 
 
@@ -321,8 +321,7 @@ _bases: dict[type[Any], tuple[type[Any], ...]] = {}
 
 
 def kind_in(text: str) -> str:
-    """What stands before the first ": " of a text if that names an error ("ValueError"), else
-    ""."""
+    """The text before the first ": " of a text if that names an error ("ValueError"), else ""."""
     word, colon, _ = text.partition(": ")
     named = (
         colon

@@ -150,7 +150,7 @@ def _is_named(symbol: str) -> bool:
 
 
 def is_forgetful(symbol: str) -> bool:
-    """Whether an undefined symbol keeps no library in memory."""
+    """True if an undefined symbol keeps no library in memory."""
     for first, last in (("", ""), *SPELLINGS):
         if symbol.startswith(first) and symbol.endswith(last) and len(symbol) > len(first + last):
             name = symbol[len(first) : len(symbol) - len(last)]
@@ -160,7 +160,7 @@ def is_forgetful(symbol: str) -> bool:
 
 
 def is_of_language(library: str) -> bool:
-    """Whether a name of DT_NEEDED is a library of the language."""
+    """True if a name of DT_NEEDED is a library of the language."""
     return library.startswith(tuple(LANGUAGE_LIBRARIES.split()))
 
 

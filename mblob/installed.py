@@ -1,4 +1,4 @@
-"""Where a C program finds mblob: folders of the installed package, and the options of a compiler."""
+"""The folders of the installed package for C programs, and the options of a compiler."""
 
 from __future__ import annotations
 

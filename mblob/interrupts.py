@@ -22,7 +22,7 @@ _MARK = "_mblob_signal"  # an attribute of exceptions that came from a handler
 
 
 def _is_on_its_way() -> bool:
-    """Whether code runs that handles the exception of a signal: a `finally`, an `except`, the end
+    """True if code runs that handles the exception of a signal: a `finally`, an `except`, the end
     of a `with`."""
     error = sys.exc_info()[1]
     return error is not None and signal_behind(error) is not None

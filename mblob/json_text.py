@@ -64,7 +64,7 @@ def parse(
 
 
 def _outside_strings(text: str) -> bytes:
-    """What stands between the strings of a text: brackets, numbers, words."""
+    """The parts of a text between its strings: brackets, numbers, words."""
     if "\\" in text:
         if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
             half = next((found for found in _ESCAPE.finditer(text) if found[1]), None)
@@ -75,7 +75,7 @@ def _outside_strings(text: str) -> bytes:
 
 
 def _is_deep(outside: bytes) -> bool:
-    """Whether brackets nest beyond the limit. Each round takes away the innermost pairs of the
+    """True if brackets nest beyond the limit. Each round takes away the innermost pairs of the
     whole text."""
     left = outside.translate(_BRACKETS, _OTHERS)
     if left.count(b"[") <= DEPTH_LIMIT:

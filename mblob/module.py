@@ -153,23 +153,23 @@ class Module:
     inspect_source = get_source
 
     def get_property_mask(self) -> int:
-        """What can be done with the module, as bits: 1 it has bytes that `export_library` writes, 2 it
+        """The properties of the module, as bits: 1 it has bytes that `export_library` writes, 2 it
         has functions that can be called, 4 it is code that `export_library` links."""
         return self._node.properties
 
     @property
     def is_binary_serializable(self) -> Flag:
-        """Whether the module has bytes that `export_library` writes."""
+        """True if the module has bytes that `export_library` writes."""
         return Flag(bool(self._node.properties & SERIALIZABLE))
 
     @property
     def is_runnable(self) -> Flag:
-        """Whether the module has functions that can be called."""
+        """True if the module has functions that can be called."""
         return Flag(bool(self._node.properties & RUNNABLE))
 
     @property
     def is_dso_exportable(self) -> Flag:
-        """Whether the module is code that `export_library` links."""
+        """True if the module is code that `export_library` links."""
         return Flag(bool(self._node.properties & EXPORTABLE))
 
     is_compilation_exportable = is_dso_exportable
@@ -274,8 +274,8 @@ class Module:
         return errors.one_line(text)
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether `get_function` would find `name`, with the same `query_imports`. Of code that is
-        not linked yet, whether `functions=` of its constructor has the name."""
+        """True if `get_function` would find `name`, with the same `query_imports`. Of code that is
+        not linked yet, true if `functions=` of its constructor has the name."""
         modules = self.walk() if query_imports else (self,)
         return self._has(name, query_imports) or any(m._node.declares(name) for m in modules)
 
@@ -304,7 +304,7 @@ class Module:
         return self.__dict__.setdefault(name, function)  # type: ignore[no-any-return]
 
     def __contains__(self, name: object) -> bool:
-        """Whether `module[name]` gives a function."""
+        """True if `module[name]` gives a function."""
         return isinstance(name, str) and self._has(name, query_imports=True)
 
     def __iter__(self) -> Iterator[str]:
@@ -589,6 +589,6 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
 
 
 def is_linked(module: Module) -> bool:
-    """Whether a tree is that of a loaded library, with its linked code."""
+    """True if a tree is that of a loaded library, with its linked code."""
     nodes = [m._node for m in module.walk()]
     return nodes[0].is_opened and any(n.type_key == LIBRARY and n.is_opened for n in nodes)

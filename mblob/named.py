@@ -23,7 +23,7 @@ class Flag(int):
 
 
 class Signature:
-    """How a function is called.
+    """The name and the C prototype of a function.
 
     Attributes:
         name: of the function.

@@ -1,4 +1,4 @@
-"""What one module holds."""
+"""The content of one module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Node:
 
     @property
     def data(self) -> bool:
-        """Whether the payload is plain data that opens without a loader."""
+        """True if the payload is plain data that opens without a loader."""
         return False
 
     @property
@@ -44,12 +44,12 @@ class Node:
 
     @property
     def properties(self) -> int:
-        """What can be done with the module: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
+        """The properties of the module, as bits: SERIALIZABLE, RUNNABLE and EXPORTABLE."""
         return (SERIALIZABLE if self.payload() else 0) | (0 if self.data else RUNNABLE)
 
     @property
     def runs_linked(self) -> bool:
-        """Whether the module's functions are those of a linked and loaded copy."""
+        """True if the module's functions are those of a linked and loaded copy."""
         return False
 
     def payload(self) -> memoryview:
@@ -66,7 +66,7 @@ class Node:
         return None
 
     def unsaved(self) -> str | None:
-        """Why an export has no bytes of the module to store, and what to do; None if it has."""
+        """The reason why an export has no bytes to store, and what to do; None if it has some."""
         return None
 
     def source(self, fmt: str) -> str | None:
@@ -82,11 +82,11 @@ class Node:
         return None
 
     def declares(self, name: str) -> bool:
-        """Whether the module has a function `name` that `find` gives only once it is linked."""
+        """True if the module has a function `name` that `find` gives only once it is linked."""
         return False
 
     def explain(self, name: str) -> str | None:
-        """Why `find` has no function `name`, if there is more to say than that it is not there."""
+        """The reason why `find` has no function `name`; None if it is just not there."""
         return None
 
     def function_metadata(self, what: str, name: str) -> str | None:
@@ -106,7 +106,7 @@ class Node:
 
     @property
     def is_opened(self) -> bool:
-        """Whether the module is of an opened library."""
+        """True if the module is of an opened library."""
         return False
 
     def opened_file(self) -> AbstractContextManager[str]:
@@ -142,7 +142,7 @@ class Node:
         return None
 
     def pickled(self, protocol: int) -> tuple[Any, ...] | None:
-        """What `__reduce_ex__` of the module gives; None: what Python does with any object."""
+        """The result of the module's `__reduce_ex__`; None for Python's default."""
         return None
 
     def with_bytes(self) -> Module:
@@ -165,7 +165,7 @@ def to_write(module: Module) -> memoryview:
 
 
 def has_same_bytes(a: memoryview, b: memoryview) -> bool:
-    """Whether two views of bytes are equal. (Python compares views byte for byte, in seconds for a
+    """True if two views of bytes are equal. (Python compares views byte for byte, in seconds for a
     GiB.)"""
     steps = range(0, a.nbytes, 1 << 20)
     return a.nbytes == b.nbytes and all(

@@ -22,11 +22,11 @@ _LETTERS = 100  # of a type that is no tensor
 
 
 class Parameter(NamedTuple):
-    """What a parameter has to be.
+    """The type that a parameter has to be of.
 
     Attributes:
-        dtype, shape: of a tensor, as far as they are known. A dimension that each call may choose is its name,
-            or "?".
+        dtype, shape: of a tensor, as far as they are known. A dimension that each call may choose
+            is its name, or "?".
         type: of anything else, "Shape([n])"; "" for tensors, and where nothing is known.
     """
 
@@ -45,7 +45,7 @@ class Parameter(NamedTuple):
 
 
 def annotated(annotation: str) -> Parameter:
-    """What an annotation says: `R.Tensor((2, 32), dtype="float32")`."""
+    """The parameter that an annotation describes: `R.Tensor((2, 32), dtype="float32")`."""
     annotation = _INTEGER.sub(r"\1", annotation)
     tensor = _TENSOR.fullmatch(annotation)
     if tensor:

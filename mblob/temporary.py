@@ -85,8 +85,8 @@ def folder_beside(path: Path) -> AbstractContextManager[Path]:
 
 
 def _place_of_temporary_files() -> Path:
-    """What `tempfile.gettempdir` finds, without the file that it writes to see whether it can:
-    signals leave it."""
+    """The folder that `tempfile.gettempdir` finds, without its trial file, which signals leave
+    behind."""
     named = [os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")]
     for place in (*named, "/tmp", "/var/tmp"):
         if place and Path(place).is_dir() and os.access(place, os.W_OK | os.X_OK):
@@ -203,7 +203,7 @@ def _is_ours(info: os.stat_result) -> bool:
 
 
 def _is_local(fd: int) -> bool:
-    """Whether the file system is one of this machine, so that no other can use what is in it."""
+    """True if the file system is one of this machine, so that no other can use what is in it."""
     import ctypes
 
     answer = ctypes.create_string_buffer(512)  # larger than any struct statfs

@@ -18,7 +18,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 class Function(Protocol):
-    """What `module[name]` gives: see `mblob.PackedFunction`."""
+    """The function that `module[name]` gives: see `mblob.PackedFunction`."""
 
     def __call__(self, *args: Any) -> Any: ...
 
@@ -27,7 +27,7 @@ class Function(Protocol):
 
 
 class Linked(Protocol):
-    """What links its module when it is asked for it."""
+    """An object that links its module when it is asked for it."""
 
     def jit(self) -> Module: ...
 
@@ -77,7 +77,7 @@ Allocator = Literal["naive", "pooled"]
 
 
 class How(TypedDict, total=False):
-    """How a library was opened: arguments of `load_module`, which pickles have, too."""
+    """The arguments of `load_module` that a library was opened with, which pickles have, too."""
 
     verify: Level
     missing: Missing

@@ -25,7 +25,7 @@ def untold(category: type[Warning]) -> Iterator[None]:
 
 
 def is_untold(category: type[Warning]) -> bool:
-    """Whether a block around leaves this warning out."""
+    """True if an enclosing block leaves this warning out."""
     return issubclass(category, _untold.get())
 
 

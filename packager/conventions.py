@@ -46,8 +46,8 @@ def check_options(options: Sequence[str], where: str) -> None:
 
 
 def may_tell(text: str, options: Sequence[str]) -> bool:
-    """Whether a source may have such an attribute once it is preprocessed; headers of the system have
-    none."""
+    """True if a source may have such an attribute once it is preprocessed; headers of the system
+    have none."""
     return bool(
         re.search(r"^\s*#\s*include\s*[^<\s]", text, re.MULTILINE)
         or WORD.search(text)

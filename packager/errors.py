@@ -17,6 +17,6 @@ class NameTaken(CannotJoin):
 
 
 def refused(error: Exception, what: str = "") -> BuildError:
-    """What packing says of an argument that was refused below it; `what` begins the text."""
+    """The `BuildError` for an argument that other code refused; `what` begins the text."""
     made = BuildTypeError if isinstance(error, TypeError) else BuildError
     return made(f"{what}{what and ': '}{error}")

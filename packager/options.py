@@ -220,7 +220,7 @@ def _without(
 
 
 def may_define(option: str) -> bool:
-    """Whether an option of the link may bring functions that no object tells: libraries, scripts,
+    """True if an option of the link may bring functions that no object tells: libraries, scripts,
     what linkers alone understand."""
     return option.startswith(("-l", "-Wl,", "-T", "-Xlinker", "@")) or not option.startswith("-")
 
@@ -234,7 +234,7 @@ NEEDS_STACK = (
 
 
 def asks_for_stack(options: Sequence[str]) -> bool:
-    """Whether options of a link ask for an executable stack; the last one counts."""
+    """True if options of a link ask for an executable stack; the last one counts."""
     words = ",".join(o.removeprefix("-Wl,") for o in options if o != "-Xlinker")
     asked = re.findall(r"(?<![^,])-z,?(no)?execstack(?![^,])", words)
     return bool(asked) and asked[-1] == ""

@@ -1,5 +1,5 @@
-"""What callers hand over as "a path or the thing itself", told apart in one place; and as JSON. Outputs,
-which are none of the inputs, and folders for intermediate files."""
+"""The arguments that callers hand over as "a path or the thing itself", told apart in one place;
+and as JSON. Outputs, which are none of the inputs, and folders for intermediate files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def checked(check: Callable[..., T], *args: Any) -> T:
-    """What a check of `mblob.arguments` gives.
+    """The result of a check of `mblob.arguments`.
 
     Raises:
         BuildError: it refuses the argument.
@@ -78,7 +78,7 @@ _FILE_NAME = re.compile(r'(?!\s*/[/*])[^;{}()#"]*\.[A-Za-z][\w+]*')
 
 
 def _exists(name: str) -> bool:
-    """Whether there is anything of that name; a name that no file can have is none."""
+    """True if there is anything of that name; False for a name that no file can have."""
     try:
         return Path(name).exists()
     except OSError:

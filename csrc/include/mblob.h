@@ -441,7 +441,8 @@ typedef enum mblob_argument_mode {
                                   tvm::ffi::Tensor, which takes only tensors with a reference count, or
                                   MBLOB_LENT_TENSOR of mblob/plugin.h */
 } mblob_argument_mode;
-/* Errors: none; NULL gives MBLOB_ARGUMENTS_CLASSIC.
+/* The kinds of values that the function takes.
+ * Errors: none; NULL gives MBLOB_ARGUMENTS_CLASSIC.
  * Threads: any. */
 MBLOB_API mblob_argument_mode mblob_function_argument_mode(const mblob_function *function);
 

@@ -19,7 +19,7 @@ _NAME_LIMIT = 4096  # bytes
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file starts as an archive does."""
+    """True if a file starts as an archive does."""
     with path.open("rb") as file:
         return file.read(len(AR_MAGIC)) == AR_MAGIC
 

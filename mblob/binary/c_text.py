@@ -28,7 +28,7 @@ _CALL = re.compile(rb"\b(TVM(?:FFI|Backend|Func|API)\w{1,200})\s*\(")
 
 
 def is_c(data: memoryview) -> bool:
-    """Whether a file is C text that TVM wrote, or that defines a blob near its start."""
+    """True if a file is C text that TVM wrote, or that defines a blob near its start."""
     head = bytes(data[:_HEAD])
     return b"\0" not in head and (head.startswith(_TARGET) or _DEFINITION.search(head) is not None)
 

@@ -94,7 +94,7 @@ _Entry = tuple[Any, Any, int, Sequence[Any]]
 
 
 class Described:
-    """What debug information tells of functions.
+    """Facts about functions in debug information.
 
     Attributes:
         exported: those with external linkage and a name that is not mangled.
@@ -143,7 +143,7 @@ def exported_function(file: BinaryIO, name: str) -> Function | None:
 
 
 def _is_too_large(elf: Any) -> bool:
-    """Whether DWARF has more than `_LARGEST` bytes. The sizes in headers are not those of the data:
+    """True if DWARF has more than `_LARGEST` bytes. The sizes in headers are not those of the data:
     pyelftools decompresses without a limit where the header says 0, and all of .zdebug_*."""
     left = _LARGEST
     for section in elf.iter_sections():
@@ -162,7 +162,7 @@ def _is_too_large(elf: Any) -> bool:
 
 
 def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
-    """Whether the code of a unit is at an address."""
+    """True if the code of a unit is at an address."""
     top = unit.get_top_DIE()
     found = top.attributes
     low = found["DW_AT_low_pc"].value if "DW_AT_low_pc" in found else 0
@@ -193,7 +193,7 @@ def agreed(candidates: Sequence[Function]) -> Function | None:
 
 
 def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
-    """What DWARF tells of functions.
+    """The facts of DWARF about functions.
 
     Args:
         units: those to read, all by default.
@@ -305,14 +305,14 @@ def _as_merged(function: Function, candidates: Sequence[Function]) -> Function:
 
 
 def _origin(die: Any) -> int | None:
-    """Where the entry lies that an entry is an instance of, None if it stands for itself."""
+    """The offset of the entry that an entry is an instance of, None if it stands for itself."""
     if "DW_AT_abstract_origin" not in die.attributes:
         return None
     return int(die.get_DIE_from_attribute("DW_AT_abstract_origin").offset)
 
 
 def _is_assembler(top: Any) -> bool:
-    """Whether a unit is assembler text, whose functions an assembler names without their types."""
+    """True if a unit is assembler text, whose functions an assembler names without their types."""
     found = top.attributes.get("DW_AT_language")
     return found is not None and found.value == _LANG_ASSEMBLER
 
@@ -321,7 +321,7 @@ _LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
 
 
 def _may_be_terse(producer: bytes) -> bool:
-    """Whether a unit may be of `gcc -g1`, which names functions and leaves their types out; the
+    """True if a unit may be of `gcc -g1`, which names functions and leaves their types out; the
     last level counts.
 
     gcc tells its options, unless it is told not to.
@@ -333,8 +333,8 @@ def _may_be_terse(producer: bytes) -> bool:
 
 
 def _tells_types(die: Any) -> bool:
-    """Whether an entry has what `clang -g1` leaves out, which names functions and says nothing else
-    of them."""
+    """True if an entry has facts that `clang -g1` leaves out, which names functions and says
+    nothing else of them."""
     told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
     parameters = (child.tag == "DW_TAG_formal_parameter" for child in children(die))
     return any(attribute in die.attributes for attribute in told) or any(parameters)
@@ -344,7 +344,7 @@ _CODE = frozenset(("DW_AT_low_pc", "DW_AT_ranges"))
 
 
 def _is_bare(die: Any, found: Function) -> bool:
-    """Whether a function is described as if it had no parameters and no result, and its source does
+    """True if a function is described as if it had no parameters and no result, and its source does
     not say so."""
     typed = found.parameters or found.variadic or found.result.kind != "void"
     return not typed and "DW_AT_prototyped" not in die.attributes
@@ -390,9 +390,9 @@ def _address(target: CType | None, pointer_size: int) -> CType:
 
 
 def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CType:
-    """What a Fortran parameter is for C. Its entry has the type alone: arrays and texts are passed by
-    their address, and numbers, too, but for those with VALUE. The place of the parameter tells, in its
-    entry or in those of the instances of its function."""
+    """The C type of a Fortran parameter. Its entry has the type alone: arrays and texts are passed
+    by their address, and numbers, too, but for those with VALUE. The place of the parameter tells,
+    in its entry or in those of the instances of its function."""
     die, _, _ = unnamed(referred(entries[0]))
     tag = "" if die is None else die.tag
     target = found
@@ -426,7 +426,7 @@ def _extents(die: Any) -> tuple[int | None, ...]:
 
 
 def _is_passed_by_address(parameter: Any) -> bool | None:
-    """Whether the caller gives an address, as the place of a parameter tells where the function
+    """True if the caller gives an address, as the place of a parameter tells where the function
     begins; None: it does not tell."""
     place = parameter.attributes.get("DW_AT_location")
     code = () if place is None else place.value

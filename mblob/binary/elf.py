@@ -82,8 +82,8 @@ class ElfFile(ElfTables):
 
     @property
     def is_program(self) -> bool:
-        """Whether a file of the type of shared libraries is an executable (`-pie`), which glibc does
-        not load as one."""
+        """True if a file of the type of shared libraries is an executable (`-pie`), which glibc
+        does not load as one."""
         return any(flags & DF_1_PIE for flags in self.dynamic.get(DT_FLAGS_1, ()))
 
     @property
@@ -161,8 +161,8 @@ class ElfFile(ElfTables):
 
     @property
     def sysv_hash(self) -> Record:
-        """What starts a table of DT_HASH: two words that are as large as those behind. They have 64
-        bits on s390x (and alpha) alone."""
+        """The record that starts a table of DT_HASH: two words that are as large as those behind.
+        They have 64 bits on s390x (and alpha) alone."""
         wide = self.e_machine == EM_S390 and self.bits == 64
         return self.layout.hash_64 if wide else self.layout.hash_32
 

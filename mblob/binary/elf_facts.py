@@ -1,4 +1,4 @@
-"""What the dynamic section, symbol versions and notes of an ELF library say beside its symbols."""
+"""Facts in the dynamic section, symbol versions and notes of an ELF library, beside its symbols."""
 
 from __future__ import annotations
 
@@ -51,33 +51,33 @@ def build_id(elf: ElfFile) -> str | None:
 
 
 def is_symbolic(elf: ElfFile) -> bool:
-    """Whether the library's own references find its own symbols first (-Bsymbolic)."""
+    """True if the library's own references find its own symbols first (-Bsymbolic)."""
     return DT_SYMBOLIC in elf.dynamic or bool(_flags(elf) & DF_SYMBOLIC)
 
 
 def stays_by(elf: ElfFile) -> tuple[str, ...]:
-    """What keeps a library mapped whatever it does: "nodelete" (its flag), "unique" (a symbol that
-    glibc joins in all libraries)."""
+    """The reasons why a library stays mapped whatever it does: "nodelete" (its flag), "unique" (a
+    symbol that glibc joins in all libraries)."""
     nodelete = any(flags & DF_1_NODELETE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
     unique = any(s.binding == STB_GNU_UNIQUE and s.is_defined for s in elf.dynsym)
     return ("nodelete",) * nodelete + ("unique",) * unique
 
 
 def has_text_relocations(elf: ElfFile) -> bool:
-    """Whether code is changed when it is loaded, so that it must be writable for a while."""
+    """True if code is changed when it is loaded, so that it must be writable for a while."""
     return DT_TEXTREL in elf.dynamic or bool(_flags(elf) & DF_TEXTREL)
 
 
 def has_read_only_dynamic_section(elf: ElfFile) -> bool:
-    """Whether no segment makes the dynamic section writable. On mips and riscv glibc never writes
-    there."""
+    """True if no segment makes the dynamic section writable. False on mips and riscv, where glibc
+    never writes there."""
     return elf.machine not in ("mips", "riscv") and any(
         s.p_type == PT_DYNAMIC and not _is_in_data(elf, s) for s in elf.segments
     )
 
 
 def _is_in_data(elf: ElfFile, part: Segment) -> bool:
-    """Whether a segment is a part of a loaded one that may be written."""
+    """True if a segment is a part of a loaded one that may be written."""
     return any(
         s.p_type == PT_LOAD and s.p_flags & PF_W and 0 <= part.p_vaddr - s.p_vaddr <= s.p_memsz
         and part.p_memsz <= s.p_memsz - (part.p_vaddr - s.p_vaddr)
@@ -90,7 +90,7 @@ def _flags(elf: ElfFile) -> int:
 
 
 def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether a dynamic relocation refers to a dynamic symbol by its name, so that another
+    """True if a dynamic relocation refers to a dynamic symbol by its name, so that another
     library's may be taken."""
     layout = elf.layout
     first = elf.dynsym[0].offset if elf.dynsym else 0
@@ -134,7 +134,7 @@ def versions(elf: ElfFile) -> dict[int, tuple[str, str]]:
 
 
 def compilers(elf: ElfFile) -> list[str]:
-    """Who compiled the parts, as compilers say in `.comment`."""
+    """The compilers of the parts, as they name themselves in `.comment`."""
     raw = bytes(elf.section_bytes(".comment")[:_COMMENT_LIMIT])
     texts = (t.decode("utf-8", "backslashreplace").strip() for t in re.split(b"\0+", raw))
     return sorted({t for t in texts if t})[:16]

@@ -190,7 +190,7 @@ class Symbol(NamedTuple):
 
 
 class SymbolTable(NamedTuple):
-    """Where a symbol table and its strings lie in the file."""
+    """The place of a symbol table and its strings in the file."""
 
     offset: int
     count: int  # type: ignore[assignment]  # a tuple has a method of that name

@@ -138,7 +138,7 @@ class ElfTables:
 
     @property
     def kind(self) -> str:
-        """What `e_type` says: "shared", "object", "executable", ..."""
+        """The name of `e_type`: "shared", "object", "executable", ..."""
         return ELF_KINDS.get(self.e_type, f"ELF type {self.e_type}")
 
     # -- tables ------------------------------------------------------------------------------------
@@ -227,8 +227,8 @@ class ElfTables:
 
     @cached_property
     def section_problem(self) -> FormatError | None:
-        """What is wrong with the section headers or their names, or the first section that does not
-        lie in the file; None if nothing is. No loader looks at them, so a shared library with
+        """The fault in the section headers or their names, or of the first section that does not
+        lie in the file; None if there is none. No loader looks at them, so a shared library with
         damaged ones works."""
         try:
             for s in self.sections:
@@ -309,11 +309,11 @@ class ElfTables:
         return offset
 
     def maps(self, vaddr: int, size: int, offset: int) -> bool:
-        """Whether `size` bytes at an address are those at an offset."""
+        """True if `size` bytes at an address are those at an offset."""
         return self._offset(vaddr, size) == offset
 
     def is_in_file(self, vaddr: int, size: int) -> bool:
-        """Whether `offset_of` has an answer."""
+        """True if `offset_of` has an answer."""
         return self._offset(vaddr, size) is not None
 
     def _offset(self, vaddr: int, size: int) -> int | None:

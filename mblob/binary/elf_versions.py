@@ -55,7 +55,7 @@ class Versions:
 
     @cached_property
     def needed(self) -> dict[int, NeededVersion]:
-        """What DT_VERNEED asks for, by version index."""
+        """The versions that DT_VERNEED asks for, by version index."""
         elf, layout, found = self._elf, self._elf.layout, dict[int, NeededVersion]()
         for at, (_, count, file, aux, _) in self._records(
             DT_VERNEED, DT_VERNEEDNUM, layout.verneed
@@ -68,8 +68,8 @@ class Versions:
 
     @cached_property
     def defined(self) -> dict[int, str]:
-        """What DT_VERDEF offers, by version index; the base version, which names the file, is left
-        out."""
+        """The versions that DT_VERDEF offers, by version index; the base version, which names the
+        file, is left out."""
         elf, layout, found = self._elf, self._elf.layout, dict[int, str]()
         for at, (_, flags, index, _, _, aux, _) in self._records(
             DT_VERDEF, DT_VERDEFNUM, layout.verdef
@@ -81,13 +81,13 @@ class Versions:
 
     @property
     def has_definitions(self) -> bool:
-        """Whether the file says which versions it defines; symbols of one that does not fit every
-        reference."""
+        """True if the file says which versions it defines. Symbols of a file that does not say so
+        fit every reference."""
         return self._one(DT_VERDEF) is not None
 
     @property
     def is_plain(self) -> bool:
-        """Whether the file knows no versions at all, so that it cannot stand for a library that had
+        """True if the file knows no versions at all, so that it cannot stand for a library that had
         some."""
         return self._one(DT_VERSYM) is None or not (
             self.has_definitions or self._one(DT_VERNEED) is not None

@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes: a shared library, or something that must be linked to
+"""Kinds of files, told by their first bytes: a shared library, or something that must be linked to
 one first."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def linkable_kind(start: bytes) -> str | None:
 
 
 def is_compressed(start: bytes) -> bool:
-    """Whether a file that starts so was packed by gzip, bzip2 or xz."""
+    """True if a file that starts so was packed by gzip, bzip2 or xz."""
     is_bzip2 = start[:3] == BZIP2_MAGIC and start[4:10] == b"1AY&SY"
     return start[:3] == GZIP_MAGIC or is_bzip2 or start[:6] == XZ_MAGIC
 

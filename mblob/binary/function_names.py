@@ -66,7 +66,7 @@ _Place = tuple[int, int, int]  # index of a section (0 for any), first address, 
 
 
 def _code(elf: ElfFile) -> list[_Place]:
-    """Where code lies: sections, which tell it from constants beside it, or segments of a file
+    """The places of code: sections, which tell it from constants beside it, or segments of a file
     without sections."""
     sections = elf.sections if isinstance(elf, ElfObject) else elf.readable_sections
     if sections:

@@ -1,5 +1,5 @@
-"""What `mblob.open` needs of a file of machine code, whatever its format; and which reader takes
-which file."""
+"""The interface that `mblob.open` needs of a file of machine code, whatever its format; and the
+choice of the reader for a file."""
 
 from __future__ import annotations
 

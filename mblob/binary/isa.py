@@ -45,7 +45,7 @@ _MIPS_ARCHS = (
 
 
 def hints(elf: ElfFile) -> list[str]:
-    """What the file says, in the order of its sources: flags of the header, attributes,
+    """The hints of the file, in the order of its sources: flags of the header, attributes,
     properties."""
     found = list(_of_flags(elf))
     if elf.machine == "arm":

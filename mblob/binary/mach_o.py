@@ -49,7 +49,7 @@ TEXT_BUDGET = 8
 
 
 def is_thin(data: memoryview) -> bool:
-    """Whether a file starts as a Mach-O file of one machine does."""
+    """True if a file starts as a Mach-O file of one machine does."""
     return bytes(data[:4]) in THIN
 
 

@@ -1,5 +1,5 @@
-"""What people call machines: one table for wherever one is named. Files have the names of
-`elf_records.MACHINES`."""
+"""The names that people call machines: one table for all places that name one. Files have the names
+of `elf_records.MACHINES`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def machine_of(name: str) -> MachineAlias | None:
 
 
 def fits(wanted: MachineAlias, name: str, bits: int, endian: str) -> bool:
-    """Whether a file whose header names `name` is for a machine."""
+    """True if a file whose header names `name` is for a machine."""
     known = machine_of(name) or MachineAlias(name)
     return (
         wanted.name == known.name

@@ -1,5 +1,5 @@
-"""What the readers of formats other than ELF share: lief, which reads the tables, and an image in
-ELF's terms."""
+"""The common parts of the readers of formats other than ELF: lief, which reads the tables, and an
+image in ELF's terms."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class ForeignFile:
         raise NotImplementedError
 
     def _parsed(self, lief: Any, data: bytes) -> Any:
-        """What lief makes of the file; None where it is too damaged."""
+        """The file as lief parses it; None where it is too damaged."""
         raise NotImplementedError
 
     def _read(self, lief: Any, parsed: Any) -> None:

@@ -27,7 +27,7 @@ DEBUG_ENTRY, DEBUG_LIMIT, CODEVIEW = 28, 64, 2  # bytes of an entry, entries, a 
 
 
 def is_pe(data: memoryview) -> bool:
-    """Whether a file starts as programs of DOS do, and has the PE signature."""
+    """True if a file starts as programs of DOS do, and has the PE signature."""
     if bytes(data[:2]) != b"MZ" or len(data) < 64:
         return False
     at = int.from_bytes(data[60:64], "little")
@@ -35,7 +35,7 @@ def is_pe(data: memoryview) -> bool:
 
 
 def is_coff(data: memoryview) -> bool:
-    """Whether a file starts as a COFF object of a known machine does, without an optional
+    """True if a file starts as a COFF object of a known machine does, without an optional
     header."""
     return (
         len(data) >= 20
@@ -46,11 +46,11 @@ def is_coff(data: memoryview) -> bool:
 
 
 class _Coff(ForeignFile):
-    """What libraries and objects have in common: the machine, and the sections."""
+    """The common parts of libraries and objects: the machine, and the sections."""
 
     @property
     def _header(self) -> int:
-        """Where the COFF header is."""
+        """The offset of the COFF header."""
         return 0
 
     def _for_lief(self) -> bytes:
@@ -157,7 +157,7 @@ class PeFile(_Coff):
         self._read_imports(parsed.delay_dir, 32, 4, 16)
 
     def _guid(self) -> str | None:
-        """What debuggers look for the debug information by."""
+        """The GUID by which debuggers look for the debug information; None if there is none."""
         at, size = self._debug
         for entry in range(
             at, at + min(size // DEBUG_ENTRY, DEBUG_LIMIT) * DEBUG_ENTRY, DEBUG_ENTRY
@@ -202,7 +202,7 @@ class PeFile(_Coff):
         return self.text_at(self._offset(address, 1, what), what)
 
     def _offset(self, address: int, size: int, what: str) -> int:
-        """Where `size` bytes at an address lie in the file."""
+        """The offset in the file of `size` bytes at an address."""
         span = self._span_at(address)
         if span is None or size > span.size - (address - span.address):
             raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
@@ -270,7 +270,7 @@ class CoffObject(_Coff):
                 (self.exports if found.is_defined else self.imports).append(found)
 
     def _records(self, at: int, end: int) -> Iterator[int]:
-        """Where each symbol lies in the table, without the records that add to one."""
+        """The offset of each symbol in the table, without the records that add to one."""
         while at < end:
             yield at
             at += 18 * (1 + self.data[at + 17])

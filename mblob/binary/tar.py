@@ -147,7 +147,7 @@ def content(data: memoryview, label: str) -> memoryview:
 
 
 class _Kind(NamedTuple):
-    """What compresses.
+    """A kind of compression.
 
     Attributes:
         begin: makes what unpacks one stream.
@@ -200,7 +200,7 @@ def _unpacked(data: memoryview, label: str, kind: _Kind) -> memoryview:
 
 
 def _pieces(data: memoryview, label: str, kind: _Kind) -> Iterator[bytes]:
-    """What compressed streams hold together: one file may have several, with zeros between them."""
+    """The contents of compressed streams: one file may have several, with zeros between them."""
 
     def fail(message: str, at: int | None = None) -> FormatError:
         return FormatError.about(label, message, code="archive", offset=at)

@@ -14,7 +14,7 @@ except ImportError:
     copy: Callable[..., tuple[int, int | None]] | None = None  # type: ignore[no-redef]
 
     def reserve(file: int, offset: int, count: int, /) -> None:
-        """What is not reserved is found while it is written."""
+        """Do nothing: a lack of space is found while the file is written."""
 
 
 __all__ = ["IS_FAST", "copy", "crc32", "reserve"]

@@ -1,5 +1,5 @@
-"""Where the bytes of a payload come from when a blob is written: a buffer, a file, or pieces as
-they come."""
+"""Sources of the bytes of a payload for writing a blob: a buffer, a file, or pieces as they
+come."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class OpenFile:
             at = end
 
     def _data_at(self, at: int, last: int) -> tuple[int, int]:
-        """Where the next data starts and ends; all is data where the file system does not tell."""
+        """The start and end of the next data; all is data where the file system does not tell."""
         try:
             start = min(os.lseek(self.fd, at, os.SEEK_DATA), last)
             end = min(os.lseek(self.fd, start, os.SEEK_HOLE), last) if start < last else start

@@ -1,4 +1,4 @@
-"""Who wants to know how far long work is: the command line, which draws it on a terminal."""
+"""The listener to the progress of long work: the command line, which draws it on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def current_listener() -> Listener | None:
-    """Who listens to this thread."""
+    """The listener to this thread, None if there is none."""
     return _listener.get()
 
 

@@ -1,4 +1,4 @@
-"""What a blob is written into."""
+"""The sinks that a blob is written into."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ _MEANT = {
 
 
 def _near(verb: str, name: str, options: Iterable[str]) -> str:
-    """What is said of an option that a verb has not: the one that was meant, if any."""
+    """The hint in the error for an option that a verb has not: the one that was meant, if any."""
     word = name.lstrip("-").replace("_", "-")
     meant = _MEANT.get(verb, {}).get(word.casefold())
     if meant is not None and name.startswith("--"):
@@ -210,7 +210,7 @@ def make_parser(verbs: Collection[str] = tuple(VERBS)) -> Parser:
 
 
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the first `--`, and what after it: for `build` and `add`, flags of the compiler.
+    """The words before the first `--`, and those after it: for `build` and `add`, compiler flags.
 
     For the other verbs `--` ends the options, as everywhere, and all stays together.
     """
@@ -295,7 +295,7 @@ def _flush() -> None:
 
 
 def _discard_output() -> None:
-    """What cannot be written must not fail again when the interpreter ends."""
+    """Send standard output to the null device: a failed write must not fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

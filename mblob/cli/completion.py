@@ -1,4 +1,4 @@
-"""What Tab offers behind `mblob-pack`, through argcomplete (the extra `cli`), and the verb that
+"""Completion by Tab behind `mblob-pack`, through argcomplete (the extra `cli`), and the verb that
 prints the script for a shell. No code of a library runs, and no name that a shell would expand is
 offered.
 """
@@ -96,7 +96,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _completer(action: argparse.Action) -> Completer:
-    """What offers the values of an argument."""
+    """The completer that offers the values of an argument."""
     from argcomplete.completers import DirectoriesCompleter, FilesCompleter
 
     metavar = str(action.metavar)

@@ -1,5 +1,5 @@
-"""What goes into the library that `build` or `add` writes: options, and words that mean the same. A word is told
-by what it names: a source, an object, weights, a manifest, or KEY=FILE."""
+"""The inputs of the library that `build` or `add` writes: options, and words that mean the same. A
+word is told by what it names: a source, an object, weights, a manifest, or KEY=FILE."""
 
 from __future__ import annotations
 

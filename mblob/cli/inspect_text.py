@@ -66,7 +66,7 @@ def tree_lines(library: Library) -> Iterator[str]:
 
 
 def _draws_lines() -> bool:
-    """Whether what reads the standard output knows the characters of a tree."""
+    """True if the encoding of the standard output has the characters of a tree."""
     try:
         "└├─│".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
@@ -127,7 +127,7 @@ def function_lines(library: Library) -> Iterator[str]:
 
 
 def _origin(row: Row) -> list[str]:
-    """Where the prototype of a row comes from, if the file tells."""
+    """The origin of the prototype of a row, if the file tells."""
     words = {"given": "as given to mblob", "source": "from the source"}
     return [words.get(row.origin, f"from {row.origin}")] if row.origin else []
 
@@ -197,7 +197,7 @@ def summary_lines(library: Library) -> Iterator[str]:
 
 
 def _model_lines(models: Sequence[Model]) -> Iterator[str]:
-    """What each model takes, gives and holds."""
+    """The lines about models: the inputs, outputs and contents of each."""
     if models:
         yield f"  models     {len(models)}"
     room = TREE_LINES
@@ -219,7 +219,7 @@ def _model_lines(models: Sequence[Model]) -> Iterator[str]:
 
 
 def _file_lines(library: Library) -> Iterator[str]:
-    """What the file is and for which machine, its parts, its blob, who wrote it."""
+    """The lines about the file: its kind and machine, its parts, its blob, its producer."""
     target, linking = library.target, linking_json(library.image)
     hints = ", ".join(hints_of(library.image))
     yield one_line(

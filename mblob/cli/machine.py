@@ -1,4 +1,4 @@
-"""What this machine can build, link, load and run, each with version and place.
+"""Checks of what this machine can build, link, load and run, each with version and place.
 
 Nothing is assumed: for every linker that is installed, a kernel is compiled, packed, loaded and
 called.
@@ -122,7 +122,7 @@ def native_runtime() -> tuple[str, str]:
 
 
 def memory_file() -> tuple[str, str]:
-    """Whether a library can be opened from bytes: that takes a memory file that may be executed."""
+    """Check that libraries can be opened from bytes: that takes an executable memory file."""
     os.close(os.memfd_create("mblob-doctor", 0))
     setting = Path("/proc/sys/vm/memfd_noexec")
     level = setting.read_text().strip() if setting.exists() else "0"
@@ -203,7 +203,7 @@ def entry_point_findings() -> Iterator[Finding]:
 
 
 def load_entry_point(point: Any) -> tuple[str, str]:
-    """What an entry point names.
+    """Load an entry point; its value, such as "package.module:function".
 
     Raises:
         Exception: it cannot be imported, or is no loader.
@@ -260,8 +260,8 @@ def link_findings() -> Iterator[Finding]:
 
 
 def try_linker(linker: Finding, options: list[str]) -> Finding:
-    """What a linker that is installed can do: everything, all but embed="grow" (the usual form), or
-    nothing."""
+    """Try a linker that is installed: it can do everything, all but embed="grow" (the usual form),
+    or nothing."""
     if attempt(linker.section, linker.name, partial(trial, options, embed="grow")).ok:
         return linker
     works = attempt(linker.section, linker.name, partial(trial, options))

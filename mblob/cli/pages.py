@@ -1,4 +1,4 @@
-"""Where `--html` writes a page."""
+"""The pages of `--html`: the file of a page, and writing it."""
 
 from __future__ import annotations
 

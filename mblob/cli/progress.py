@@ -1,5 +1,4 @@
-"""How far long work is, drawn by tqdm (the extra `cli`) on a terminal, and what packing warns
-of."""
+"""Progress of long work, drawn by tqdm (the extra `cli`) on a terminal, and warnings of packing."""
 
 from __future__ import annotations
 

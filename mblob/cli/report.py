@@ -1,4 +1,4 @@
-"""What all verbs share: usage errors, exit codes by error, the error line, sizes for people."""
+"""The common parts of all verbs: usage errors, exit codes, the error line, sizes for people."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def exit_code(error: BaseException) -> int | None:
 
 
 def _is_lack_of_threads(error: BaseException) -> bool:
-    """Whether the system gave no thread, for a limit of processes or of memory: Python has no type
+    """True if the system gave no thread, for a limit of processes or of memory: Python has no type
     for that."""
     return isinstance(error, RuntimeError) and str(error).startswith("can't start new thread")
 
@@ -174,7 +174,7 @@ def _escaped(c: str) -> str:
 
 
 def shorten(output: str) -> str:
-    """What a tool printed, if it is much: its beginning, where the first error is, and its end.
+    """The output of a tool; if it is much, its beginning, where the first error is, and its end.
 
     Lines in between are counted, and the middle of very long lines.
     """

@@ -190,7 +190,7 @@ def call(module: Module, file: str, name: str, values: list[Any]) -> Any:
 
 
 def _of_model(module: Module, file: str) -> str:
-    """What to do if the library is a model: nobody needs to call its functions."""
+    """Advice if the library is a model, else "": nobody needs to call its functions."""
     from mblob.cli.run_model import is_model
 
     if not is_model(module):
@@ -199,7 +199,7 @@ def _of_model(module: Module, file: str) -> str:
 
 
 def _file_for_name(module: Module, file: str, name: str) -> str:
-    """What to say to who gave a file where the name of a function stands."""
+    """The error for a file that stands in place of the name of a function."""
     from mblob.cli.run_model import is_model
 
     if is_model(module):

@@ -37,7 +37,7 @@ MISSING = 4  # inputs that a hint names
 
 
 class Model(Protocol):
-    """What executors of all kinds have in common."""
+    """The common interface of executors of all kinds."""
 
     def names(self) -> list[str]:
         """The inputs that they must be given."""
@@ -46,7 +46,7 @@ class Model(Protocol):
         """The same, each as text, for errors: `data float32[1,8,8]`."""
 
     def has_input(self, name: str) -> bool:
-        """Whether an input of that name can be set; parameters can, too."""
+        """True if an input of that name can be set; parameters can, too."""
 
     def set(self, name: str, value: Any) -> None:
         """Set an input."""
@@ -58,12 +58,12 @@ class Model(Protocol):
         """Names and numpy arrays of what the last run gave."""
 
     def profile(self, repeat: int, parallel: int | None) -> list[Row]:
-        """Where the time of `repeat` runs went."""
+        """Profile `repeat` runs; the rows of the profile."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Where time goes.
+    """A row of a profile.
 
     Attributes:
         node: position: of the node in a graph, of the instruction in a function, of the row.
@@ -86,7 +86,7 @@ class Row:
     device: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is known."""
+        """The fields that are known, and `function`."""
         return {
             name: value
             for name, value in asdict(self).items()
@@ -102,7 +102,7 @@ class Row:
 
 
 class Executor:
-    """What executors of graphs and those of models compiled ahead of time share."""
+    """The common parts of executors of graphs and those of models compiled ahead of time."""
 
     def __init__(self, executor: Any) -> None:
         self.executor = executor
@@ -189,7 +189,7 @@ class Program:
         self.machine.invoke_stateful(self.function)
 
     def _results(self) -> list[Any]:
-        """What the last run gave, the fields of a tuple."""
+        """The outputs of the last run, the fields of a tuple."""
         raise NotImplementedError
 
     def outputs(self) -> list[tuple[str, Any]]:
@@ -315,7 +315,7 @@ def open_model(
 
 
 def is_model(module: Module) -> bool:
-    """Whether the root of a library is a model, which takes inputs by name."""
+    """True if the root of a library is a model, which takes inputs by name."""
     return module.type_key in (*GRAPHS, AOT_FACTORY, RELAY_EXECUTABLE, *RELAX_EXECUTABLES)
 
 
@@ -444,14 +444,14 @@ def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
 
 
 def print_times(report: dict[str, Any]) -> None:
-    """What was run, and how long it took."""
+    """Print the name of the model that was run, and its times."""
     runs = report["runs"]
     times = "once" if runs == 1 else f"{runs} times"
     print(f"ran {report['model']} {times}: {times_text(report)}")
 
 
 def times_text(report: dict[str, Any]) -> str:
-    """How long a run took; of several mean, median, least and most."""
+    """The time of a run, as text; of several mean, median, least and most."""
     seconds = report["seconds"]
     if report["runs"] == 1:
         return milliseconds(seconds["mean"])
@@ -459,7 +459,7 @@ def times_text(report: dict[str, Any]) -> str:
 
 
 def print_profile(report: dict[str, Any], model: Model) -> None:
-    """Where the time went; instructions of a machine that call no kernel in one line together."""
+    """Print a profile; instructions of a machine that call no kernel in one line together."""
     around = report["around"]
     print(f"around it: load {milliseconds(around['load'])}, inputs in {milliseconds(around['inputs'])}, "
           f"outputs out {milliseconds(around['outputs'])}")  # fmt: skip
@@ -503,7 +503,7 @@ def whole_time(rows: list[Row], model: Model) -> float:
 
 
 def at_once(rows: list[Row]) -> str:
-    """How much of the last run of a graph overlapped; "" where that is not known."""
+    """The overlap of nodes in the last run of a graph; "" where that is not known."""
     spans = [(r.start, r.end) for r in rows if r.start is not None and r.end is not None]
     if not spans:
         return ""

@@ -45,7 +45,7 @@ def configure(verbs: Any) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """What all verbs that change a library take."""
+    """Add the options of all verbs that change a library."""
     parser.add_argument(
         "-o",
         "--output",
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def weights_of(texts: list[str]) -> dict[str, Any] | Path | None:
-    """What `--weights` asks for: one file, or files by names of tensors.
+    """The weights that `--weights` asks for: one file, or files by names of tensors.
 
     Raises:
         UsageError: both, or a name twice.

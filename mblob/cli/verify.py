@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def failure(args: argparse.Namespace, error: Exception) -> dict[str, Any]:
-    """What `--json` prints in place of a result."""
+    """The object that `--json` prints in place of a result."""
     return {
         "schema": SCHEMA,
         "file": args.file,

@@ -1,4 +1,4 @@
-"""What a verb says on stderr of the library that it wrote."""
+"""The line on stderr about the library that a verb wrote."""
 
 from __future__ import annotations
 

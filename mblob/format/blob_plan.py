@@ -1,5 +1,5 @@
-"""What is to be written as a blob, and writing it, in either dialect: docs/format.md, sections 2, 4
-and 11."""
+"""The plan of a blob to be written, and writing it, in either dialect: docs/format.md, sections 2,
+4 and 11."""
 
 from __future__ import annotations
 
@@ -114,18 +114,18 @@ class BlobPlan:
 
     @property
     def is_library_alone(self) -> bool:
-        """Whether there is nothing but host code."""
+        """True if there is nothing but host code."""
         return len(self.entries) == 1 and self.entries[0].payload is None
 
     @property
     def is_needed(self) -> bool:
-        """Whether the library gets a blob at all. As TVM, a library alone has none; with an index
+        """True if the library gets a blob at all. As TVM, a library alone has none; with an index
         it has one."""
         return self.index or not self.is_library_alone
 
     @property
     def has_digests(self) -> bool:
-        """Whether the footer of the blob depends on every byte of it."""
+        """True if the footer of the blob depends on every byte of it."""
         return self.index and self.digest != "none"
 
     @property
@@ -177,11 +177,11 @@ class BlobPlan:
         return 0 if (lead + self._place_of(i, lead)) % TENSOR_ALIGN else lead
 
     def _place_of(self, i: int, lead: int) -> int:
-        """Where the payload of entry i is in the stream."""
+        """The offset of the payload of entry i in the stream."""
         return _Writer(_NoSink(), self, lead=lead, measures=True).stream()[i].offset or 0
 
     def is_bulk(self, e: OutEntry) -> bool:
-        """Whether a payload is in the bulk region."""
+        """True if a payload is in the bulk region."""
         return self.index and (e.bulk or e.alignment > 1)
 
     @property
@@ -210,7 +210,7 @@ class BlobPlan:
         return _Writer(sink, self, promised, lead=lead).run()
 
     def measure(self, *, lead: int = 0) -> Measured:
-        """What the blob will be, before it is written; `lead` as of `write`.
+        """The size and the entries of the blob, before it is written; `lead` as of `write`.
 
         Raises:
             ValueError: a payload does not know its size.
@@ -470,5 +470,5 @@ class _Writer:
 
 
 def _place(e: Entry) -> bytes:
-    """What stands in the ffi stream for a payload of the bulk region."""
+    """The offset and size that stand in the ffi stream for a payload of the bulk region."""
     return encode_u64(e.offset or 0) + encode_u64(e.size)

@@ -167,7 +167,7 @@ def read_stream(
 
 
 def _measure(key: str, cursor: Cursor, measures: Measures, before: _Told | None) -> int:
-    """What `measures` tells of the payload at the cursor.
+    """The size of the payload at the cursor, as `measures` tells it.
 
     Args:
         before: the item before, if it was measured.
@@ -187,8 +187,8 @@ def _measure(key: str, cursor: Cursor, measures: Measures, before: _Told | None)
 
 
 def _end_of_rest(cursor: Cursor, modules: int, following: int) -> int:
-    """Where a payload ends that is all that is left of the stream but for the import tree; 0 if
-    nobody can tell.
+    """The end of a payload that is all that is left of the stream but for the import tree; 0 if it
+    is unknown.
 
     Args:
         modules: number of modules, its own included.
@@ -210,7 +210,7 @@ def _end_of_rest(cursor: Cursor, modules: int, following: int) -> int:
 def _without_tree(
     blob: memoryview, keys: Sequence[tuple[str, int | None, int, int]], end: int
 ) -> Blob:
-    """What was read up to `end`, with the tree still unknown: the first module imports all
+    """The blob as read up to `end`, with the tree still unknown: the first module imports all
     others."""
     known = list(keys) or [(LIBRARY, None, 0, 0)]
     rows = [tuple(range(1, len(known))), *((),) * (len(known) - 1)]

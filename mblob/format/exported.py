@@ -45,21 +45,21 @@ HELPERS = (
 
 
 def is_helper(name: str) -> bool:
-    """Whether an exported name is a helper of compilers, TVM or mblob, not a function of the
+    """True if an exported name is a helper of compilers, TVM or mblob, not a function of the
     user's."""
     return name in HELPERS or name.startswith(OUR_PREFIXES)
 
 
 def is_mangled(name: str) -> bool:
-    """Whether a name is one of C++ (Itanium's ABI), whose functions take arguments in no way that
-    we could know."""
+    """True if a name is one of C++ (Itanium's ABI), whose functions take arguments in a way that
+    mblob cannot know."""
     return name.startswith("_Z")
 
 
 def is_tvm_code(
     defined: Iterable[str], undefined: Iterable[str], *, with_table: bool = False
 ) -> bool:
-    """Whether names of an object or a library tell that it is code that TVM compiled, or that was
+    """True if names of an object or a library tell that TVM compiled its code, or that it was
     written for TVM's runtime: its functions are packed ones, if nothing tells otherwise.
 
     Args:
@@ -218,9 +218,9 @@ def _is_of_ffi(name: str) -> bool:
 
 
 def _is_compiled_by_tvm(elf: Image, abi: str, prefix: str) -> bool:
-    """Whether exported functions that no table lists are packed ones, as csrc/src/core/link/ffi_library.c
-    decides it: TVM compiled them, or wrote the blob. mblob lists its own, and announces its blob in
-    a note."""
+    """True if exported functions that no table lists are packed ones, as
+    csrc/src/core/link/ffi_library.c decides it: TVM compiled them, or wrote the blob. mblob lists
+    its own, and announces its blob in a note."""
     with_table = elf.find(prefix + functions_table.SYMBOL) is not None
     if abi == "ffi":  # of TVM 0.21, which mblob does not write
         return True
@@ -232,7 +232,7 @@ def _is_compiled_by_tvm(elf: Image, abi: str, prefix: str) -> bool:
 
 
 def _is_registered(elf: Image, prefix: str) -> bool:
-    """Whether it is a library for static linking, whose functions have no symbols of their own."""
+    """True if it is a library for static linking, whose functions have no symbols of their own."""
     return elf.find(prefix + SYSTEM_LIB) is not None
 
 

@@ -104,7 +104,7 @@ def _compare(blob: memoryview, found: Blob) -> None:
 
 
 def _place(e: Entry) -> bytes:
-    """What stands in the stream for a payload of the bulk region."""
+    """The offset and size that stand in the stream for a payload of the bulk region."""
     return encode_u64(e.offset or 0) + encode_u64(e.size)
 
 

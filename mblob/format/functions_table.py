@@ -159,7 +159,7 @@ def memory_of(type_text: str) -> tuple[int, int]:
 
 
 def struct_word(size: int, alignment: int) -> str:
-    """What `memory_of` reads behind a pointer to a struct; "" if nothing tells its size."""
+    """The text behind a pointer to a struct, for `memory_of`; "" if nothing tells its size."""
     is_told = 0 < size <= _LARGEST
     return f":{size}" + (f":{alignment}" if alignment > 1 else "") if is_told else ""
 
@@ -185,7 +185,7 @@ class Parameter(NamedTuple):
 
     @property
     def is_memory(self) -> bool:
-        """Whether it points at structs, at pointers, or at anything: bytes of any kind do."""
+        """True if it points at structs, at pointers, or at anything: bytes of any kind do."""
         words = set(self.words) - {"_Complex"}
         return self.pointer and (self.indirect or not words or not words <= _NUMBERS)
 
@@ -238,7 +238,7 @@ def parameter(text: str) -> Parameter:
 
 
 def contradicts(row: Row) -> bool:
-    """Whether the prototype of a row has parameters of other types than the row says."""
+    """True if the prototype of a row has parameters of other types than the row says."""
     if not row.prototype or row.types == "?" or len(row.prototype) > _LONGEST:
         return False
     told, types = _texts(row.prototype), split(row.types)

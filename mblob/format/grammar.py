@@ -1,4 +1,4 @@
-"""What the payload of each type key looks like: docs/format.md, section 3, and in the ffi dialect
+"""The layout of the payload of each type key: docs/format.md, section 3, and in the ffi dialect
 (TVM 0.21 and later) section 11.
 
 Classic payloads carry no length; a reader without an index must walk them. Each key has a grammar,
@@ -167,7 +167,7 @@ def first_string(c: Cursor) -> bytes:
 def grammar_of(
     text: str, fields: Mapping[str, Read] = FIELDS
 ) -> Grammar | Callable[[Cursor], Grammar]:
-    """What a column of `mblob.format.type_keys.TABLE` says.
+    """The grammar in a column of `mblob.format.type_keys.TABLE`, or a function that chooses it.
 
     Args:
         fields: what the letters stand for.

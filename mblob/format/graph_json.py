@@ -233,7 +233,7 @@ def _check_ends(graph: dict[str, Any], counts: Sequence[int]) -> None:
 
 
 def _check_values(graph: dict[str, Any], rows: Sequence[int]) -> None:
-    """What `attrs` says of each value: its type, its shape, where its memory is."""
+    """Check the type, the shape and the storage that `attrs` gives each value."""
     attrs, nodes = graph["attrs"], graph["nodes"]
     _expect(isinstance(attrs, dict), "attrs: expected an object, found", attrs)
     for key in _COLUMNS:

@@ -282,7 +282,7 @@ class _Index:
 
 
 def is_small(blob: Blob) -> bool:
-    """Whether checking every payload costs next to nothing."""
+    """True if checking every payload costs next to nothing."""
     return sum(e.size for e in blob.entries) <= SMALL
 
 

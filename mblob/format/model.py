@@ -1,4 +1,4 @@
-"""What a blob says, whatever dialect it is written in."""
+"""The content of a blob, whatever dialect it is written in."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def array_of_view(code: memoryview, view: Any, end: int) -> ArrayRecord:
 
 
 def is_addressable(shape: Sequence[int], item: int) -> bool:
-    """Whether the addresses of elements of `item` bytes fit into 63 bits. Of an array without
+    """True if the addresses of elements of `item` bytes fit into 63 bits. Of an array without
     elements, the other dimensions count: numpy refuses what has no addresses."""
     return item * prod(max(extent, 1) for extent in shape) < 1 << 63
 
@@ -111,7 +111,7 @@ def encode_ndarray(dtype: DataType, shape: tuple[int, ...], data: Any) -> bytes:
 
 
 def encode_header(dtype: DataType, shape: tuple[int, ...], size: int) -> bytes:
-    """What stands in a record before its `size` bytes of elements.
+    """The header of a record, which stands before its `size` bytes of elements.
 
     Raises:
         ValueError: the size does not match dtype and shape.

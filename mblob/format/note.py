@@ -18,7 +18,7 @@ HAS_TABLE = 2  # flag: there is a table of functions, so a missing one is damage
 
 
 class NoteContent(NamedTuple):
-    """What the notes of a library say together.
+    """The content of all notes of a library together.
 
     Attributes:
         flags: of all of them.
@@ -63,7 +63,7 @@ def ours(notes: Iterable[tuple[bytes, int, bytes, int]]) -> Iterator[tuple[bytes
 
 
 def announced(elf: Image) -> NoteContent:
-    """What the notes of a file announce: each part of a library may bring its own."""
+    """The content of the notes of a file: each part of a library may bring its own."""
     record = descriptor(elf.byte_order)
     flags = table_crc = 0
     for desc, _ in ours(elf.notes()):

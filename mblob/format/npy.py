@@ -24,8 +24,8 @@ _WIDTHS = {"i": (8, 16, 32, 64), "u": (8, 16, 32, 64), "f": (16, 32, 64), "c": (
 
 
 def descr_of(dtype: DataType) -> str | None:
-    """What a header calls an element type; None for those that the format cannot hold (bfloat16,
-    float8, ...)."""
+    """The name of an element type in a header; None for types that the format cannot hold
+    (bfloat16, float8, ...)."""
     if str(dtype) == "bool":
         return "|b1"
     kind = _KINDS.get(dtype.code)
@@ -35,7 +35,7 @@ def descr_of(dtype: DataType) -> str | None:
 
 
 def header(dtype: DataType, shape: tuple[int, ...]) -> bytes:
-    """What stands in a file before the elements, which are row-major and little endian.
+    """The header of a file, which stands before the elements. They are row-major and little endian.
 
     Raises:
         ValueError: the format has no such element type.

@@ -26,7 +26,7 @@ def table_size(bits: int) -> int:
 
 
 class Plugin(NamedTuple):
-    """What a plug-in says about itself.
+    """A plug-in, as its table describes it.
 
     Attributes:
         symbol: of its table.

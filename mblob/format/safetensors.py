@@ -66,7 +66,7 @@ class TensorEntry(NamedTuple):
 
 
 def data_offset(start: memoryview | bytes, size: int) -> int:
-    """Where the data of a file starts, in bytes.
+    """The offset of the data of a file, in bytes.
 
     Args:
         start: at least the first 8 bytes of the file.
@@ -125,7 +125,7 @@ def read(data: memoryview) -> tuple[int, list[TensorEntry]]:
 
 
 def is_ordered(data: memoryview) -> bool:
-    """Whether a file that `read` accepts says that its tensors are the parameters of a program."""
+    """True if a file that `read` accepts says that its tensors are the parameters of a program."""
     return _order_text(data) is not None
 
 
@@ -157,7 +157,7 @@ def _order_text(data: memoryview) -> str | None:
 
 
 def dtype_name(dtype: DataType) -> str | None:
-    """What the format calls an element type, None if it has none for it."""
+    """The name of an element type in the format, None if the format does not have the type."""
     return _NAMES.get(dtype)
 
 
@@ -165,7 +165,7 @@ def encode_header(
     tensors: Sequence[tuple[str, DataType, tuple[int, ...], int]],
     order: Sequence[str] | None = None,
 ) -> bytes:
-    """What stands in a file before the data of its tensors, which follow each other without gaps.
+    """The header of a file, before the data of its tensors, which follow each other without gaps.
 
     Args:
         tensors: name, element type, shape and bytes of each, in the order of their data. Names are

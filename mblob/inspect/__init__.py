@@ -1,1 +1,1 @@
-"""What is in a library, told without running it: `mblob.open`, `verify`, `diff`, and the page."""
+"""The inspection of a library, without running it: `mblob.open`, `verify`, `diff`, and the page."""

@@ -1,4 +1,4 @@
-"""What a payload says, for people and for JSON: kernels, tensors, graphs, executables. Bulk is
+"""The content of a payload, for people and for JSON: kernels, tensors, graphs, executables. Bulk is
 never copied."""
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _severity(library: Library, code: str) -> str:
 
 
 def _judged(library: Library) -> tuple[FormatError | None, Remark | None]:
-    """What a dynamic linker finds wrong with a library, and a remark on loading it."""
+    """The error that a dynamic linker finds in a library, and a remark on loading it."""
     image = library.image
     if library.kind != "shared" or not isinstance(image, ElfFile) or image.is_program:
         return None, None
@@ -220,7 +220,7 @@ def _of_blobs(library: Library) -> Iterator[Remark]:
 
 
 def _of_placing(library: Library) -> Iterator[Remark]:
-    """Where the linker put the blob, and whether another library may stand in for it."""
+    """Remarks on the place of the blob, and on other libraries that may stand in for it."""
     symbol = library.blob_symbol
     if symbol is None:
         return
@@ -260,7 +260,8 @@ def _users_of_blob(library: Library) -> list[str]:
 
 
 def _interposed(library: Library, symbol: Symbol) -> str:
-    """Who would take another library's blob: its own code, or only a search of the whole process."""
+    """The message on code that may take another library's blob: the library's own, or only a search
+    of the whole process."""
     used = " and ".join(_users_of_blob(library))
     if used:
         return f"its code may find {used} in another library that was loaded first: link with -Wl,-Bsymbolic"
@@ -271,7 +272,7 @@ def _interposed(library: Library, symbol: Symbol) -> str:
 
 
 def _finds_its_own(library: Library, elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether the library was linked with -Bsymbolic, which matters where code refers to the symbol
+    """True if the library was linked with -Bsymbolic, which matters where code refers to the symbol
     by name. mold leaves no mark of that option; mblob links all it packs so, unless the link is the
     caller's."""
     if elf_facts.is_symbolic(elf):
@@ -362,7 +363,8 @@ def _of_entries(library: Library) -> Iterator[Remark]:
 
 
 def _of_executors(library: Library) -> Iterator[Remark]:
-    """Whether TVM's executors can read the graphs, and call what they find; mblob's can."""
+    """Remarks on graphs that TVM's executors cannot read, or functions that they cannot call;
+    mblob's can."""
     yield from missing_functions(library)
     yield from unreadable_graphs(library)
     if library.dialect != "classic":

@@ -132,7 +132,7 @@ class Difference(NamedTuple):
         return not self.same
 
     def to_json(self) -> dict[str, Any]:
-        """What `mblob-pack diff --json` prints."""
+        """The JSON object that `mblob-pack diff --json` prints."""
         return {
             "schema": SCHEMA,
             "a": self.a,
@@ -280,7 +280,7 @@ Found = tuple[
 def _entry(
     a: EntryView, b: EntryView, partner: dict[int, int], of: tuple[Library, Library], lines: int
 ) -> Found | None:
-    """How two modules differ, None if they do not. `of`: their libraries."""
+    """The differences between two modules, None if there are none. `of`: their libraries."""
     details = []
     if [partner.get(i) for i in a.imports] != list(b.imports):
         details.append(Change("imports", *_imports(a, b, partner, of)))
@@ -299,8 +299,8 @@ def _entry(
 def _imports(
     a: EntryView, b: EntryView, partner: dict[int, int], of: tuple[Library, Library]
 ) -> tuple[list[str], list[str]]:
-    """What two modules import, each by its type key and its index; a module that is in both has the
-    name that it has in the first library."""
+    """The imports of two modules, each by its type key and its index; a module that is in both has
+    the name that it has in the first library."""
     names = {i: f"{of[0].entries[i].type_key:.80} [{i}]" for i in {*a.imports, *partner}}
     same = {theirs: names[ours] for ours, theirs in partner.items()}
     others = [same.get(i) or f"{of[1].entries[i].type_key:.80} [{i} in B]" for i in b.imports]
@@ -308,7 +308,8 @@ def _imports(
 
 
 def first_difference(a: memoryview, b: memoryview) -> int | None:
-    """Where two buffers differ first, None if they do not. A shorter one differs where it ends."""
+    """The first offset where two buffers differ, None if they do not. A shorter one differs where
+    it ends."""
     size = min(len(a), len(b))
     for at in range(0, size, STEP):
         one, other = bytes(a[at : min(at + STEP, size)]), bytes(b[at : min(at + STEP, size)])
@@ -410,7 +411,7 @@ def _text(a: EntryView, b: EntryView, lines: int) -> tuple[str, ...]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines both begin and end with, less CONTEXT on either side."""
+    """The numbers of lines that both begin and end with, less CONTEXT on either side."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     last = next((i for i in range(shorter - first) if old[-1 - i] != new[-1 - i]), shorter - first)

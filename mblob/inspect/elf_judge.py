@@ -1,5 +1,5 @@
-"""Whether a dynamic linker can load an ELF file. libmblob judges, by the rules of the machine that it
-runs on; of files for another machine only the structure is read."""
+"""The check that a dynamic linker can load an ELF file. libmblob judges, by the rules of the
+machine that it runs on; of files for another machine only the structure is read."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def check_loading(image: Image) -> tuple[str, str] | None:
 
 
 def _is_loaded(elf: ElfFile) -> bool:
-    """Whether it is for a dynamic linker to open: no object, which has no program headers, and no
-    program. That has an entry point, as libraries may, and what linkers write into programs alone,
-    DT_DEBUG, or no dynamic section."""
+    """True if the file is one that a dynamic linker opens: no object, which has no program headers,
+    and no program. A program has an entry point, as libraries may, and what linkers write into
+    programs alone, DT_DEBUG, or no dynamic section."""
     if elf.e_type == ET_REL and not elf.e_phnum:
         return False
     program = elf.e_type == ET_EXEC or elf.is_program

@@ -1,4 +1,4 @@
-"""What a graph says in short: the JSON of graph executors and of JSON runtimes, docs/runtime.md.
+"""The summary of a graph: the JSON of graph executors and of JSON runtimes, docs/runtime.md.
 
 It shows what a damaged graph still tells: nothing in it is sure to be there.
 `mblob.format.graph_json` says what is wrong.
@@ -134,7 +134,7 @@ class _Graph:
         )
 
     def _output_count(self, number: int) -> int:
-        """How many outputs of a node are shown."""
+        """The number of outputs of a node that are shown."""
         if number + 1 < len(self.rows):
             count = self.rows[number + 1] - self.rows[number]
         else:

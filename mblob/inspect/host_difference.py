@@ -1,5 +1,5 @@
-"""How the host code of two libraries differs: functions, what they need, and the bytes around the
-blob."""
+"""The differences between the host code of two libraries: functions, what they need, and the bytes
+around the blob."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _loaded(elf: ElfFile) -> dict[str, Section]:
 def _equal(
     a: ElfFile, one: Section, b: ElfFile, other: Section, blobs: list[Symbol | None]
 ) -> bool:
-    """Whether two sections have the same bytes. Where both have the same place, the places of both
+    """True if two sections have the same bytes. Where both have the same place, the places of both
     blobs are left out: one that moved away does not count."""
     in_place = (one.sh_addr, one.sh_size) == (other.sh_addr, other.sh_size)
     left = _outside(a, one, blobs if in_place else blobs[:1])

@@ -58,7 +58,7 @@ def library_json(library: Library) -> dict[str, Any]:
 
 
 def hints_of(image: Image) -> list[str]:
-    """What a file says of the processors it needs, each once."""
+    """The hints of a file on the processors it needs, each once."""
     images = image.images if isinstance(image, ObjectSet) else [image]
     found = [
         h
@@ -69,8 +69,8 @@ def hints_of(image: Image) -> list[str]:
 
 
 def linking_json(image: Image) -> dict[str, Any]:
-    """What the dynamic linker reads: needed libraries, own name, search path, build-id; and who
-    compiled it."""
+    """The facts that the dynamic linker reads: needed libraries, own name, search path, build-id;
+    and the compilers."""
     if isinstance(image, ElfFile):
         own: dict[str, Any] = {
             "soname": elf_facts.soname(image),

@@ -1,4 +1,5 @@
-"""Where two tensors differ most. They are compared in pieces, so that no tensor is copied whole."""
+"""The largest difference between two tensors. They are compared in pieces, so that no tensor is
+copied whole."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _HALF, _BFLOAT16 = (2, 16), (4, 16)
 
 
 class LargestDifference(NamedTuple):
-    """Where two tensors of one type and shape differ most.
+    """The largest difference between two tensors of one type and shape.
 
     Attributes:
         difference: absolute, of the elements; None if all that differ are NaN in one tensor alone.
@@ -77,8 +78,8 @@ def _short(value: Number | None) -> str:
 def largest_difference(
     dtype: DataType, shape: Sequence[int], a: memoryview, b: memoryview
 ) -> LargestDifference | None:
-    """Where two tensors of one type and shape differ most; None if nothing differs, or the elements
-    are neither integers, nor float16, float32, float64 or bfloat16.
+    """The largest difference between two tensors of one type and shape; None if nothing differs, or
+    the elements are neither integers, nor float16, float32, float64 or bfloat16.
 
     Args:
         a, b: the elements, of the same number of bytes.

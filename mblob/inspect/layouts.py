@@ -1,5 +1,5 @@
-"""Where payloads of a program's own type keys end, in streams that do not say it: classic blobs
-without an index.
+"""The end of each payload of a program's own type keys, in streams that do not say it: classic
+blobs without an index.
 
 A loader tells it, by a layout (docs/format.md, section 3.4) or by a function that measures. Loaders
 are registered in this process, or offered by installed distributions, whose code is imported only
@@ -33,7 +33,8 @@ ENTRY_POINT_GROUP = "mblob.loaders"
 
 
 class Told(NamedTuple):
-    """What a loader tells of its payloads. Neither of both: the last module has all that is left.
+    """The layout or the measure that a loader has for its payloads. Neither of both: the last
+    module has all that is left.
 
     Attributes:
         layout: the form of a payload, "" if it is not told.
@@ -52,7 +53,7 @@ _offered: dict[str, tuple[Any, Told] | None] = {}
 
 
 def told(where: str, layout: object, measure: object) -> Told:
-    """What the arguments `layout` and `measure` tell.
+    """The arguments `layout` and `measure`, checked.
 
     Args:
         where: begins errors.
@@ -78,7 +79,7 @@ def told(where: str, layout: object, measure: object) -> Told:
 
 
 def told_by(loader: object, where: str) -> Told:
-    """What the attributes `layout` and `measure` of a loader tell."""
+    """The attributes `layout` and `measure` of a loader, checked."""
     return told(where, getattr(loader, "layout", None), getattr(loader, "measure", None))
 
 
@@ -149,7 +150,7 @@ def offered(key: str) -> tuple[Any, Told] | None:
 
 
 def find(key: str, carried: Iterable[Plugin] = ()) -> Told | None:
-    """What the loader of a key tells; None if nobody has a loader.
+    """The layout or the measure of the loader of a key; None if nobody has a loader.
 
     As the runtime does, it looks for loaders that this process registered, for plug-ins that the
     library carries, for what the runtime itself knows (loaders in C, plug-ins in files), and for
@@ -185,8 +186,8 @@ def _measured_in_c(key: str, view: memoryview) -> int:
 
 
 def tells_end(key: str, *, is_last: bool, carried: Iterable[Plugin] = ()) -> bool:
-    """Whether a loader of the key tells where a payload ends, or gets the rest of the stream: as the
-    last module.
+    """True if a loader of the key tells where a payload ends, or gets the rest of the stream: as
+    the last module.
 
     Args:
         carried: as of `find`.
@@ -199,8 +200,9 @@ def tells_end(key: str, *, is_last: bool, carried: Iterable[Plugin] = ()) -> boo
 
 
 def size_of(key: str, view: memoryview, carried: Iterable[Plugin] = ()) -> int | None:
-    """How many bytes at the start of `view` are a payload of `key`, as `mblob.format.classic.read`
-    asks for it: REST for all that is left, None if nobody knows the key.
+    """The number of bytes at the start of `view` that are a payload of `key`, as
+    `mblob.format.classic.read` asks for it: REST for all that is left, None if nobody knows the
+    key.
 
     Args:
         carried: as of `find`.

@@ -367,8 +367,8 @@ class Library:
 
     @cached_property
     def unloading(self) -> Unloading | None:
-        """Whether the library stays mapped after its last reference is gone, and why; None of what
-        is no shared ELF library."""
+        """The state of the library after its last reference is gone: mapped or not, and the
+        reasons; None if it is no shared ELF library."""
         if self.kind != "shared" or not isinstance(self.image, ElfFile):
             return None
         return unloading_of(self.image, self.undefined_symbols)
@@ -391,7 +391,7 @@ class Library:
 
     @property
     def is_model_library(self) -> bool:
-        """Whether the file has a blob, or any name of TVM's or mblob's."""
+        """True if the file has a blob, or any name of TVM's or mblob's."""
         if self.blob is not None or self.prefixes or self.image.format == "c":
             return True
         if any(s.name.startswith(exported.OUR_PREFIXES) for s in self.image.exports):

@@ -1,5 +1,5 @@
-"""Where the dynamic linker finds a library that another one needs: ld.so(8). Files are looked at,
-nothing is loaded."""
+"""The search of the dynamic linker for a library that another one needs: ld.so(8). Files are looked
+at, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class SharedObject:
         ]
 
     def expanded(self, text: str) -> list[str]:
-        """What a name or folder in the file may stand for: distributions differ in $LIB, processors
-        in $PLATFORM."""
+        """The texts that a name or folder in the file may stand for: distributions differ in $LIB,
+        processors in $PLATFORM."""
         if not EXPANDED.search(text):
             return [text]
         machine = self.elf.machine
@@ -207,7 +207,7 @@ def _text(data: bytes, at: int) -> str:
 
 
 def is_for(elf: ElfFile, other: ElfFile) -> bool:
-    """Whether two files are for one machine."""
+    """True if two files are for one machine."""
     return (elf.bits, elf.byte_order, elf.e_machine) == (
         other.bits,
         other.byte_order,

@@ -1,4 +1,4 @@
-"""Who provides the undefined symbols of a library, told from files, before a dynamic linker is
+"""The providers of the undefined symbols of a library, told from files, before a dynamic linker is
 asked."""
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MissingVersion(NamedTuple):
 
 
 class Linkage(NamedTuple):
-    """What the dynamic linker would find for a library.
+    """The symbols and libraries that the dynamic linker would find for a library.
 
     Attributes:
         references: its undefined symbols, weak ones left out, by name.

@@ -168,9 +168,9 @@ def _programs(entry: EntryView) -> list[Model]:
 
 
 class _Metadata:
-    """What `get_c_metadata` of a library would return, found in the data of the file: the function
-    cannot be called here. The structure is known by its version, and by the name at its end, which
-    the function that runs the model has as well."""
+    """The structure that `get_c_metadata` of a library would return, found in the data of the file:
+    the function cannot be called here. The structure is known by its version, and by the name at
+    its end, which the function that runs the model has as well."""
 
     def __init__(self, elf: ElfFile) -> None:
         self._elf = elf
@@ -196,14 +196,14 @@ class _Metadata:
         return None
 
     def _is_name(self, place: int) -> bool:
-        """Whether the pointer at an address leads to the name of a model."""
+        """True if the pointer at an address leads to the name of a model."""
         try:
             return self._elf.find(self._text(self._target(place)) + AOT_ENTRY) is not None
         except FormatError:  # other data looks like the structure
             return False
 
     def _target(self, place: int) -> int:
-        """Where the pointer at an address leads; 0 if there is none."""
+        """The target of the pointer at an address; 0 if there is none."""
         addend = self._pointers.get(place, 0)
         return self._elf.word_at(place) if addend is None else addend
 

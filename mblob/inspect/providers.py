@@ -100,8 +100,8 @@ class Undefined(NamedTuple):
 
 
 def provider_of(name: str, library: str | None = None) -> str | None:
-    """Who provides `name`; the file that a library names for it goes before what the name alone
-    tells."""
+    """The provider of `name`, None if it is unknown. The file that a library names for it goes
+    before what the name alone tells."""
     if library is not None and library.startswith(
         ("ld-linux", "ld-musl", "ld.so", "ld64.so", "ld-elf")
     ):
@@ -118,7 +118,7 @@ _UNDEFINED_TYPES = (STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC)
 
 
 def undefined_symbols(image: Image) -> list[Undefined]:
-    """What something else must, or may, provide, by name.
+    """The symbols that something else must, or may, provide, by name.
 
     Raises:
         FormatError: "elf_dynamic", "elf_truncated": the versions cannot be read.

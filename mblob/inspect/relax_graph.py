@@ -109,7 +109,7 @@ def _extents(shape: Sequence[int]) -> str:
 
 
 class _Flow(NamedTuple):
-    """What is known where code goes on: the nodes that gave the value of each register, and the
+    """The state where code goes on: the nodes that gave the value of each register, and the
     innermost If (-1: none)."""
 
     given: dict[int, Sources]
@@ -235,7 +235,7 @@ class _Graph:
             self._types[to] = _HEAP
 
     def _is_of_shapes(self, call: Instruction) -> bool:
-        """Whether it is a kernel that computes extents: it takes the heap alone."""
+        """True if it calls a kernel that computes extents: the kernel takes the heap alone."""
         registers = self._registers(call)
         return (
             len(call.operands) == 1

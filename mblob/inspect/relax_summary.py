@@ -1,7 +1,7 @@
-"""What programs of Relax say in short, and what their functions take.
+"""The summaries of programs of Relax, and the parameters of their functions.
 
-Code of a function checks the arguments first, and the texts for the errors of these checks contain the
-annotations of the parameters.
+Code of a function checks the arguments first, and the texts for the errors of these checks contain
+the annotations of the parameters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CONTEXT_START = CONTEXT_START.encode()
 
 
 def summarize(program: Program, meant: Callable[[DataType], DataType]) -> dict[str, Any]:
-    """What a program says in short, as the schema has it.
+    """The summary of a program, as the schema has it.
 
     Args:
         meant: the element type that a stored one is.
@@ -88,7 +88,7 @@ def _annotations(constants: Sequence[Constant]) -> Mapping[str, Mapping[str, str
 
 
 class _Checked(NamedTuple):
-    """What code demands of an argument."""
+    """The type and the shape that code demands of an argument, or the items of a tuple."""
 
     dtype: str | None = None
     shape: Extents = None
@@ -101,7 +101,7 @@ def _parameters(
     expected: Mapping[str, str],
     meant: Callable[[DataType], DataType],
 ) -> list[Parameter]:
-    """What each parameter of a function with names has to be.
+    """The type and the shape of each parameter of a function that names its parameters.
 
     Args:
         expected: annotations of the parameters.
@@ -154,7 +154,7 @@ def _demanded(
     constants: Sequence[Constant],
     meant: Callable[[DataType], DataType],
 ) -> _Checked:
-    """What is known after a call whose first argument is the one of the function."""
+    """The demands on an argument of the function, after a call that takes it first."""
     values = [value for _, value in operands]
     if name == _TUPLE and len(values) > 1:
         return before._replace(items=max(values[0], 0))

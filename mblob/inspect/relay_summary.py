@@ -1,5 +1,5 @@
-"""What programs of Relay's virtual machine say in short: docs/format.md, section 3. The C reader of the
-machine reads them."""
+"""The summaries of programs of Relay's virtual machine: docs/format.md, section 3. The C reader of
+the machine reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mblob's runtime gives to libraries that leave it undefined: the names that it binds by
+"""The names that mblob's runtime gives to libraries that leave them undefined. It binds them by
 itself, without exporting each. They are read from a copy of it, whatever its version:
 `csrc/src/base/runtime_names.h`."""
 
@@ -45,7 +45,7 @@ def read(elf: ElfFile) -> Names:
 
 
 def kind_of(elf: ElfFile) -> str:
-    """What the loader takes a library for: ALL (the classic dialect), FFI or FFI_OF_0_21."""
+    """The kind of a library for the loader: ALL (the classic dialect), FFI or FFI_OF_0_21."""
     if any(_names_a_function(s.name) for s in elf.exports):
         return FFI
     names = {s.name for s in elf.dynsym}
@@ -56,7 +56,7 @@ def kind_of(elf: ElfFile) -> str:
 
 
 def _names_a_function(symbol: str) -> bool:
-    """Whether an exported symbol is one that only TVM 0.22 and later write."""
+    """True if an exported symbol is one that only TVM 0.22 and later write."""
     return symbol.startswith(FFI_PREFIX) and symbol[len(FFI_PREFIX) :] not in (
         "library_bin",
         "library_ctx",
@@ -70,8 +70,8 @@ def _needs_tvm_ffi(elf: ElfFile) -> bool:
 def bound_by(
     runtime: str, elf: ElfFile, library: ElfFile, with_tvm_ffi: bool = False
 ) -> dict[str, str]:
-    """What a file of mblob's runtime, and the plug-ins beside it, give to a library: path by name;
-    {} for other files.
+    """The names that a file of mblob's runtime, and the plug-ins beside it, give to a library: path
+    by name; {} for other files.
 
     Args:
         runtime, elf: path of the file, and a reader over it.
@@ -115,7 +115,7 @@ def installed() -> ElfFile | None:
 
 
 def bound_here(library: ElfFile) -> dict[str, str]:
-    """What the runtime of this installation gives to a library, of whatever machine: path by
-    name."""
+    """The names that the runtime of this installation gives to a library, of whatever machine: path
+    by name."""
     elf = installed()
     return bound_by(str(INSTALLED), elf, library) if elf is not None else {}

@@ -93,7 +93,7 @@ def placed(arrays: Iterable[tuple[str, ArrayRecord]], base: int) -> list[tuple[s
 
 
 def is_param_dict(payload: memoryview) -> bool:
-    """Whether a payload is a parameter dictionary, which keys of the user's may have."""
+    """True if a payload is a parameter dictionary, which keys of the user's may have."""
     return bytes(payload[:8]) == PARAMS_MAGIC.to_bytes(8, "little")
 
 
@@ -106,7 +106,7 @@ def stored_tensors(
 
 
 def meant_by(grammars: Grammars) -> Callable[[DataType], DataType]:
-    """What gives the element type that a dialect means by a stored one."""
+    """The function that gives the element type that a dialect means by a stored one."""
     return of_classic if grammars is GRAMMARS else DataType.of_ffi
 
 

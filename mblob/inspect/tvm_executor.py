@@ -1,4 +1,4 @@
-"""What TVM's own executors ask of a library (TVM 0.7 - 0.19): a graph that they can read, and
+"""The demands of TVM's own executors on a library (TVM 0.7 - 0.19): a graph that they can read, and
 packed functions."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAY_EXECUTABLE
 
 
 def read_problem(key: str, payload: memoryview, grammars: Grammars) -> str | None:
-    """What in a payload TVM's graph executor cannot read, or reads wrongly; None for nothing, and
-    of other keys."""
+    """The part of a payload that TVM's graph executor cannot read, or reads wrongly; None if there
+    is none, and for other keys."""
     if key not in GRAPHS or key not in grammars:
         return None
     try:
@@ -67,8 +67,8 @@ def crash(
     *,
     announced: bool = False,
 ) -> str | None:
-    """Why TVM's executor cannot run a library, and what to do; None if it can for what is known
-    here.
+    """The reason why TVM's executor cannot run a library, and what to do; None if it can for what
+    is known here.
 
     Args:
         called: functions that it looks up.
@@ -103,7 +103,7 @@ def crash(
 def missing(
     called: Sequence[str], known: Collection[str], hidden: Collection[str] = ()
 ) -> str | None:
-    """What to say of functions that an executor calls and no module has; None if there are none.
+    """The message on functions that an executor calls and no module has; None if there are none.
 
     Args:
         hidden: functions that a module may have, and does not export.

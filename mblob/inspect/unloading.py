@@ -1,6 +1,7 @@
-"""Whether a library stays mapped after its last reference is gone, as far as its file tells. The
-table of functions that keep no library is `mblob.forgetful`; the runtime judges by the same table,
-and by the libraries that came along, which a file only names (csrc/src/core/link/unload.c)."""
+"""The state of a library after its last reference is gone, mapped or not, as far as its file tells.
+The table of functions that keep no library is `mblob.forgetful`; the runtime judges by the same
+table, and by the libraries that came along, which a file only names
+(csrc/src/core/link/unload.c)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _FLAGS = {"nodelete": "linked with -z nodelete", "unique": "an STB_GNU_UNIQUE sy
 
 
 class Unloading(NamedTuple):
-    """What becomes of a library after its last reference is gone.
+    """The state of a library after its last reference is gone.
 
     Attributes:
         stays: it stays mapped; None: that is known only when it is loaded.
@@ -52,7 +53,7 @@ class Unloading(NamedTuple):
 
 
 def unloading_of(elf: ElfFile, undefined: list[Undefined]) -> Unloading:
-    """What its file tells.
+    """The state of a library after its last reference is gone, as far as its file tells.
 
     Args:
         elf: a shared library.

@@ -103,7 +103,7 @@ class Verification(NamedTuple):
             raise IncompatibleError.about(self.path, f"{self.linkage.problem}")
 
     def to_json(self) -> dict[str, Any]:
-        """What `mblob-pack verify --json` prints for a sound file."""
+        """The JSON object that `mblob-pack verify --json` prints for a sound file."""
         return {
             "schema": SCHEMA,
             "file": self.path,
@@ -166,7 +166,8 @@ def verify(
 
 
 def _damage_of_tables(path: str | os.PathLike[str]) -> FormatError | IncompatibleError | None:
-    """What loaders look at first: damage there may hide the blob, or change what is read of it."""
+    """The damage to the tables that loaders read first, or None. It may hide the blob, or change
+    what is read of it."""
     try:
         opened = container.open_file(map_file(Path(path)), os.fspath(path))
         check_loading(opened.image)
@@ -181,7 +182,7 @@ def describe(
     against: Sequence[str | os.PathLike[str]] | None,
     root: str | os.PathLike[str],
 ) -> Verification:
-    """What `verify` returns, for a library whose blob was just read at `level`."""
+    """The result of `verify`, for a library whose blob was just read at `level`."""
     library.require_model()
     not_judged = check_loading(library.image)
     blob = library.blob
@@ -228,7 +229,7 @@ def _linkage(library: Library, against: Sequence[str | os.PathLike[str]], root: 
 
 
 def digests_compared(blob: Blob, level: str) -> bool:
-    """Whether reading a blob at `level` holds each payload against its digest."""
+    """True if reading a blob at `level` holds each payload against its digest."""
     return level == "full" or (level == "header" and is_small(blob))
 
 

@@ -1,5 +1,5 @@
-"""Why the compiled part of the package cannot be used here: it is for another machine or Python, or
-another libmblob was loaded before it. Imported when something is wrong."""
+"""The reasons why the compiled part of the package cannot be used here: it is for another machine
+or Python, or another libmblob was loaded before it. Imported when something is wrong."""
 
 from __future__ import annotations
 

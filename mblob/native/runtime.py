@@ -75,7 +75,7 @@ def last_error(called: str = "", of: Any = lib) -> Exception:
 
 
 def _kernel_error(message: str, code: str, status: int) -> errors.KernelError:
-    """What a function of a library said, of the classes that its kind and the text name."""
+    """The error of a function of a library, of the classes that its kind and the text name."""
     kind = errors.kind_in(message)
     classes = [errors.class_of_kind(kind)]
     if status == lib.MBLOB_E_NOT_FOUND:
@@ -115,7 +115,7 @@ _CLASSES: dict[str, tuple[type[Exception], ...]] = {
 
 
 def _code_of_kernel_text(message: str) -> str:
-    """What is wrong with an argument, as far as the text of a kernel tells."""
+    """The code of a mistake in an argument, as far as the text of a kernel tells."""
     import re  # slow to import
 
     return next(

@@ -211,7 +211,7 @@ def _checked(targets: Targets) -> dict[str, Predicate | list[Row]]:
 
 
 class _Finder:
-    """What targets take of a graph, one target after the other."""
+    """The search for the operators that targets take of a graph, one target after the other."""
 
     def __init__(self, graph: Graph, params: Mapping[str, ArrayRecord]) -> None:
         tensors = Tensors(graph, params)
@@ -286,7 +286,7 @@ def _agrees(where: str, question: Callable[[Asked], Any], operator: Asked) -> bo
 
 
 def asked(where: str, question: Callable[[Asked], Answer], operator: Asked) -> Answer:
-    """What a function of the caller says of an operator.
+    """The answer of a function of the caller about an operator.
 
     Raises:
         BuildError: the function fails. MblobError: it raised one. `where`, node and operator come

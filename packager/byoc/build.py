@@ -186,7 +186,7 @@ _ELSEWHERE = re.compile(r'##|^\s*#\s*include\s*"|^-include', re.MULTILINE)
 
 
 def _lacks(node: Node, symbol: str) -> bool:
-    """Whether a module's content cannot have that function. False where only a compiler or runtime
+    """True if a module's content cannot have that function. False where only a compiler or runtime
     can tell.
 
     Raises:

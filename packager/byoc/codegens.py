@@ -1,4 +1,4 @@
-"""Who makes modules of regions, by key: global functions, as in TVM."""
+"""The code generators, which make modules of regions, by key: global functions, as in TVM."""
 
 from __future__ import annotations
 
@@ -99,10 +99,11 @@ def codegen_of(key: str) -> Codegen:
 
 
 def generated(codegen: Codegen, region: Region) -> Any:
-    """What a code generator makes of a region.
+    """The result of a code generator for a region.
 
-    One that is not written in Python is called with the text of `region_json`, and then each constant
-    as a tensor. It gives a module, or the text of a C source, which defines a plain function.
+    A generator that is not written in Python is called with the text of `region_json`, and then
+    each constant as a tensor. It gives a module, or the text of a C source, which defines a plain
+    function.
 
     Raises:
         BuildError: a source for a type that C does not have. What the generator raises.

@@ -20,7 +20,7 @@ from mblob.packager.errors import BuildError, BuildTypeError
 
 @dataclass(eq=False, repr=False)
 class Value:
-    """What a node gives. Two values are the same if they are one object.
+    """A result of a node. Two values are the same if they are one object.
 
     Attributes:
         node: the node that makes it.

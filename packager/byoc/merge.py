@@ -39,8 +39,8 @@ class _Parts:
                 self.after[j].add(i)
 
     def _needed(self, first: int, second: int) -> list[int] | None:
-        """What lies behind `first` and must run before `second`; None if a path leads from one to
-        the other through a third."""
+        """The vertices that lie behind `first` and must run before `second`; None if a path leads
+        from one to the other through a third."""
         start = self.place[first]
         found = [v for v in self.before[second] if self.place[v] > start]
         seen = set(found)
@@ -53,7 +53,7 @@ class _Parts:
         return found
 
     def _following(self, first: int, second: int) -> list[int]:
-        """What lies in front of `second` and must run after `first`."""
+        """The vertices that lie in front of `second` and must run after `first`."""
         end = self.place[second]
         found = [v for v in self.after[first] if self.place[v] < end]
         seen = set(found)

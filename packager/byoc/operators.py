@@ -1,4 +1,4 @@
-"""What predicates and code generators see of a graph: operators, tensors, attributes.
+"""The graph as predicates and code generators see it: operators, tensors, attributes.
 
 A graph of kernels says what an operator computes in attributes of its node, which executors do not
 read: `"op": "nn.conv2d"` and, beside it, what that operator is told in Relay (`"strides": "[1,
@@ -43,7 +43,7 @@ class Tensor:
 
     @property
     def is_constant(self) -> bool:
-        """Whether its elements are known when the model is packed."""
+        """True if its elements are known when the model is packed."""
         return self.constant is not None
 
     def numpy(self) -> Any:

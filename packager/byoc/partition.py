@@ -207,7 +207,7 @@ class _Cutter:
         return list(outer.values()), given
 
     def cut(self, region: Sequence[int], key: str, symbol: str) -> Region:
-        """What the code generator gets."""
+        """The region that the code generator gets."""
         outer, given = self._edge(region)
         tensors = [self.tensors.of(v) for v in outer]
         constants = [t for t in tensors if t.is_constant]

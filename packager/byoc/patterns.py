@@ -33,7 +33,7 @@ Check = Callable[[Composite], Any]
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """What a value may come from. `is_op`, `wildcard` and `is_constant` make patterns.
+    """A pattern of what a value may come from. `is_op`, `wildcard` and `is_constant` make patterns.
 
     `a | b` is either pattern, tried from left to right. A pattern that is written in two places
     stands for the same value in both.
@@ -185,7 +185,7 @@ def _no_pattern(what: str, found: Any) -> BuildTypeError:
 
 
 def is_function(value: Any) -> bool:
-    """Whether a value can be a predicate or a check, which a pattern is not."""
+    """True if a value can be a predicate or a check, which a pattern is not."""
     return callable(value) and not isinstance(value, Pattern)
 
 
@@ -264,7 +264,7 @@ def table_of(key: str) -> list[Row]:
 
 
 def target_of(key: str) -> Predicate | list[Row]:
-    """What is registered for a key: the predicate, else the table.
+    """The predicate that is registered for a key, else the table.
 
     Raises:
         BuildError: nothing is registered, or the table is invalid.
@@ -336,8 +336,8 @@ class Matcher:
                 yield list(inside.values())
 
     def _bindings(self, last: Operator) -> Iterator[Bound]:
-        """What the patterns stand for, in each way. A goal is a pattern, the value that it shall
-        stand for, and the goals behind it. The last of `untried` is the next to try."""
+        """The values that the patterns stand for, in each way. A goal is a pattern, the value that
+        it shall stand for, and the goals behind it. The last of `untried` is the next to try."""
         untried: list[tuple[_Goal | None, Bound]] = [((self._pattern, last, None), {})]
         steps = 0
         while untried:
@@ -389,7 +389,7 @@ def _only_result_of(tensor: Tensor) -> Operator | None:
 
 
 def _has(operator: Operator, name: str, value: Any) -> bool:
-    """Whether an operator has an attribute of that value."""
+    """True if an operator has an attribute of that value. None: it has no such attribute."""
     if value is None or name not in operator.attrs:
         return value is None and name not in operator.attrs
     try:

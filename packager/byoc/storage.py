@@ -194,7 +194,7 @@ class _Order:
         return next((c for c, place in seen.items() if ends[c] == place), len(ends)), seen
 
     def waits(self, node: int, others: Sequence[int]) -> bool:
-        """Whether a node depends on all others, which stand before it."""
+        """True if a node depends on all others, which stand before it."""
         chain, seen = self._chain[node], self._seen[node]
         return all(
             self._chain[j] == chain or self._place[j] <= seen.get(self._chain[j], -1)

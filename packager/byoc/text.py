@@ -26,10 +26,10 @@ def text(
     keys: Mapping[int, str] | None = None,
     regions: Sequence[Sequence[int]] | None = None,
 ) -> str:
-    """What a pass did: the functions of a graph or partition in the notation of Relay.
+    """The result of a pass: the functions of a graph or partition in the notation of Relay.
 
-    With `keys`, the line of each operator ends with the name of its node, the key or `host`, and the
-    composite; the last lines name the patterns that matched nothing. With `regions`, it has the
+    With `keys`, the line of each operator ends with the name of its node, the key or `host`, and
+    the composite; the last lines name the patterns that matched nothing. With `regions`, it has the
     region, too, by the number at the end of its function's name.
 
     Args:

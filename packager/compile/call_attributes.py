@@ -1,6 +1,6 @@
-"""What a source says of its functions, and debug information leaves out: attributes that say how a
-function is called (gcc), arrays among the parameters, which are pointers there, and what macros in
-prototypes stand for."""
+"""Facts about functions that a source has, and debug information leaves out: attributes that say
+how a function is called (gcc), arrays among the parameters, which are pointers there, and what
+macros in prototypes stand for."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def declared_name(name: str, prototype: str) -> str:
 
 
 def has_arrays(source: str) -> bool:
-    """Whether a source may define functions with arrays among their parameters; what it includes does
-    not count."""
+    """True if a source may define functions with arrays among their parameters; what it includes
+    does not count."""
     is_nested = "extern" in source or "namespace" in source  # braces around functions
     parentheses = braces = 0
     is_array = False
@@ -213,7 +213,7 @@ def _told(tokens: list[Token]) -> tuple[str, str]:
 
 
 def _ends(tokens: list[Token]) -> dict[int, int]:
-    """Where each parenthesis that opens is closed."""
+    """The place of each closing parenthesis, by the place of the one that opens."""
     found: dict[int, int] = {}
     opened: list[int] = []
     for i, token in enumerate(tokens):

@@ -87,8 +87,8 @@ def _c_command(
     tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
     first: Sequence[str], mode: str,
 ) -> Command:  # fmt: skip
-    """What compilers do with a C or C++ source: `mode` says how far they go, `first` are options
-    before all others."""
+    """The command of a compiler for a C or C++ source: `mode` says how far it goes, `first` are
+    options before all others."""
     kind = language(node)
     own = compile_options((*options, *node.options))
     head = _head(tools, kind, source, work)
@@ -185,8 +185,8 @@ def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
 
 
 def _seed(name: str) -> str:
-    """What gcc makes names of that have to differ between objects, such as those of sections for
-    link-time optimization: by default random numbers."""
+    """The option with the seed for names of gcc that have to differ between objects, such as those
+    of sections for link-time optimization: by default random numbers."""
     return f"-frandom-seed={name}"
 
 
@@ -216,7 +216,7 @@ LTO = ("-flto", "-fno-lto", "-ffat-lto-objects", "-fno-fat-lto-objects")
 
 
 def keeps_debug(words: Sequence[str]) -> bool:
-    """Whether what a compilation makes has to stay as its options say.
+    """True if the result of a compilation has to stay as its options say.
 
     They ask for debug information, which belongs into the library then, or for link-time
     optimization.

@@ -1,4 +1,4 @@
-"""What gfortran says of the dummy arguments of procedures when it prints what it read
+"""Facts about the dummy arguments of procedures, from gfortran's print of what it read
 (-fdump-fortran-original): whether they have VALUE, their intents, and the bounds of arrays.
 
 The format may change between its releases: what is not understood is not there.
@@ -138,8 +138,8 @@ _TREE = re.compile(r"^Namespace:.*?(?=^\S+:\d+:\d+:$|\Z)", re.MULTILINE | re.DOT
 
 
 def with_places(output: str) -> str:
-    """What gfortran printed, with the place of each mistake in the line that tells it, and without what
-    it read."""
+    """The output of gfortran, with the place of each mistake in the line that tells it, and without
+    what it read."""
     output = _MISTAKE.sub(r"\1: \2", _TREE.sub("", output))
     return _NO_MODULE.sub(
         r"Cannot open module file \1.mod; give the source of module \1 before this one", output

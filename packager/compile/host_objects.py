@@ -242,7 +242,7 @@ def _with_declarations(
 
 
 def _may_tell(node: SourceNode, options: Sequence[str], looking: bool) -> bool:
-    """Whether a source may say more of its functions than debug information.
+    """True if a source may say more of its functions than debug information.
 
     Args:
         looking: prototypes are made of what it says.
@@ -266,8 +266,8 @@ def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
 
 
 def _without_folder(work: Path, output: str) -> str:
-    """What a compiler said about a text of the caller's, without the folder that is gone when that
-    is read."""
+    """The output of a compiler about a text of the caller's, without the folder that is gone when
+    that is read."""
     return output.replace(f"{work}/", "")
 
 
@@ -319,7 +319,7 @@ def _described_apart(
 
 
 def _is_silent(file: HostFile, contents: ObjectSymbols) -> bool:
-    """Whether debug information does not tell all functions that C code can call."""
+    """True if debug information does not tell all functions that C code can call."""
     known = {function.name for function in file.functions}
     return not contents.complete or any(
         not name.startswith(MANGLED) for name in contents.functions - known
@@ -397,7 +397,7 @@ def _without_vectors(
 
 
 def _of_rewritten(words: Callable[[str], str], output: str) -> str:
-    """What a compiler said about the text of `_without_vectors`, as it would about the source."""
+    """A compiler's output about the text of `_without_vectors`, in terms of the source."""
     from mblob.packager.compile.vector_c import rewrite
 
     return rewrite.in_words_of_the_source(words(output))

@@ -153,7 +153,7 @@ class Job(NamedTuple):
 
     @property
     def output(self) -> str:
-        """What the command writes: the word behind the last `-o`, or "" without one."""
+        """The file that the command writes: the word behind the last `-o`, or "" without one."""
         words = self.command
         places = [i for i, word in enumerate(words[:-1]) if word == "-o"]
         return words[places[-1] + 1] if places else ""
@@ -288,7 +288,7 @@ def check_written(command: Sequence[str], output: str, cwd: Path, culprit: str) 
 
 
 def failure(output: str, status: int, command: Sequence[str]) -> str:
-    """What a tool that failed said, in one line."""
+    """The error of a tool that failed, in one line: its message, its signal or its exit status."""
     return first_error(output, command) or (
         f"ended by signal {-status}" if status < 0 else f"exit status {status}"
     )

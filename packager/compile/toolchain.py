@@ -32,8 +32,8 @@ Answer = TypeVar("Answer")
 
 
 class Answers(Generic[Answer]):
-    """What compilers said, kept in this process as long as the compiler and its environment stay
-    the same."""
+    """The answers of compilers, kept in this process as long as the compiler and its environment
+    stay the same."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], Answer] = {}
@@ -49,8 +49,8 @@ class Answers(Generic[Answer]):
 
 
 def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
-    """What tells one program from another of the same name: for the compiler, and for what stands
-    in front of it."""
+    """The path, device, inode, size and time of each program of a command: the compiler, and any in
+    front of it. These tell programs of one name apart."""
     for word in command:
         if not word.startswith("-") and (found := shutil.which(word)):
             path = Path(found).resolve()
@@ -146,7 +146,7 @@ class Toolchain:
 
     @cached_property
     def is_gfortran(self) -> bool:
-        """Whether the Fortran compiler is gfortran, whatever its name is."""
+        """True if the Fortran compiler is gfortran, whatever its name is."""
         name = Path(self.fc[_compiler_word(self.fc)]).name
         if "gfortran" in name:
             return True
@@ -302,7 +302,7 @@ def command_words(text: str | Sequence[str], folder: Path | None = None) -> Comm
 
 
 def _runs(command: Command) -> bool:
-    """Whether all programs that a command names are there."""
+    """True if all programs that a command names are there."""
     return bool(command) and all(
         shutil.which(word) for word in (command[0], command[_compiler_word(command)])
     )
@@ -374,8 +374,8 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
 
 
 def _compiles(command: Command) -> bool:
-    """Whether a compiler has what C sources need: clang takes any target, whether or not it has
-    headers for it."""
+    """True if a compiler has the headers that C sources need: clang takes any target, with or
+    without headers for it."""
 
     def ask() -> bool:
         with workspace(None) as folder:
@@ -407,7 +407,7 @@ _machines: Answers[str] = Answers()
 
 
 def same_target(a: str, b: str) -> bool:
-    """Whether two triples mean one target: the vendor is left out, x86's 32-bit generations are
+    """True if two triples mean one target: the vendor is left out, x86's 32-bit generations are
     one."""
 
     def key(triple: str) -> tuple[str, ...]:

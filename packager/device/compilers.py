@@ -200,7 +200,7 @@ Lines = Callable[[Command, Task], "list[Command]"]
 
 @dataclass(frozen=True)
 class Language:
-    """How one kind of device code is compiled.
+    """One kind of device code, and the compilers for it.
 
     Attributes:
         suffix: of its sources.
@@ -345,7 +345,7 @@ def _compiler(language: Language, kind: str, how: Compile) -> tuple[Command, Lin
 
 
 def _found(language: Language, name: str) -> str | None:
-    """Where a compiler is; None if it is not installed."""
+    """The path of a compiler; None if it is not installed."""
     if name != "nvrtc" and (program := shutil.which(name)):
         return program
     for pattern in language.places.get(name, ()):

@@ -28,7 +28,7 @@ _WRITTEN = re.compile(r"paramWriteAccess:\[[01](,[01])*\]")  # a tag of webgpu's
 
 @dataclass(frozen=True)
 class Seen:
-    """What the code tells about its kernels.
+    """Facts about the kernels of device code, as far as the code tells them.
 
     Attributes:
         kernels: by name, in the order of the code.
@@ -196,7 +196,7 @@ def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:
 
 
 def _doubt(name: str, seen: Seen) -> str:
-    """Why the types of a kernel must be given, "" if they need not."""
+    """The reason why the types of a kernel must be given, "" if they need not."""
     kernel = seen.kernels.get(name)
     if kernel is not None:
         doubts = [
@@ -213,7 +213,7 @@ def _doubt(name: str, seen: Seen) -> str:
 
 
 def _is_mangled(mangled: str, name: str) -> bool:
-    """Whether the one is a C++ name of the other: the Itanium ABI writes a name behind its
+    """True if the one is a C++ name of the other: the Itanium ABI writes a name behind its
     length."""
     return mangled.startswith("_Z") and f"{len(name)}{name}" in mangled
 

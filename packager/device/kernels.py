@@ -168,7 +168,7 @@ def _ptx_parameter(declaration: str, body: str) -> Parameter:
 
 
 def _is_address(name: str, body: str) -> bool:
-    """Whether the parameter is loaded to a register that is then turned into an address of a state
+    """True if the parameter is loaded to a register that is then turned into an address of a state
     space."""
     loaded = re.findall(rf"\bld\.param\.[usb]64\s+(%\w+),\s*\[{re.escape(name)}\]", body)
     return any(
@@ -285,8 +285,8 @@ def _bundled(code: bytes) -> bytes:
 
 
 def merged(*sources: dict[str, Kernel]) -> dict[str, Kernel]:
-    """What several views of the same code tell together. The last that lists kernels, the compiled
-    one, decides which there are; types come from the first view that is certain."""
+    """The kernels of several views of the same code, merged. The last view that lists kernels, the
+    compiled one, decides which there are; types come from the first view that is certain."""
     views = [s for s in sources if s]
     if not views:
         return {}

@@ -118,7 +118,7 @@ def _files_of(source: Sources) -> Iterator[Path]:
 
 
 def _seen_in(kind: str, source: Sources) -> Seen:
-    """What uncompiled code, or a binary, tells about its kernels."""
+    """Facts about the kernels of uncompiled code, or of a binary."""
     if kind not in LANGUAGES or isinstance(source, Mapping):
         return Seen()
     code = _read(source)

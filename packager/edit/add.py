@@ -177,7 +177,7 @@ def add(
 def _for_objects(
     library: Library, hung: dict[int, list[Module]], params: Any, order: Any, names: Names
 ) -> tuple[list[Module], Module | None]:
-    """What objects of a library get: modules that the root imports, and parameters of its program.
+    """The additions to objects of a library: modules for the root, and parameters of its program.
 
     Raises:
         BuildError: they cannot get that.

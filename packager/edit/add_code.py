@@ -1,5 +1,5 @@
-"""What `mblob.add` does with code: it joins a finished library, or is linked with the objects of one. It is
-imported with the first code, since payloads alone need nothing that compiles or links."""
+"""The code part of `mblob.add`: code joins a finished library or is linked with the objects of one.
+It is imported with the first code: payloads alone need nothing that compiles or links."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def _check(path: Path, file_name: str | os.PathLike[str], how: Mapping[str, Any]
 
 
 def _is_hidden(name: str, target: Dialect) -> bool:
-    """Whether a name is nothing for loaders of the target dialect, which would take it for
+    """True if a name must be hidden from loaders of the target dialect, which would take it for
     something else."""
     (other,) = (d for d in DIALECTS.values() if d is not target)
     if name in SLOTS or name in _OWN["ffi"]:  # functions of ours that the code calls by name

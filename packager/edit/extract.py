@@ -48,7 +48,7 @@ class Output(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is written.
+    """The plan of the files to write.
 
     Attributes:
         folder: where to; None for one file that the caller named.
@@ -124,8 +124,8 @@ def _planned(
     names: Sequence[str] | bool,
     format: str | None,
 ) -> Plan:
-    """What is written where; everything that can be refused is refused here, before anything is
-    written."""
+    """The plan of all files to write; everything that can be refused is refused here, before
+    anything is written."""
     wanted = [wanted] if isinstance(wanted, str) else wanted
     names = [names] if isinstance(names, str) else names
     for argument, value in (("entries", wanted), ("tensors", names)):

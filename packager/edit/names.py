@@ -129,7 +129,7 @@ class Names:
 
 
 def is_set(module: Module) -> bool:
-    """Whether a module has the parameters of a program."""
+    """True if a module has the parameters of a program."""
     node = node_of(module)
     return isinstance(node, PayloadNode) and node.is_parameters
 

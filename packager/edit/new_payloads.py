@@ -1,5 +1,5 @@
-"""What takes the place of an old payload: bytes, files, modules, or the old payload with some of
-its tensors new."""
+"""The replacements of an old payload: bytes, files, modules, or the old payload with some of its
+tensors new."""
 
 from __future__ import annotations
 

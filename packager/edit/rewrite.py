@@ -42,7 +42,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def blob_of(library: Library) -> Blob:
-    """What the blob of a shared library says.
+    """The parsed blob of a shared library.
 
     Raises:
         FormatError: "no_blob": no model library. BuildError: functions alone, or a blob in a file
@@ -61,7 +61,7 @@ def blob_of(library: Library) -> Blob:
 
 
 def no_index(library: Library) -> str:
-    """Why a library can have no index, "" if it can."""
+    """The reason why a library can have no index, "" if it can."""
     blob = blob_of(library)
     if blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21):
         return "of TVM 0.21, whose dialect is read without an index only"
@@ -172,7 +172,7 @@ def _stored(library: Library, offset: int, size: int) -> Payload:
 
 
 def _data_offset(payload: Payload) -> int:
-    """Where the tensors of a safetensors payload start."""
+    """The offset in a safetensors payload at which its tensors start."""
     start = b""
     for chunk in payload.chunks():
         start += bytes(chunk[:8])
@@ -182,8 +182,8 @@ def _data_offset(payload: Payload) -> int:
 
 
 def fingerprint(data: memoryview, blob: Blob) -> bytes:
-    """What tells the old blob apart from others, as `mblob.packager.write.blob_stream.write_blob` makes
-    it."""
+    """The fingerprint that tells the old blob apart from others, as
+    `mblob.packager.write.blob_stream.write_blob` makes it."""
     if blob.index_offset is not None and blob.algorithm:
         return bytes(data[-FOOTER.size :])
     return crc32(data).to_bytes(4, "little") + len(data).to_bytes(8, "little")
@@ -245,7 +245,7 @@ def _check_same(library: Library) -> None:
 
 
 def _is_placed(blob: Blob, address: int) -> bool:
-    """Whether a blob is where its largest payload of a program's own key is aligned."""
+    """True if a blob is where its largest payload of a program's own key is aligned."""
     i = largest_own((e.type_key, 0 if e.bulk else e.size) for e in blob.entries)
     return i is not None and not (address + (blob.entries[i].offset or 0)) % TENSOR_ALIGN
 

@@ -141,7 +141,7 @@ _OPERATORS = {"+": "mblob_add", "-": "mblob_sub", "*": "mblob_mul"}
 
 
 def _extent(lower: Expression, upper: Expression) -> Expression:
-    """How many elements there are between two bounds; "*": as many as there are."""
+    """The number of elements between two bounds; "*": as many as there are."""
     if upper == "*":
         return "*"
     if isinstance(lower, int) and isinstance(upper, int):

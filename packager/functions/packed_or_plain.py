@@ -1,5 +1,5 @@
-"""How each function that objects export is called, as far as something tells: the rows of the table
-that a loader needs to tell packed functions from others.
+"""The calling convention of each function that objects export, as far as something tells: the rows
+of the table that a loader needs to tell packed functions from others.
 
 A loader takes a function without a row for a packed one if the library is code that TVM compiled
 (`mblob.format.exported.is_tvm_code`), and else for one of which nothing is known.
@@ -49,7 +49,7 @@ class Undeclared(NamedTuple):
         return [*self.plain, *self.unknown]
 
     def rows(self, others: Sequence[Row], *, unannounced_blob: bool) -> list[Row]:
-        """What the table needs of them.
+        """The rows that the table needs for these functions.
 
         Args:
             others: rows that it has anyway.
@@ -70,7 +70,7 @@ def classify_undeclared(
     files: Sequence[LinkInput],
     table_rows: Sequence[Row] = (),
 ) -> Undeclared:
-    """What is known of the functions without a prototype.
+    """The functions without a prototype, sorted by what is known of them.
 
     Args:
         named: functions that the caller calls packed.
@@ -186,14 +186,14 @@ _RESERVED = (*OUR_PREFIXES, "TVMBackend")
 
 
 def is_packed(function: Function, *, of_tvm: bool) -> bool:
-    """Whether a function has the shape of TVM's packed ones; in doubt it has.
+    """True if a function has the shape of TVM's packed ones; in doubt it has.
 
     `int f(args, int *type_codes, int num_args, result, int *result_code, resource)`, where the
     pointers have types of their own in each release of TVM.
 
     Args:
-        of_tvm: its object has a mark of TVM's. TVM 0.6 and before leave the last arguments out; many
-            functions that nothing else says to be packed take as few.
+        of_tvm: its object has a mark of TVM's. TVM 0.6 and before leave the last arguments out;
+            many functions that nothing else says to be packed take as few.
     """
     p = function.parameters
     if (
@@ -215,7 +215,7 @@ def _is_int32(found: CType) -> bool:
 
 
 def _may_be_values(found: CType) -> bool:
-    """Whether the target of a pointer may be TVMValue: void, a union of 8 bytes, or a number as
+    """True if the target of a pointer may be TVMValue: void, a union of 8 bytes, or a number as
     wide."""
     return found.kind in ("void", "record", "pointer") or (
         found.kind in ("int", "uint") and found.size == 8

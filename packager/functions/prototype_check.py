@@ -1,4 +1,4 @@
-"""Whether a prototype says what the source does, as far as debug information tells."""
+"""A check that a prototype says what the source does, as far as debug information tells."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def contradiction(prototype: Prototype, function: Function) -> str | None:
-    """How a prototype differs from the function that the source defines, None if calls through it
-    are right.
+    """The difference between a prototype and the function that the source defines, None if calls
+    through it are right.
 
-    `const` may differ, it marks what the packed function takes for an input; `void *` may stand for any
-    pointer. Neither changes what is passed.
+    `const` may differ, it marks what the packed function takes for an input; `void *` may stand for
+    any pointer. Neither changes what is passed.
     """
     found = function.parameters
     if function.is_guess:
@@ -87,8 +87,8 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
 
 
 def _same_kind_of_pointer(spelled: str, target: CType) -> bool:
-    """Whether a pointer as a prototype spells it may point at a type, as far as the spelling tells: names
-    may stand for anything."""
+    """True if a pointer as a prototype spells it may point at a type, as far as the spelling tells:
+    names may stand for anything."""
     if "(" in spelled:
         return target.kind in ("other", "void")
     if spelled.count("*") > 1:
@@ -99,7 +99,7 @@ def _same_kind_of_pointer(spelled: str, target: CType) -> bool:
 
 
 def _same_rows(p: Parameter, target: CType) -> bool:
-    """Whether the rows of an array are as long in both, as far as both say so. An array of fewer or
+    """True if the rows of an array are as long in both, as far as both say so. An array of fewer or
     more dimensions is the same memory seen in another way."""
     dims = [int(d.text) if d.text.isdigit() else None for d in p.dims[1:]]
     return len(dims) != len(target.dims) or all(
@@ -115,7 +115,7 @@ def _same_result(prototype: Prototype, function: Function) -> bool:
 
 
 def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
-    """Whether the target sees one type in both: same size, same kind."""
+    """True if the target sees one type in both: same size, same kind."""
     size = _size(scalar.name, pointer_size)
     if size is not None and size != actual.size:
         return False
@@ -151,7 +151,7 @@ OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"
 
 
 def own_call(name: str, files: Sequence[LinkInput]) -> str | None:
-    """What tells that a function is not called as C does, None if nothing does."""
+    """The file and the mark by which a function is not called as C does, None without a mark."""
     for f, contents in files:
         machine = "" if contents.machine is None else contents.machine.name
         attribute = f.own_calls.get(name)

@@ -1,4 +1,4 @@
-"""How statically linked code makes itself known: names, the table of functions, and C source that
+"""The registration of statically linked code: names, the table of functions, and C source that
 announces them.
 
 The names that are announced are not the symbols: under the name of a function a runtime finds its
@@ -57,7 +57,7 @@ class Announced(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """What one library announces.
+    """The announcements of one library.
 
     Attributes:
         functions: its functions, and its entry.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class NotCallable(Exception):
-    """Why a function cannot have a packed function, and what to do."""
+    """A function cannot have a packed function; the text says why, and what to do."""
 
 
 def found_prototypes(
@@ -140,7 +140,7 @@ def found_prototypes(
 
 
 def expanded_names(files: Sequence[LinkInput]) -> dict[str, str]:
-    """What macros stand for that prototypes of the caller's have as names of functions."""
+    """The function names that macros in prototypes of the caller's stand for, by macro."""
     return {macro: name for f, _ in files for macro, name in f.expanded_names.items()}
 
 
@@ -191,7 +191,7 @@ def _is_chosen(
     of_cxx: Mapping[str, Prototype],
     file: HostFile,
 ) -> bool:
-    """Whether a prototype of the caller's has the types of one of several functions of a name.
+    """True if a prototype of the caller's has the types of one of several functions of a name.
 
     Args:
         texts, of_cxx: prototypes by name, with and without words that only the source explains.
@@ -295,7 +295,7 @@ def _refuse_text(text: str) -> None:
 
 
 def _own_types(functions: Sequence[Function]) -> dict[str, str]:
-    """What the types of a source are in the words of C, as of `prototype_parser.Words`."""
+    """The types of a source in the words of C, as of `prototype_parser.Words`."""
     types: dict[str, str] = {}
     for function in functions:
         for found in (*function.parameters, function.result):
@@ -347,7 +347,7 @@ def _with_enumerators(comment: str, function: Function) -> str:
 
 
 def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
-    """Whether a function is the user's, exported, and plain."""
+    """True if a function is the user's, exported, and plain."""
     name = function.name
     is_exported = name in contents.functions - contents.comdat or name in contents.late
     is_plain = plain_row(function, of_tvm=name in contents.of_tvm) is not None
@@ -355,7 +355,7 @@ def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
 
 
 def _is_made(function: Function) -> bool:
-    """Whether a function is no function of a source: it is the main program, or the compiler made it."""
+    """True if a function is not from a source: it is the main program, or the compiler made it."""
     return function.name in ("main", "MAIN__") or function.source_name.rpartition("::")[
         2
     ].startswith("_")

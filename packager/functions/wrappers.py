@@ -352,7 +352,7 @@ def _element(s: Scalar, dialect: Dialect) -> str:
 
 
 def _all_passed(p: Prototype) -> list[str]:
-    """What the C function is called with."""
+    """The arguments of the C function's call, as C expressions."""
     taken = [k for k, a in enumerate(p.parameters) if a.kind != "length"]
     places = {k: i for i, k in enumerate(taken)}  # among the arguments
     return [
@@ -364,7 +364,7 @@ def _all_passed(p: Prototype) -> list[str]:
 
 
 def _length(text: Parameter, i: int) -> str:
-    """How many characters a text has, which Fortran passes behind all arguments."""
+    """The number of characters of a text, which Fortran passes behind all arguments."""
     return f"{_variable(text, i)}.{'size' if text.kind == 'text' else 'elements'}"
 
 

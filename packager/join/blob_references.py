@@ -1,4 +1,4 @@
-"""Whether a finished library refers to its blob by address, so that the blob cannot move.
+"""A search for references by address from a finished library to its blob, which then cannot move.
 
 References by the symbol's name are none: the dynamic linker looks it up. What counts are addresses
 that the linker has put into data (relocations that add the load address, other symbols) and
@@ -34,7 +34,7 @@ _NEAR = 8  # instructions within which the low half of an address follows the hi
 
 
 def find_reference(elf: ElfFile, symbol: Symbol) -> str | None:
-    """What refers to the blob, in words; None if nothing does.
+    """The reference to the blob, in words; None if there is none.
 
     Args:
         symbol: the blob's.

@@ -49,7 +49,7 @@ class Entry:
 
     @property
     def is_found(self) -> bool:
-        """Whether lookups by name find it."""
+        """True if lookups by name find the symbol."""
         return bool(self.shndx) and not self.is_local and self.other & 3 in (0, 3)
 
     def hide(self) -> None:

@@ -67,7 +67,7 @@ class MergedRelocation:
 
 @dataclass(frozen=True)
 class MergeInput:
-    """What the result has, before the part has its addresses.
+    """The contents of the result, before the part has its addresses.
 
     Attributes:
         host, part: the two libraries.
@@ -90,7 +90,7 @@ class MergeInput:
 
 @dataclass(frozen=True)
 class MergedLayout:
-    """Where things are in the result.
+    """The layout of the result.
 
     Attributes:
         offset: of the new tables in the file; their address is `offset + shift`, and so it is with
@@ -119,7 +119,7 @@ class MergedLayout:
     first_global: int
 
     def of_note(self, offset: int) -> int:
-        """Where a byte of the host's notes is now."""
+        """The new offset of a byte of the host's notes."""
         for old, (start, size) in self.tables.items():
             if isinstance(old, int) and old <= offset < old + size:
                 return self.offset + start + offset - old
@@ -130,7 +130,7 @@ class MergedLayout:
 
     @property
     def moved(self) -> int:
-        """What is added to addresses of the part."""
+        """The offset that is added to addresses of the part."""
         return self.part + self.shift
 
 
@@ -222,7 +222,7 @@ def _called_by(part: ElfFile, tag: int) -> str:
 
 
 def _thread(host: ElfFile, part: ElfFile) -> int:
-    """Where the part's variables of a thread go: behind those of the host."""
+    """The place of the part's thread-local variables: behind those of the host."""
     ours, theirs = part.first_segment(PT_TLS), host.first_segment(PT_TLS)
     if ours is None or theirs is None:
         return 0
@@ -374,8 +374,8 @@ class _MergedSymbols:
 
 
 def is_shared(name: str) -> bool:
-    """Whether there is one variable of this name, which runtimes fill: that of the host, with the value
-    that the part gives it."""
+    """True if there is one variable of this name, which runtimes fill: that of the host, with the
+    value that the part gives it."""
     return name.startswith("__TVM") or name in {d.context for d in DIALECTS.values()}
 
 

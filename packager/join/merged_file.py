@@ -401,8 +401,8 @@ def _properties(elf: ElfFile) -> list[bytes]:
 
 
 def _edit_notes(patch: Patch, host: ElfFile, places: MergedLayout, new: bytes) -> None:
-    """What the host announces of its blob and its table says nothing of those that came with the
-    part; its build-id is that of another library."""
+    """Drop the notes in which the host announces its blob and table, which lack those that came
+    with the part. Change the build-id, which is that of another library."""
     record = host.layout.nhdr
     for _, at in note.ours(host.notes()):
         head = places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - record.size

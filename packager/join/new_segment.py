@@ -39,7 +39,7 @@ _NOTES = (PT_NOTE, PT_GNU_PROPERTY)
 
 
 class NewSegment(NamedTuple):
-    """Where it is, and what else moves with it.
+    """The place of the new segment, and the pieces that move with it.
 
     Attributes:
         elf: the library as it was.
@@ -59,7 +59,7 @@ class NewSegment(NamedTuple):
     moved: Sequence[tuple[Piece, int]]
 
     def place_of(self, at: int) -> int:
-        """Where a byte of the library lies now."""
+        """The new place of a byte of the library."""
         return next((new + at - p.start for p, new in self.moved if p.start <= at < p.end), at)
 
     def _address_of(self, vaddr: int) -> int:
@@ -156,7 +156,7 @@ class NewSegment(NamedTuple):
 
 
 def _make_room(elf: ElfFile, table_size: int) -> list[Piece] | None:
-    """What moves, for some more rows if that can be; None if not even for one."""
+    """The pieces to move, for some more rows if that can be; None if not even for one."""
     for spare in _SPARE:
         pieces = in_the_way(elf, table_size + spare * elf.e_phentsize)
         if pieces is not None:

@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 
 def in_the_way(host: ElfFile, size: int, longest: int = 0) -> list[Piece] | None:
-    """What has to move if the program headers get `size` bytes, in the order of the file; None if
+    """The pieces to move if the program headers get `size` bytes, in the order of the file; None if
     something else is in the way, and they cannot stay in front.
 
     Args:
@@ -85,7 +85,7 @@ def in_the_way(host: ElfFile, size: int, longest: int = 0) -> list[Piece] | None
 
 
 def end_of_head(host: ElfFile, size: int) -> int:
-    """Where the first segment ends if the program headers get `size` bytes: it takes what the file
+    """The end of the first segment if the program headers get `size` bytes: it takes what the file
     has free behind it, if they need that and a byte is left for a section."""
     head, *others = (s for s in host.segments if s.p_type == PT_LOAD)
     last = head.p_filesz
@@ -118,8 +118,8 @@ def _pieces(host: ElfFile) -> list[Piece]:
 
 
 def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
-    """Where the file has the tables that only the dynamic section leads to, and nothing refers to
-    by a distance."""
+    """The start and end of each table in the file that only the dynamic section leads to, and
+    nothing refers to by a distance."""
     tags, layout = host.dynamic, host.layout
     count = len(host.dynsym) + 1
     sizes = {

@@ -30,7 +30,7 @@ Edit = Callable[[Patch], None]
 
 
 class Place(NamedTuple):
-    """Where a new blob goes.
+    """The place of a new blob.
 
     Attributes:
         how: "in place", "grown" (at the end of its segment) or "moved" (behind everything).
@@ -98,7 +98,7 @@ def check_can_move(elf: ElfFile, symbol: str, path: Path) -> None:
 
 
 def _zeros(library: Stub, start: int) -> int:
-    """How many of the bytes in front of the old blob are only there to place it."""
+    """The number of bytes in front of the old blob that are only there to place it."""
     if library.section is None:
         return 0
     section = library.elf.sections[library.section]
@@ -147,7 +147,7 @@ def reembed(
 
 
 def _can_grow(library: Stub) -> bool:
-    """Whether the blob ends the last segment, and nothing that is loaded lies behind it in the
+    """True if the blob ends the last segment, and nothing that is loaded lies behind it in the
     file."""
     try:
         segment_to_grow(library)

@@ -139,7 +139,7 @@ def packed(elf: ElfFile, types: Types) -> list[Relocation]:
 
 
 def value_of(elf: ElfFile, r: Relocation) -> int:
-    """What a relocation adds, wherever it stands."""
+    """The addend of a relocation, wherever it stands."""
     return elf.word_at(r.place) if r.addend is None else r.addend
 
 

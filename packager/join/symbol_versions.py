@@ -18,8 +18,8 @@ from mblob.packager.write.elf_patch import fitting
 
 
 def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersion], list[int]]:
-    """What both need by version index, and the index of each dynamic symbol of the part. The host's
-    versions keep their indices. The first is empty if the host's table has all of them.
+    """The versions that both need, by index, and the index of each dynamic symbol of the part. The
+    host's versions keep their indices. The first is empty if the host's table has all of them.
 
     Raises:
         CannotJoin: there is no index for one more.

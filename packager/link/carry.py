@@ -78,7 +78,7 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
 
 
 def is_name(item: Any) -> bool:
-    """Whether an item of `carry` is the name of a plug-in that comes with mblob, not a file."""
+    """True if an item of `carry` is the name of a plug-in that comes with mblob, not a file."""
     return isinstance(item, str) and item.isidentifier() and not Path(item).exists()
 
 
@@ -152,7 +152,7 @@ def shipped_names() -> list[str]:
 
 
 def shipped_sources(name: str) -> list[SourceNode]:
-    """What a plug-in is compiled of, its own files first.
+    """The sources that a plug-in is compiled of, its own files first.
 
     Raises:
         BuildError: there is none of that name.
@@ -275,7 +275,7 @@ class _Unit:
 def _own_names(
     unit: _Unit, units: Sequence[_Unit], others: Sequence[ObjectSymbols]
 ) -> dict[str, str]:
-    """What each symbol of a plug-in is called in the library, where all of them are hidden.
+    """The names of a plug-in's symbols in the library, where all of them are hidden.
 
     Inline functions, their statics, templates: two plug-ins that have them mean their own, of their
     own version. So they get names of their own, and so does what others define too; not what others

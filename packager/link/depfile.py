@@ -1,4 +1,4 @@
-"""What a build read, as a rule of make: by it ninja, make and CMake know when to pack again."""
+"""The files that a build read, as a make rule: by it ninja, make and CMake know when to repack."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _prerequisites(rule: str) -> Iterator[str]:
 
 
 def _reads_as_variable(name: str) -> bool:
-    """Whether make takes a name that is the first behind the colon for the setting of a variable,
+    """True if make reads a name that is the first behind the colon as the setting of a variable,
     which nothing escapes."""
     return "=" in name
 

@@ -93,7 +93,8 @@ _Linked = tuple[set[str], list[str]]  # what a library exports, what it needs
 
 
 def _linked(elf: ElfFile) -> _Linked | None:
-    """What became of the link; None if it made no shared library that tells."""
+    """The exports and needed libraries of the linked file; None if it is no readable shared
+    library."""
     try:
         if elf.e_type != ET_DYN:
             return None
@@ -144,7 +145,7 @@ def _known_functions(
 
 
 def _executors(module: Module, dialect: Dialect) -> Iterator[PayloadNode]:
-    """What TVM's executors of the classic dialect open in a tree."""
+    """The modules of a tree that TVM's executors of the classic dialect open."""
     for node in map(node_of, module.walk() if not dialect.is_ffi else ()):
         if isinstance(node, PayloadNode) and node.type_key in EXECUTORS:
             yield node

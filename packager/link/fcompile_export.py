@@ -154,7 +154,7 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
 
 
 def _own_headers(request: Request) -> list[str]:
-    """Where sources that we copied may have their headers."""
+    """Options for the folders in which sources that we copied may have their headers."""
     nodes = [n for n in request.host if isinstance(n, SourceNode)]
     folders = [n.code.absolute().parent for n in nodes if isinstance(n.code, Path)]
     return [f"-I{folder}" for folder in dict.fromkeys(folders)]
@@ -247,8 +247,8 @@ def _triple(request: Request, fcompile: FCompile) -> str | None:
 
 
 def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | None:
-    """What the library is for: what its objects say, else the triple, else the compiler of this
-    machine."""
+    """The target of the library: that of its objects, else of the triple, else of this machine's
+    compiler."""
     for node in request.host:
         if isinstance(node, ObjectNode):
             found = object_files.read(

@@ -160,7 +160,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
 
 
 def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bool:
-    """Whether no symbol is called like a declared function, as of functions of C++."""
+    """True if a declared function has no symbol of its name, as with functions of C++."""
     defined = {name for f, c in files if not f.generated for name in c.defined | c.weak}
     return any(w.prototype.name not in defined for w in wrapped)
 
@@ -333,7 +333,7 @@ def _check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) ->
 
 
 class Functions(NamedTuple):
-    """How the functions of a library are called.
+    """The functions of a library, by the way they are called.
 
     Attributes:
         wrapped: plain functions with a prototype, which get a packed function.
@@ -351,7 +351,7 @@ class Functions(NamedTuple):
 def classify_functions(
     request: Request, objects: Sequence[LinkInput], host: Sequence[LinkInput]
 ) -> Functions:
-    """What is known of the functions of all objects.
+    """The functions of all objects, sorted by what is known of them.
 
     Args:
         host: the objects of the host modules.
@@ -404,7 +404,7 @@ def warn_of_functions(
 
 
 class LinkLine(NamedTuple):
-    """What goes on the link line, checked.
+    """The inputs of the link, checked.
 
     Attributes:
         tools: the compiler.
@@ -479,12 +479,13 @@ def _helpers(
     request: Request, gathered: Gathered, rows: Sequence[Row], adapted: Sequence[Adapter],
     objects: Sequence[LinkInput], work: Path, *, packed_now: Sequence[Wrapped],
 ) -> list[LinkInput]:  # fmt: skip
-    """What the objects turn out to need: the function table, functions of the other dialect in the
-    convention of this one, and the runtime functions that foreign ones call.
+    """Compile what the objects turn out to need: the function table, functions of the other dialect
+    in the convention of this one, and the runtime functions that foreign ones call.
 
     Args:
         rows: of a table of functions that is in no object yet.
-        packed_now: functions whose packed functions are in no object yet, or without the right table.
+        packed_now: functions whose packed functions are in no object yet, or without the right
+            table.
     """
     tools = gathered.tools
     with_table = bool(packed_now) and gathered.with_table

@@ -197,7 +197,7 @@ def _link_object(request: Request, line: LinkLine, output: Path, work: Path) -> 
 
 
 def _stack_options(objects: Sequence[LinkInput], options: Sequence[str]) -> list[str]:
-    """What the linker is told of the stack: nothing, if an option of the caller does, or if the
+    """The linker's options for the stack: none, if an option of the caller sets it, or if the
     library tells what link-time optimization made. Objects for that do not know what they need."""
     late = any(not c.complete for _, c in objects)
     told = late and all(c.has_stack_note for _, c in objects)

@@ -1,5 +1,5 @@
-"""What a library was linked of, as a module tree to link again: the objects and packed modules of a
-`.tar`, of object files and archives, or the packed modules of a finished library.
+"""The inputs that a library was linked of, as a module tree to link again: the objects and packed
+modules of a `.tar`, of object files and archives, or the packed modules of a finished library.
 
 `static_library` gives such trees to programs; `convert` writes them in the other dialect.
 """
@@ -104,13 +104,13 @@ _PARTS = (".o", ".a", *FORMAT_OF)
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file is a `.tar` of objects."""
+    """True if a file is a `.tar` of objects."""
     with path.open("rb") as file:
         return linkable_kind(file.read(SNIFF_SIZE)) == "tar"
 
 
 def has_blob(path: Path) -> bool:
-    """Whether a file is the object with packed modules."""
+    """True if a file is the object with packed modules."""
     with path.open("rb") as file:
         head = file.read(SNIFF_SIZE)
     if not head.startswith(ELF_MAGIC) or elf_header(head)("e_type") != ET_REL:
@@ -157,7 +157,7 @@ def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
 
 
 def read(path: Path, work: Path) -> Contents:
-    """What a file holds."""
+    """The contents of a file."""
     found = Contents()
     read_into(found, path, work)
     return found
@@ -194,7 +194,7 @@ def _read_tar(found: Contents, path: Path, work: Path) -> None:
 
 @dataclass
 class Contents:
-    """What the input holds, as far as it is read.
+    """The contents of the input, as far as it is read.
 
     Attributes:
         host: objects and sources of the host code, without what mblob generated for one dialect

@@ -1,5 +1,5 @@
-"""What one export was asked for: the arguments of `export_library`, checked, and the plan of the
-blob; what the steps ask of them: the compiler, the declared functions, the file of `fpack_imports`."""
+"""The request of one export: checked arguments of `export_library`, and the plan of the blob. Also
+what the steps need: the compiler, the declared functions, the file of `fpack_imports`."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class Request(NamedTuple):
 
     @property
     def is_copied_early(self) -> bool:
-        """Whether the blob is copied while compilers run: if the linker has no part in it, and it can be
-        read twice, for the linker may turn out to need another place."""
+        """True if the blob is copied while compilers run: if the linker has no part in it, and it
+        can be read twice, for the linker may turn out to need another place."""
         if (
             self._has_open_graph
             or linker_named(self.options) == "mold"
@@ -207,7 +207,7 @@ class Request(NamedTuple):
 
     @property
     def _has_open_graph(self) -> bool:
-        """Whether graphs call functions by names that are known when objects are."""
+        """True if graphs call functions by names that are known when objects are."""
         return (
             not (self.dialect.is_ffi or self.system_lib)
             and any(m.type_key == GRAPH_FACTORY for m in self.module.walk())
@@ -248,8 +248,8 @@ class Request(NamedTuple):
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
     def packed_file(self, work: Path) -> Path | None:
-        """What the caller's `fpack_imports` makes; None without one, or without imports (as in
-        TVM)."""
+        """The file that the caller's `fpack_imports` makes; None without one, or without imports
+        (as in TVM)."""
         if self.fpack_imports is None or not self.module.imported_modules:
             return None
         made = self.fpack_imports(self.module, self.system_lib, self.prefix, str(work))

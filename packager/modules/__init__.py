@@ -1,2 +1,2 @@
-"""What callers make: module trees of host code and payloads, and what is declared of their
+"""The modules that callers make: trees of host code and payloads, and what is declared of their
 functions."""

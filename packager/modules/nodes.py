@@ -1,5 +1,5 @@
-"""What the modules made by constructors hold: host code to link, and payloads to serialize. What all
-constructors say of their arguments."""
+"""The contents of modules made by constructors: host code to link, and payloads to serialize. Also
+the checks of arguments that all constructors share."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ class Declared:
 
     @property
     def is_given(self) -> bool:
-        """Whether there are prototypes that need no source."""
+        """True if there are prototypes that need no source."""
         return bool(self._read[0])
 
     @property
     def looks(self) -> bool:
-        """Whether prototypes are made of what debug information tells."""
+        """True if prototypes are made from debug information."""
         return self.is_open or bool(self.names)
 
     @cached_property
@@ -159,7 +159,7 @@ class Declared:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a text is a name of C, or one of C++ with its namespaces."""
+    """True if a text is a name of C, or one of C++ with its namespaces."""
     return all(part.isidentifier() for part in text.split("::"))
 
 
@@ -182,7 +182,7 @@ class HostNode(Node):
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """The name of the host code in messages."""
         raise NotImplementedError
 
     @property
@@ -374,17 +374,17 @@ def node_of(module: Module) -> Node:
 
 
 def is_host(module: Module) -> bool:
-    """Whether a module is host code, which is linked and not serialized."""
+    """True if a module is host code, which is linked and not serialized."""
     return isinstance(node_of(module), HostNode)
 
 
 def out_entry(module: Module, dialect: str) -> OutEntry:
-    """How a module that is no host code is written in a dialect. Modules of opened libraries are
-    copied by their payload. What it imports is not said.
+    """The blob's entry for a module that is no host code, as a dialect writes it. Modules of opened
+    libraries are copied by their payload. What it imports is not said.
 
     Raises:
-        BuildError: the dialect has no such kind, or cannot say what it holds; or the key of a module
-            of the caller's is none, or its bytes break the grammar of the key.
+        BuildError: the dialect has no such kind, or cannot say what it holds; or the key of a
+            module of the caller's is none, or its bytes break the grammar of the key.
         FormatError: a payload that has to be written differently breaks its grammar.
     """
     node = node_of(module)
@@ -435,7 +435,7 @@ def check_serializable(root: Module) -> None:
 
 
 def _place(module: Module, root: Module, importers: dict[int, tuple[int, int]]) -> str:
-    """Where a module is in the tree, as an expression; of a deep one the last steps."""
+    """The place of a module in the tree, as an expression; of a deep one the last steps."""
     steps: list[str] = []
     at = id(module)
     while at != id(root) and len(steps) < 8:
@@ -457,12 +457,12 @@ def file_of(module: Module) -> str:
 
 
 def files_of(root: Module) -> Iterator[tuple[str, Path]]:
-    """What each file of a tree is, and its path."""
+    """The kind and the path of each file of a tree."""
     return files_in(node_of(module) for module in root.walk())
 
 
 def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
-    """What each file of these contents of modules is, and its path."""
+    """The kind and the path of each file of these contents of modules."""
     for node in nodes:
         if isinstance(node, SourceNode) and isinstance(node.code, Path):
             yield "a source", node.code
@@ -476,7 +476,7 @@ def files_in(nodes: Iterable[Node]) -> Iterator[tuple[str, Path]]:
 
 
 def payload_of(given: Any, who: str) -> Payload:
-    """What a constructor was given as payload: a path, a buffer, or an iterable of buffers.
+    """The payload that a constructor was given: a path, a buffer, or an iterable of buffers.
 
     Raises:
         BuildError: something else.
@@ -510,7 +510,7 @@ def _piece(item: Any, index: int, who: str) -> memoryview:
 
 
 def record_of(value: Any, what: str) -> ArrayRecord:
-    """What is written of an array.
+    """The record of an array, as it is written.
 
     Raises:
         BuildError: it is none; the text starts with `what`.

@@ -258,7 +258,7 @@ def _parameter(
 
 
 def array_dims(kind: Any, where: str, known: Mapping[str, str | int]) -> tuple[Any, list[Dim]]:
-    """What a pointer or an array points at, and its dimensions; another type as it is."""
+    """The type that a pointer or an array points at, and its dimensions; another type as it is."""
     dims: list[Dim] = []
     while isinstance(kind, c_ast.ArrayDecl):
         dims.append(_dim(kind, where, known, outermost=not dims))
@@ -475,7 +475,7 @@ _EXAMPLE = "'void vadd(const float *a, const float *b, float *c, int64_t n)'"
 
 
 def reason(code: str, message: str, own: Sequence[str] = ()) -> str:
-    """What is wrong with a text that is no prototype, and what to write.
+    """The fault of a text that is no prototype, and what to write.
 
     Args:
         message: of the parser.
@@ -509,7 +509,7 @@ def reason(code: str, message: str, own: Sequence[str] = ()) -> str:
 
 
 def _place(code: str, message: str) -> str:
-    """Where a text stops to be C, in the words of people."""
+    """The place where a text stops being C, in plain words."""
     place = re.search(r"(\d+): before: (.*)", message)
     if place is None and "end of input" not in message:
         return "it declares nothing that C knows"
@@ -536,14 +536,14 @@ def _without(code: str, macros: Sequence[str]) -> Iterator[str]:
 
 
 def _mixes(nodes: Any, unknown: Sequence[str]) -> bool:
-    """Whether an unknown type stands beside another type, as a macro does."""
+    """True if an unknown type stands beside another type, as a macro does."""
     if isinstance(nodes, c_ast.IdentifierType):
         return len(nodes.names) > 1 and not set(unknown).isdisjoint(nodes.names)
     return any(_mixes(node, unknown) for node in nodes)
 
 
 def _points_to(node: Any, name: str, pointed: bool = False) -> bool:
-    """Whether there is a pointer to a type, or an array of it."""
+    """True if there is a pointer to a type, or an array of it."""
     if isinstance(node, c_ast.IdentifierType):
         return pointed and name in node.names
     pointed = isinstance(node, (c_ast.PtrDecl, c_ast.ArrayDecl)) or (

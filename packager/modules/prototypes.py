@@ -76,17 +76,17 @@ class Parameter(NamedTuple):
 
     @property
     def of_fortran(self) -> bool:
-        """Whether its check is one of `checks_fortran.h`."""
+        """True if the parameter's check is one of `checks_fortran.h`."""
         return self.columns or self.kind == "text"
 
     @property
     def is_function(self) -> bool:
-        """Whether it is a pointer to a function."""
+        """True if the parameter is a pointer to a function."""
         return "(" in self.spelled
 
     @property
     def is_indirect(self) -> bool:
-        """Whether it is a pointer to pointers."""
+        """True if the parameter is a pointer to pointers."""
         return self.spelled.count("*") > 1 and not self.is_function
 
     @property

@@ -81,7 +81,7 @@ def _unexplained(text: str) -> str:
 
 
 def _has_own_words(node: Any, types: Sequence[str], names: Collection[str]) -> bool:
-    """Whether a declaration has types or numbers that C does not know.
+    """True if a declaration has types or numbers that C does not know.
 
     Args:
         types: the types among them.

@@ -1,7 +1,7 @@
-"""What an object says about its functions: those in its DWARF, and those that DWARF does not name.
+"""Facts about the functions of an object: those in its DWARF, and those that DWARF does not name.
 
-Only `mblob.packager.objects.object_files.functions_of` imports this, when there is something to read:
-pyelftools takes its time to load.
+Only `mblob.packager.objects.object_files.functions_of` imports this, when there is something to
+read: pyelftools takes its time to load.
 """
 
 from __future__ import annotations

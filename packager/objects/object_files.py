@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class ElfTarget(NamedTuple):
-    """What an object is for; everything a new object needs to be linked with it.
+    """The target of an object; everything a new object needs to be linked with it.
 
     Attributes:
         bits, byte_order: 32 or 64; "<" or ">".
@@ -63,7 +63,7 @@ class ElfTarget(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, str]:
-        """What must agree for a link."""
+        """The values that must agree for a link."""
         return self.e_machine, self.bits, self.byte_order
 
     def __str__(self) -> str:
@@ -218,14 +218,14 @@ _VARIANT = 0x80
 
 
 def is_code(elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether an object defines a symbol as a function."""
+    """True if an object defines a symbol as a function."""
     if symbol.type == STT_NOTYPE:  # as assemblers leave it
         return bool(_section_flags(elf, symbol) & SHF_EXECINSTR)
     return symbol.is_defined and symbol.type in (STT_FUNC, STT_GNU_IFUNC)
 
 
 def is_data(elf: ElfFile, symbol: Symbol) -> bool:
-    """Whether a file defines a symbol as a variable. An absolute address may be either."""
+    """True if a file defines a symbol as a variable. An absolute address may be either."""
     if symbol.type == STT_NOTYPE:
         return _section_flags(elf, symbol) & (SHF_ALLOC | SHF_EXECINSTR) == SHF_ALLOC
     return symbol.is_defined and symbol.type in (STT_OBJECT, STT_COMMON, STT_TLS)
@@ -302,7 +302,7 @@ _OF_C_LIBRARY = ("__cxa_finalize", "__cxa_atexit", "__cxa_at_quick_exit")
 
 
 def needs_cxx(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool:
-    """Whether objects need the C++ library, and no option of the link names one."""
+    """True if objects need the C++ library, and no option of the link names one."""
     if any(
         o.startswith("-lc++") or ("stdc++" in o and not o.startswith("-static")) for o in options
     ):
@@ -314,7 +314,7 @@ def needs_cxx(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool
 
 
 def needs_fortran(contents: Sequence[ObjectSymbols], options: Sequence[str]) -> bool:
-    """Whether objects need the library of gfortran, and no option of the link names it."""
+    """True if objects need the library of gfortran, and no option of the link names it."""
     if any("gfortran" in o for o in options):
         return False
     return any(name.startswith("_gfortran_") for c in contents for name in c.undefined)
@@ -394,7 +394,7 @@ def check_blobs(files: Sequence[tuple[str, ObjectSymbols]], symbol: str) -> None
 
 
 def packed_already(label: str, found: str, symbol: str) -> str:
-    """What is said of an input that holds packed modules."""
+    """The error text for an input that holds packed modules."""
     return (
         f"{label} defines {found}, the packed modules of another library (TVM's devc.o is such an object): no runtime"
         f" would read them beside {symbol} of this one; leave it out, and pack each module in it again:"
@@ -449,7 +449,7 @@ def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
 
 
 def has_debug_info(elf: ElfFile) -> bool:
-    """Whether an object tells types, in its own sections or in those that wait for link-time
+    """True if an object describes types, in its own sections or in those that wait for link-time
     optimization."""
     return any(
         section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections

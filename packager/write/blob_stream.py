@@ -32,7 +32,7 @@ SAMPLE, SAMPLED, SAMPLES = 4096, 1 << 20, 1 << 14
 
 
 def producer() -> str:
-    """Who wrote a blob, as its index says it."""
+    """The program that wrote a blob, as its index names it."""
     return f"mblob {mblob.__version__}"
 
 
@@ -166,8 +166,8 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 def _crc_of_samples(fd: int, start: int, size: int) -> int:
-    """What tells blobs without digests apart: all of a small one, of a large one a page out of each
-    MiB, and its end.
+    """A checksum that tells blobs without digests apart: of all of a small one, of a large one a
+    page out of each MiB, and its end.
 
     Reading all of it would cost what leaving out the digests saved.
     """

@@ -43,7 +43,7 @@ WriteToSink = Callable[[FileSink], int]
 
 
 class BlobSection(NamedTuple):
-    """Where a blob lies in an object.
+    """The place of a blob in an object.
 
     Attributes:
         name: of the section.

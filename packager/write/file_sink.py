@@ -183,7 +183,7 @@ class OldLibrary:
 
 @contextmanager
 def old_library(path: Path, wanted: bool = True) -> Iterator[OldLibrary | None]:
-    """What is at a path, while the block runs; None if there is no library with payloads worth
+    """The library at a path, while the block runs; None if there is no library with payloads worth
     looking at.
 
     Args:

@@ -21,8 +21,8 @@ from mblob.packager.write.dialects import Dialect
 
 
 def packed_names(root: Module, dialect: Dialect, found: Sequence[str] = ()) -> dict[str, str]:
-    """What graphs of a tree call instead of a plain C function: the symbol of its packed function.
-    Functions of other modules keep their names.
+    """The names that graphs of a tree call instead of plain C functions: the symbols of their
+    packed functions. Functions of other modules keep their names.
 
     Args:
         found: functions that have a packed function, and no prototype in the tree.

@@ -32,7 +32,7 @@ APPEND_SECTION: BlobSection = BlobSection(".note.tvm_mblob", alignment=32, kind=
 
 
 def grow_section(alignment: int, lead: int) -> BlobSection:
-    """Where the placeholder is for linkers that know INSERT."""
+    """The section of the placeholder, for linkers that know INSERT."""
     return BlobSection(GROW_SECTION, alignment=alignment, lead=lead)
 
 
@@ -148,7 +148,7 @@ def grow_stub(
 
 
 def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
-    """Whether the blob may lie at the offset `place` of the file, where the linker put `start`."""
+    """True if the blob may lie at the offset `place` of the file, where the linker put `start`."""
     s = stub.elf.segments[segment]
     return (
         stub.elf.bits == 64
@@ -159,7 +159,7 @@ def _fits(stub: Stub, segment: int, start: int, place: int) -> bool:
 
 
 def _is_alone(stub: Stub, segment: int, start: int) -> bool:
-    """Whether there is nothing in front of the blob in its segment, but zeros for its place."""
+    """True if there is nothing in front of the blob in its segment, but zeros for its place."""
     lead = stub.symbol.st_value - stub.elf.segments[segment].p_vaddr
     return lead < TENSOR_ALIGN and not any(stub.data[start - lead : start])
 

@@ -90,6 +90,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
             "demo",
             "lint",
             "format",
+            "quick",
             "bench",
             "docs",
             "install",

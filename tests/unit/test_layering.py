@@ -317,3 +317,18 @@ def test_looking_at_files_imports_no_compiler_driver_and_no_numpy(statement: str
         [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+QUESTION = re.compile(r"(What|Whether|Where|Who|Why|How)\b")
+
+
+def test_docstrings_say_what_a_thing_is_or_does_and_begin_with_no_question() -> None:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    guilty = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path in SOURCES.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False))
+        if QUESTION.match(text)
+    ]
+    assert guilty == []

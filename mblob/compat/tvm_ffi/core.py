@@ -20,7 +20,7 @@ class Object:
     __slots__ = ()
 
     def same_as(self, other: object) -> bool:
-        """Whether it is the same object."""
+        """True if it is the same object."""
         return self is other
 
 
@@ -215,7 +215,7 @@ def _metadata(found: _Text) -> dict[str, Any]:
 
 
 def _lookup_or_register_type_info_from_type_key(type_key: str) -> TypeInfo:
-    """What a class of that key says of itself. It is there while a library that has it is, or was.
+    """The type information of the class of that key. It is there while a library has it, or had it.
 
     Raises:
         NotFoundError: no class has the key.

@@ -42,8 +42,8 @@ def list_global_func_names() -> list[str]:
 
 
 def get_global_func_metadata(name: str) -> dict[str, Any]:
-    """What a global function of a C++ library says of itself, such as "type_schema"; nothing of
-    other functions.
+    """The metadata of a global function of a C++ library, such as "type_schema"; nothing of other
+    functions.
 
     Raises:
         NotFoundError: no such function.

@@ -71,8 +71,8 @@ def _refused(what: str) -> Exception:
 
 
 def convert(value: Any) -> Any:
-    """What a function of tvm_ffi gets for a value: a function for a callable, a tensor for an array;
-    other values stay as they are."""
+    """The argument that a function of tvm_ffi gets for a value: a function for a callable, a tensor
+    for an array; other values stay as they are."""
     if isinstance(value, (mblob.PackedFunction, Tensor, type)):
         return value
     if callable(value):

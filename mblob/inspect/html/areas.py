@@ -97,14 +97,14 @@ def file_areas(library: Library) -> list[Area]:
 
 
 def _in_one_piece(library: Library) -> bool:
-    """Whether the blob's bytes lie in a member as they are; in C source they do not."""
+    """True if the blob's bytes lie in a member as they are; in C source they do not."""
     images = [m.image for m in library.members if m.image is not None]
     symbol = library.blob_symbol
     return symbol is None or all(i.format != "c" or i.find(symbol.name) is None for i in images)
 
 
 def image_areas(image: Image, left_out: range = range(0)) -> list[Area]:
-    """What a file of machine code is made of, with offsets in the file that is shown.
+    """The parts of a file of machine code, with offsets in the file that is shown.
 
     Args:
         left_out: bytes of that file that belong to something else.
@@ -258,8 +258,8 @@ def _few(areas: list[Area], limit: int, what: str) -> list[Area]:
 
 
 def payload_areas(entry: EntryView) -> list[Area]:
-    """What a payload is made of: tensors, texts, device code (down to its sections, if it is ELF);
-    [] for raw bytes.
+    """The parts of a payload: tensors, texts, device code (down to its sections, if it is ELF); []
+    for raw bytes.
 
     Raises:
         FormatError: the payload breaks the grammar of its key.

@@ -1,5 +1,5 @@
-"""What the page shows, as one JSON object of bounded size: names are cut, lists end and say what
-they leave out.
+"""The content of the page, as one JSON object of bounded size: names are cut, lists end and say
+what they leave out.
 
 Entries are rows, not objects, and names that repeat are written once: 10,000 entries take some
 hundred kilobytes.
@@ -138,7 +138,7 @@ def _parts(library: Library) -> tuple[dict[int, list[Any]], dict[int, str], int]
 
 
 def _count(areas: Sequence[Area]) -> int:
-    """How many areas these are, with all that is in them: two levels at most."""
+    """The number of areas, with all that is in them: two levels at most."""
     return len(areas) + sum(len(a.children) for a in areas)
 
 

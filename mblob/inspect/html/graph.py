@@ -53,7 +53,7 @@ def drawing(
     held: dict[str, str],
     limit: int = NODES,
 ) -> dict[str, Any]:
-    """Where to draw what.
+    """The drawing of a graph: its boxes and edges, and their places.
 
     Args:
         nodes, heads: as of `graph_summary.nodes_of`.
@@ -88,7 +88,7 @@ def drawing(
 
 
 def _details(nodes: Sequence[GraphNode], number: int) -> list[Any]:
-    """What a page shows of a chosen node: name, operator, inputs and values."""
+    """The details that a page shows of a chosen node: name, operator, inputs and values."""
     node = nodes[number]
     inputs = []
     for source, at in node.inputs[:DETAILS]:

@@ -1,4 +1,4 @@
-"""Where the time of a model went, as one page for a browser: `mblob-pack run --profile --html`."""
+"""The profile of a model, as one page for a browser: `mblob-pack run --profile --html`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _BEHIND_FUNCTIONS = ("const", "volatile", "noexcept", "override", "final", "thro
 
 @dataclass
 class Parameters:
-    """What stands between the parentheses of a function.
+    """The parameters between the parentheses of a function.
 
     Attributes:
         names: those that have one.
@@ -51,7 +51,7 @@ class Parameters:
 
 @dataclass
 class _Level:
-    """What a declarator has outside of its innermost parentheses, or inside of one pair."""
+    """The part of a declarator outside of its innermost parentheses, or inside of one pair."""
 
     pointers: int = 0
     suffixes: list[Parameters | None] = field(default_factory=list)  # None is an array
@@ -170,7 +170,7 @@ class Declarations:
             at += 1
 
     def _groups(self, opening: int) -> bool:
-        """Whether parentheses before a name hold a declarator, not parameters."""
+        """True if parentheses before a name hold a declarator, not parameters."""
         text = self._text(opening + 1)
         if self._is_name(opening + 1) and self._text(opening + 2) == "::":
             return True

@@ -37,7 +37,7 @@ def _has_simd(t: Type) -> bool:
 
 
 def in_register(t: Type) -> bool:
-    """Whether functions take and give it as the compiler's vector; else as the union."""
+    """True if functions take and give the type as the compiler's vector, False if as the union."""
     return _has_simd(t) and t.lanes * t.bits // 8 <= _REGISTER
 
 
@@ -50,8 +50,8 @@ def _lane(t: Type, variable: str, i: int | str = "i") -> str:
 
 
 def _wraps(op: str, t: Type) -> bool:
-    """Whether an operation may overflow: it is done without sign, and so on narrow lanes wraps as
-    in C and numpy."""
+    """True if an operation may overflow. It is then done on unsigned lanes, so that narrow lanes
+    wrap as in C and numpy."""
     return op in ("+", "-", "*", "<<") and t.kind != "float"
 
 
@@ -400,7 +400,7 @@ def _given(t: Type, name: str) -> str:
 
 
 def _kept(t: Type, name: str, call: str) -> str:
-    """What a helper gives, in a vector."""
+    """A C statement that stores the result of a helper's call in the vector `name`."""
     return f"{_given(t, name)} = {call};"
 
 

@@ -14,7 +14,7 @@ from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Reco
 
 @dataclass
 class Marks:
-    """What all operations have in common.
+    """The state and the edits that all operations share.
 
     Attributes:
         tokens: all of the source.
@@ -51,7 +51,7 @@ class Marks:
             self.wrap(argument, "(", ").simd")
 
     def _made(self, function: str, t: Type) -> tuple[str, str]:
-        """What stands before and behind the arguments of a helper that gives a `t`."""
+        """The text before and the text behind the arguments of a helper that gives a `t`."""
         if in_register(t):
             return f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}(", ")})"
         return f"{function}(", ")"

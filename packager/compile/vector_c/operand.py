@@ -1,5 +1,4 @@
-"""What an expression is made of while it is rewritten: operands, waiting operators, open
-brackets."""
+"""The parts of an expression while it is rewritten: operands, waiting operators, open brackets."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _is_candidate(name: str) -> bool:
 
 
 def _is_thing(before: Token | None, after: Token | None) -> bool:
-    """Whether a name between two tokens is declared or used as something else than a type."""
+    """True if a name between two tokens is declared or used as something else than a type."""
     following = after.text if after is not None else ";"
     if before is not None and before.text == "->" and following == "{":
         return False  # what a function of C++ gives
@@ -69,7 +69,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 def mentions(source: str) -> bool:
-    """Whether a source has a word that may name a vector type, or `half`, in its code.
+    """True if a source has a word that may name a vector type, or `half`, in its code.
 
     Most sources have no such word at all; words in comments and texts, and names that the source
     itself declares, do not count. Macros do.
@@ -100,7 +100,7 @@ _LARGEST = 16 << 20  # bytes of a header
 
 
 def hidden_vectors(source: str, file: str, folder: Path | None) -> str | None:
-    """What hides vector types from the rewriter, with its line; None if nothing does.
+    """The macro or header that hides vector types from the rewriter, with its line; None without.
 
     Args:
         folder: where the source lies, None if it is a text.

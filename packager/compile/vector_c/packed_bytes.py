@@ -31,7 +31,7 @@ def unpack(tokens: list[Token]) -> list[Token]:
 
 
 def _terms(texts: list[str], at: int) -> list[tuple[int, int]]:
-    """Where the values of a chain that starts at `at` begin and end; [] if none starts there."""
+    """The start and end of each value of a chain that starts at `at`; [] if none starts there."""
     found: list[tuple[int, int]] = []
     while len(found) < 16:
         end = _term_end(texts, at, 8 * len(found))
@@ -59,7 +59,7 @@ def _term_end(texts: list[str], at: int, shift: int) -> int | None:
 
 
 def _is_unsigned(texts: list[str], value: tuple[int, int]) -> bool:
-    """Whether the bytes come from an array of uint8_t: by the cast in the value, or by the array's
+    """True if the bytes come from an array of uint8_t: by the cast in the value, or by the array's
     declaration."""
     words = texts[value[0] : value[1]]
     for i, word in enumerate(words[:-1]):

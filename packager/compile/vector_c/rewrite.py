@@ -40,11 +40,11 @@ class Rewritten:
 
     @property
     def uses_half(self) -> bool:
-        """Whether it needs the 16-bit float."""
+        """True if the source needs the 16-bit float."""
         return self.helpers.uses_half
 
     def definitions(self, cxx: bool) -> str:
-        """What must stand before it, for a compiler of C or of C++."""
+        """The definitions that must stand before the source, for a compiler of C or of C++."""
         return with_operators(self.helpers) if cxx else self.helpers.text()
 
 
@@ -90,7 +90,7 @@ _ANY_HALF = re.compile(r"\bhalf")
 
 
 def preprocessor_options(source: str) -> list[str]:
-    """What preprocesses a source so that `in_preprocessed` takes it."""
+    """Compiler options that preprocess a source so that `in_preprocessed` takes it."""
     macros = (_NO_CLASSES, _HALF) if _ANY_HALF.search(source) else (_NO_CLASSES,)
     return [*(f"-D{macro}" for macro in macros), "-include", str(_LANE_TYPES)]
 

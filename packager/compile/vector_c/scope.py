@@ -1,4 +1,4 @@
-"""What names of a source mean at one place of it: its variables, functions, types and tags, in
+"""The meaning of names at one place of a source: its variables, functions, types and tags, in
 nested scopes."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Names:
         return found
 
     def is_type(self, name: str) -> bool:
-        """Whether a name is certainly that of a type."""
+        """True if a name is certainly that of a type."""
         for scope in reversed(self.scopes):
             if name in scope.names:
                 return False
@@ -93,7 +93,7 @@ class Names:
         )
 
     def record(self, tag: str, defines: bool) -> Record:
-        """What `struct tag` means; with a body behind it, in this scope."""
+        """The record that `struct tag` names, made if new; with a body behind it, in this scope."""
         found = self.scopes[-1].tags.get(tag) if defines else self._tag(tag)
         if found is None:
             found = Record()
@@ -104,7 +104,7 @@ class Names:
     # -- variables ---------------------------------------------------------------------------------
 
     def variable_known(self, name: str) -> bool:
-        """Whether a name is that of a variable or function here."""
+        """True if a name is that of a variable or function here."""
         for scope in reversed(self.scopes):
             if name in scope.names:
                 return True
@@ -142,7 +142,7 @@ class Names:
 
     @property
     def result(self) -> Known:
-        """What the function around this place returns."""
+        """The result type of the function around this place."""
         return next((s.result for s in reversed(self.scopes) if s.kind == "function"), None)
 
 

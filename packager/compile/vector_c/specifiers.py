@@ -1,4 +1,4 @@
-"""What declarations begin with: words, names of types, structs, typeof."""
+"""The specifiers at the beginning of declarations: words, names of types, structs, typeof."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST = 400  # tokens between < and > of a template's arguments
 
 @dataclass
 class Specifiers:
-    """What a declaration begins with.
+    """The specifiers at the beginning of a declaration.
 
     Attributes:
         type: the type that the words mean.
@@ -121,8 +121,8 @@ class SpecifierReader:
         return end
 
     def _begins_type(self, at: int, seen: bool, qualified: bool, guess: bool) -> bool:
-        """Whether a name is a type: a known one, or one with a declarator behind it, or behind
-        `const` what must be."""
+        """True if a name is a type: a known one, one with a declarator behind it, or one that must
+        be a type behind `const`."""
         text = self._text(at)
         if text in BEFORE_EXPRESSIONS or self._names.variable_known(text):
             return False

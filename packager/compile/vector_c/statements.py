@@ -142,7 +142,7 @@ class Statements:
         return at + 1
 
     def _behind_record(self, at: int, record: Record, is_alias: bool) -> int:
-        """What follows the body of a struct: names, or nothing."""
+        """Read the names behind the body of a struct, if there are any."""
         while self._is_name(at) and (self._text(at) in QUALIFIERS or self._text(at) in ATTRIBUTES):
             at = past_brackets(self._tokens, at + 1) if self._text(at) in ATTRIBUTES else at + 1
         outer = self._names.scopes[-1].record
@@ -208,8 +208,7 @@ class Statements:
         return self._declarators(found)
 
     def _fits(self, found: Specifiers) -> bool:
-        """Whether what stands in parentheses behind a type is a declarator: `(*f)(int)`, not `(1,
-        2)`."""
+        """True if the parentheses behind a type hold a declarator: `(*f)(int)`, not `(1, 2)`."""
         declared = self._declarations.declarator(found.end, found.type)
         return declared is not None and declared.name != "" and (
             self._text(declared.end) in (";", ",", "=", "{", ":", ")", "")

@@ -52,7 +52,7 @@ class Type:
         return SCALARS[self.scalar][1]
 
     def as_mask(self) -> Type:
-        """What a comparison of such vectors gives."""
+        """The type of the result of comparing such vectors."""
         return Type(f"int{self.bits}_t", self.lanes, mask=True)
 
     def plain(self) -> Type:

@@ -25,8 +25,8 @@ _HALF = re.compile(r"\bhalf\b")
 
 
 def may_name_vectors(source: str) -> bool:
-    """Whether a source has a word that may name a vector type, or `half`: in its code, a comment or a
-    text."""
+    """True if a source has a word that may name a vector type, or `half`: in its code, a comment or
+    a text."""
     return _MAYBE.search(source) is not None and names_vectors(source)
 
 

@@ -28,7 +28,6 @@ typedef struct image { int w, h; float gain; } image_t;
 enum mode { NEAREST = 1, LINEAR };
 typedef enum mode kind_t;
 typedef const image_t *view_t;
-
 void vadd(const float *a, const float *b, float *c, int64_t n) {
   for (int64_t i = 0; i < n; i++) c[i] = a[i] + b[i];
 }

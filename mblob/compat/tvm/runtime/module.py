@@ -22,7 +22,7 @@ def load_static_library(path: str | os.PathLike[str], func_names: Sequence[str])
 
 
 def enabled(target: str) -> bool:
-    """Whether this process can run code of a target, such as "llvm", "opencl" or "graph_executor"."""
+    """True if this process can run code for a target: "llvm", "opencl", "graph_executor", ..."""
     return bool(mblob.get_global_func("runtime.RuntimeEnabled")(target))
 
 

@@ -10,7 +10,7 @@ VirtualMachine = relax.VirtualMachine
 
 
 class VMInstrumentReturnKind(IntEnum):
-    """What an instrument of `set_instrument` returns."""
+    """The values that an instrument of `set_instrument` returns."""
 
     NO_OP = 0
     SKIP_RUN = 1
