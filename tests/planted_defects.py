@@ -104,7 +104,7 @@ DEFECTS = (
            "the largest float is refused", ("tests/packager/functions/test_packed_forms.py",)),
     Defect("packager/functions/checks.h", "if (t->shape[d] == 1) continue;", "if (t->shape[d] == 0) continue;",
            "an odd stride of a dimension of one element is refused", ("tests/packager/functions/test_packed_forms.py",)),
-    Defect("packager/compile/vector_c/operations.py", 'result.type = t.as_mask() if op == "!" else t', "result.type = t",
+    Defect("packager/compile/vector_c/operations.py", 'made = t.as_mask() if op == "!" else t', "made = t",
            "! of a vector is no mask", ("tests/vector_c",)),
     # -- loader ------------------------------------------------------------------------------------
     Defect("loader/tensor.py", "if other.shape != self.shape:", "if other.numel() != self.numel():",

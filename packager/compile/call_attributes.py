@@ -12,7 +12,7 @@ from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
     TYPEOF,
     Token,
-    past_brackets,
+    ends,
     tokenize,
 )
 from mblob.packager.conventions import WORD
@@ -129,11 +129,12 @@ def enums(own: str) -> tuple[str, ...]:
     if "enum" not in own:
         return ()
     tokens = tokenize(own)[0]
+    closed = ends(tokens)
     found: list[str] = []
     for at, token in enumerate(tokens):
         words = [t.text for t in tokens[at : at + 3]]
         if token.text == "enum" and "{" in words[1:]:
-            end = past_brackets(tokens, at + words.index("{"))
+            end = closed.get(at + words.index("{"), len(tokens))
             found.append(" ".join(t.text for t in tokens[at:end]))
     return tuple(found)
 
@@ -155,6 +156,7 @@ def array_types(own: str) -> tuple[str, ...]:
 def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
     """The declarations outside of functions and types, without what braces hold."""
     made: list[Token] = []
+    closed = ends(tokens)
     at = 0
     while at < len(tokens):
         text = tokens[at].text
@@ -163,7 +165,7 @@ def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
             if (words[:1] == ["extern"] and len(words) == 2) or "namespace" in words[:2]:
                 made = []  # what is in it is declared as outside
             else:
-                at = past_brackets(tokens, at)
+                at = closed.get(at, len(tokens))
                 if ")" in words:
                     yield made
                     made = []
@@ -180,20 +182,20 @@ def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
 def _told(tokens: list[Token]) -> tuple[str, str]:
     """The function that a declaration declares, and its attribute; "" without."""
     name = attribute = before = ""
-    ends = _ends(tokens)
+    closed = ends(tokens)
     inside = 0  # parentheses around the name: void (f)(int), void (*variable)(int)
     at = 0
     while at < len(tokens):
         text = tokens[at].text
         behind = tokens[at + 1].text if at + 1 < len(tokens) else ""
         if (text in ATTRIBUTES | TYPEOF and behind == "(") or text == behind == "[":
-            end = past_brackets(tokens, at + (text != "["))
+            end = closed.get(at + (text != "["), len(tokens))
             words = (m[1] for t in tokens[at:end] if (m := WORD.fullmatch(t.text)))
             attribute = attribute or next(words, "")
             at = end
             continue
         if text == "(":
-            end = ends.get(at, len(tokens) - 1) + 1
+            end = closed.get(at, len(tokens))
             is_called = end < len(tokens) and tokens[end].text == "("
             if is_called or (inside and not before):
                 inside += 1
@@ -210,15 +212,3 @@ def _told(tokens: list[Token]) -> tuple[str, str]:
             before = text
         at += 1
     return ("" if tokens and tokens[0].text == "typedef" else name), attribute
-
-
-def _ends(tokens: list[Token]) -> dict[int, int]:
-    """The place of each closing parenthesis, by the place of the one that opens."""
-    found: dict[int, int] = {}
-    opened: list[int] = []
-    for i, token in enumerate(tokens):
-        if token.text == "(":
-            opened.append(i)
-        elif token.text == ")" and opened:
-            found[opened.pop()] = i
-    return found

@@ -3,6 +3,7 @@ members, casts."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -159,3 +160,34 @@ def test_whatever_is_declared_is_computed_with(
         a = floats(1, 2, 3, 4)
         getattr(lib, f"f{i}")(a)
         assert list(a) == expected, what
+
+
+UNNAMED = """typedef float4 *row;
+static float4 whole;
+static struct { int n; float4 in; } held;
+static float4 made(void) { return whole + 1; }
+static void alias(row p) { *p = *p * 2; }
+static int skipped(int n) { int whole_of = n; { int k = whole_of; n += k; } return n; }
+static void variable(void) { whole = whole - 1; }
+static void member(void) { held.in += held.n; }
+static float call(int i) { return made()[1] + (made() * 2).s0 + i; }
+PUBLIC float f(float *a) {
+  whole = *(float4 *)a; alias(&whole); variable(); held.in = whole; held.n = skipped(1); member();
+  *(float4 *)a = held.in;
+  return call(1);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_a_body_without_the_name_of_a_vector_type_may_compute_with_vectors(
+    tmp_path: Path, require: Require, compiler: str
+) -> None:
+    require(compiler)
+    is_cxx = "++" in compiler
+    text = UNNAMED.replace("PUBLIC", 'extern "C"' if is_cxx else "")
+    lib = built(tmp_path, text, cc=compiler, fmt="cc" if is_cxx else "c")
+    lib.f.restype = ctypes.c_float
+    a = floats(1, 2, 3, 4)
+    assert lib.f(a) == 4 + 4 + 1
+    assert list(a) == [3, 5, 7, 9]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.packager.compile.vector_c.rewrite import rewrite
 from tests.vector_c.building import COMPILERS, built, floats
 
 Require = Callable[[str], str]
@@ -70,6 +71,23 @@ void g(const uint8_t *p, int16_t *out) {{
     short = (ctypes.c_int16 * 4)()
     lib.g((ctypes.c_uint8 * 8)(0, 255, 128, 3, 200), short)
     assert list(short) == [200, 3, 128, 255]
+
+
+def test_bytes_that_a_formatter_has_spread_are_gathered_in_their_lines(tmp_path: Path) -> None:
+    text = """#include <stdint.h>
+void f(const uint8_t *p, int16_t *out) {
+  *(int16_t2*)out = (int16_t2)((0x000000ff << 0) & (((uint8_t *)p)[1] << 0)) |
+                    ((0x000000ff << 8) &
+                     (((uint8_t *)p)[0] << 8));
+}
+"""
+    made = rewrite(text, "x.c")
+    assert made is not None
+    assert made.source.count("\n") == text.count("\n")
+    lib = built(tmp_path, text)
+    out = (ctypes.c_int16 * 2)()
+    lib.f((ctypes.c_uint8 * 2)(200, 255), out)
+    assert list(out) == [255, 200]
 
 
 def test_mathematics_is_done_lane_by_lane(tmp_path: Path) -> None:

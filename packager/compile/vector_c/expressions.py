@@ -1,25 +1,34 @@
-"""Expressions: operator precedence over a stack of brackets, so that no nesting is too deep."""
+"""Expressions, by operator precedence.
+
+Nothing recurses: a method that reads a part of an expression is a generator, and yields those that
+read the parts of its part (`_run`). So no nesting is too deep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from abc import abstractmethod
+from collections.abc import Generator
+from typing import Any, NamedTuple
 
-from mblob.packager.compile.vector_c.declarators import Declarations
-from mblob.packager.compile.vector_c.operand import (
-    ASSIGNMENT,
-    ASSIGNMENTS,
-    BINARY,
-    CONDITIONAL,
-    PREFIX,
-    Frame,
-    Operand,
-    Operator,
-)
+from mblob.packager.compile.vector_c.declarations import Declarations
+from mblob.packager.compile.vector_c.names import Named, Scope
 from mblob.packager.compile.vector_c.operations import Operations
-from mblob.packager.compile.vector_c.scope import Names, Scope
-from mblob.packager.compile.vector_c.tokens import SIZES, TYPEOF, past_brackets
+from mblob.packager.compile.vector_c.tokens import SIZES, TYPEOF
 from mblob.packager.compile.vector_c.types import Known, Pointer, Record, Type
+from mblob.packager.compile.vector_c.values import Text, Value
 
+_BINARY = {
+    "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, ">": 10, "<=": 10, ">=": 10,
+    "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
+}  # fmt: skip
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+_CONDITIONAL, _ASSIGNMENT = 3, 2
+_PREFIX = ("+", "-", "~", "!", "*", "&", "++", "--", "&&")
+_BEFORE = (*_PREFIX, "__extension__", "return", "const", "volatile")
+_BEHIND = ("(", "[", ".", "->", "++", "--", "::")
+_CLOSING = (")", "]", "}")
+_ENDS = (*_CLOSING, ";", "")
 _CASTS = ("static_cast", "const_cast", "reinterpret_cast", "dynamic_cast")
 # Of these the arguments are no values.
 _UNREAD = (
@@ -27,27 +36,39 @@ _UNREAD = (
     "va_start", "va_end", "noexcept",
 )  # fmt: skip
 _VA_ARG = ("__builtin_va_arg", "va_arg")
-Block = Callable[[int, Scope], "tuple[Known, int]"]
+_NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
+
+Reading = Generator["Reading", Any, Any]
 
 
-class Expressions:
-    """Reads expressions and rewrites those on vectors.
+class _Cast(NamedTuple):
+    """A cast that waits for its operand: its tokens, and its type."""
 
-    Args:
-        operations: does the rewriting.
-        names: what names mean where the expression stands.
-        block: reads statements in braces, of an expression.
-    """
+    first: int
+    end: int
+    type: Known
 
-    def __init__(self, operations: Operations, names: Names, block: Block) -> None:
-        self._do = operations
-        self._tokens = operations.tokens
-        self._names = names
-        self._block = block
-        self._types: dict[int, Known] = {}
-        self.declarations = Declarations(operations.tokens, names, self._type_of)
 
-    def _type_of(self, at: int) -> Known:
+class _Items(NamedTuple):
+    """The contents of brackets: the values between commas, all text, and the brackets and commas."""
+
+    values: list[Value]
+    text: Text
+    marks: list[int]
+
+
+class Expressions(Declarations, Operations):
+    """Reads expressions and rewrites those on vectors. `_at` is the token that is read next."""
+
+    _at = 0
+    _types: dict[int, Known]
+
+    @abstractmethod
+    def block(self, opening: int, scope: Scope) -> tuple[Known, int]:
+        """Read statements in braces that stand in an expression; the type of the last one, and
+        where they end."""
+
+    def type_of(self, at: int) -> Known:
         """The type of the expression that begins at a token; it is rewritten once, however often it
         is asked for."""
         if at not in self._types:
@@ -57,376 +78,375 @@ class Expressions:
 
     def read(
         self, at: int, stops: tuple[str, ...], braces: Known = None
-    ) -> tuple[Operand | None, int]:
-        """Read from token `at` to a token of `stops` outside of brackets.
+    ) -> tuple[Value | None, int]:
+        """Read from token `at` to a token of `stops` outside of brackets, or to a bracket that
+        closes.
 
         Args:
             braces: what an expression in braces initializes.
 
         Returns:
-            the expression, None if there is none, and the index of the stop; past the end where the
-            text ends first.
+            the expression behind the last comma, None if there is none, and the index of the stop.
         """
-        frames = [Frame("top", at, type=Pointer(braces))]
-        while at < len(self._tokens):
-            text = self._tokens[at].text
-            frame = frames[-1]
-            if frame.kind == "top" and text in stops and not (text == ":" and frame.has_question):
-                break
-            if frame.kind == "top" and text in (")", "]", "}"):
-                break
-            at = self._operand(frames, at) if frame.wants_operand else self._operator(frames, at)
-        while len(frames) > 1:  # a bracket that nothing closes is the compiler's to report
-            frames.pop()
-        return self._reduced(frames[0]), at
+        outer, self._at = self._at, at
+        found = _run(self._items(stops, braces))
+        end, self._at = self._at, outer
+        self.put(at, end, found.text)
+        return (found.values[-1] if found.values else None), end
 
-    def read_value(self, at: int, t: Known, stops: tuple[str, ...]) -> tuple[Operand | None, int]:
+    def read_value(self, at: int, t: Known, stops: tuple[str, ...]) -> tuple[Value | None, int]:
         """Read what something of type `t` is given, and convert it."""
         value, end = self.read(at, stops, braces=t)
-        if value is not None and self._tokens[value.first].text != "{":
-            self._do.convert(value, t)
+        if value is not None and not value.is_braced:
+            self.convert(value, t)
         return value, end
 
-    # -- where an operand may begin ----------------------------------------------------------------
+    def _items(self, stops: tuple[str, ...] = (), braces: Known = None) -> Reading:
+        """Read what commas separate, to a stop or to what closes. What is no expression is left as
+        it is: a macro, or C++ that we need not understand."""
+        values: list[Value] = []
+        text: list[Text] = []
+        marks: list[int] = []
+        is_begun = False
+        while (word := self.word(self._at)) not in stops and word not in _ENDS:
+            at = self._at
+            if word == ",":
+                marks.append(at)
+                is_begun = False
+            elif word == "{":
+                value = yield self._braces(at, at, braces)
+                values.append(value)
+                text.append(value)
+                continue
+            else:
+                value = yield self._expression(0)
+                if self._at > at:
+                    if is_begun:
+                        values.pop()
+                    values.append(value)
+                    text.append(value)
+                    is_begun = True
+                    continue
+            text.append(self.mark(at))
+            self._at += 1
+        return _Items(values, text, marks)
 
-    def _operand(self, frames: list[Frame], at: int) -> int:
-        token, frame = self._tokens[at], frames[-1]
-        text = token.text
-        if token.kind == "name":
-            return self._name(frames, at)
-        if token.kind in ("number", "string"):
-            return self._push(
-                frame, Operand(at, at, Pointer(None) if text[-1] == '"' else None), at + 1
-            )
-        if text == "(":
-            return self._parenthesis(frames, at)
-        if frame.kind == "braces" and text in (".", "["):
-            return self._designator(frame, at)
-        if text == "[":
-            return self._lambda(frame, at)
-        if text == "{":
-            frames.append(Frame("braces", at, type=self._item_type(frame)))
-            return at + 1
-        if text in PREFIX:
-            frame.operators.append(Operator("prefix", text, at))
-            return at + 1
-        return self._separator(frames, at)
+    def _bracketed(self) -> Reading:
+        """Read brackets with what they hold. Where nothing closes them the last mark is -1, and they
+        hold no values."""
+        opening = self._at
+        self._at += 1
+        found = yield self._items()
+        closing = self._at if self.word(self._at) in _CLOSING else -1
+        self._at += closing >= 0
+        values = found.values if closing >= 0 else []
+        return _Items(values, found.text, [opening, *found.marks, closing])
 
-    def _parenthesis(self, frames: list[Frame], at: int) -> int:
-        """A parenthesis that opens a cast, statements, or a group."""
-        frame = frames[-1]
-        if self._text(at + 1) == "{":
-            t, end = self._block(at + 1, Scope("block"))
-            return self._push(frame, Operand(at, min(end, len(self._tokens) - 1), t), end + 1)
-        found = self.declarations.in_parentheses(at)
-        if found is None:
-            frames.append(Frame("group", at))
-            return at + 1
-        t, closing = found
-        if self._text(closing + 1) == "{":
-            frames.append(Frame("braces", closing + 1, type=t, callee=Operand(at, closing)))
-            return closing + 2
-        frame.operators.append(Operator("cast", "", at, closing, t))
-        return closing + 1
+    def _expression(self, least: int) -> Reading:
+        """Read operators that bind at least so tightly, with their operands."""
+        value = yield self._operand()
+        while True:
+            at, word = self._at, self.word(self._at)
+            level = _ASSIGNMENT if word in _ASSIGNMENTS else _BINARY.get(word, 0)
+            if word == "?" and least <= _CONDITIONAL:
+                self._at += 1
+                chosen = yield self._expression(0)
+                if self.word(self._at) != ":":
+                    return self._incomplete(value, self.mark(at), chosen)
+                colon = self._at
+                self._at += 1
+                other = yield self._expression(_CONDITIONAL)
+                if value.text and chosen.text and other.text:
+                    value = self.conditional(value, at, chosen, colon, other)
+                else:
+                    marks = self.mark(at), self.mark(colon)
+                    value = self._incomplete(value, marks[0], chosen, marks[1], other)
+            elif level and level >= least:
+                self._at += 1
+                right = yield self._expression(level + (level != _ASSIGNMENT))
+                make = self.assign if level == _ASSIGNMENT else self.binary
+                if value.text and right.text:
+                    value = make(word, value, at, right)
+                else:
+                    value = self._incomplete(value, self.mark(at), right)
+            else:
+                return value
 
-    def _name(self, frames: list[Frame], at: int) -> int:
-        text, frame, following = self._tokens[at].text, frames[-1], self._text(at + 1)
-        if text in ("__extension__", "return", "const", "volatile"):
-            return at + 1
-        if text in SIZES:
-            found = self.declarations.in_parentheses(at + 1) if following == "(" else None
-            if found is not None and self._text(found[1] + 1) != "{":
-                return self._push(frame, Operand(at, found[1]), found[1] + 1)
-            frame.operators.append(Operator("prefix", text, at))  # of an expression
-            return at + 1
-        if following == "(" and (text in _UNREAD or text in TYPEOF):
-            return self._unread(frame, at, None)
-        if following == "(" and text in _VA_ARG:
-            return self._unread(frame, at, self._argument_type(at + 1))
-        if text == "_Generic" and following == "(":
-            frames.append(Frame("generic", at + 1, callee=Operand(at, at)))
-            return at + 2
-        if frame.kind == "generic" and frame.items and (end := self._choice(frame, at)) is not None:
-            return end
-        if text in _CASTS and following == "<":
-            found = self.declarations.type_name(at + 2)
-            if (
-                found is not None
-                and self._text(found[1]) == ">"
-                and self._text(found[1] + 1) == "("
-            ):
-                frames.append(
-                    Frame("cast", found[1] + 1, callee=Operand(at, found[1]), type=found[0])
-                )
-                return found[1] + 2
-        if text in self._names.templates and following == "<":
-            end = self.declarations.past_template(at + 1)
-            return self._push(frame, Operand(at, end - 1), end)
-        t = self._names.type_named(text) if not self._names.variable_known(text) else None
+    def _incomplete(self, value: Value, *rest: Text) -> Value:
+        """Text that begins with a value and is no expression: nothing is made of it."""
+        made = self._plain(value, *rest)
+        made.type = Record()
+        return made
+
+    # -- operands ----------------------------------------------------------------------------------
+
+    def _operand(self) -> Reading:
+        """Read an operand with what stands before and behind it."""
+        before: list[_Cast | int] = []
+        while True:
+            at, word = self._at, self.word(self._at)
+            if word == "(" and self.word(at + 1) != "{":
+                found = self.in_parentheses(at)
+                if found is None or self.word(found[1] + 1) == "{":
+                    value = yield self._parenthesis(found, before)
+                    break
+                before.append(_Cast(at, found[1] + 1, found[0]))
+                self._at = found[1] + 1
+            elif word in _BEFORE or (word in SIZES and self._sized(at) is None):
+                before.append(at)
+                self._at += 1
+            else:
+                primary = self._primary(at, word)
+                value = primary if isinstance(primary, Value) else (yield primary)
+                break
+        if self.word(self._at) in _BEHIND and value.text:
+            value = yield self._behind(value)
+        for part in reversed(before):
+            if isinstance(part, _Cast):
+                value = self.cast(part.type, part.first, part.end, value)
+            elif self.word(part) in _PREFIX and value.text:
+                value = self.prefix(self.word(part), part, value)
+            else:
+                t = None if self.word(part) in SIZES else value.type
+                value = self.value(part, [self.raw(part, part + 1), value], t)
+        return value
+
+    def _sized(self, at: int) -> int | None:
+        """Past `sizeof(type)`; None if an expression follows."""
+        found = self.in_parentheses(at + 1) if self.word(at + 1) == "(" else None
+        return found[1] + 1 if found is not None and self.word(found[1] + 1) != "{" else None
+
+    def _skipped(self, at: int, end: int, t: Known = None) -> Value:
+        """Tokens that are left as they are; of none the text is ""."""
+        self._at = end
+        return self.value(at, self.raw(at, end), t) if end > at else Value(at, "", "", t)
+
+    def _parenthesis(self, cast: tuple[Known, int] | None, before: list[_Cast | int]) -> Reading:
+        """Read braces behind a cast, or a group; behind a cast to a vector it may hold lanes."""
+        at = self._at
+        if cast is not None:
+            return (yield self._braces(at, cast[1] + 1, cast[0]))
+        found = yield self._bracketed()
+        last = before[-1] if before else None
+        if isinstance(last, _Cast) and len(found.values) > 1:
+            t = last.type
+            if isinstance(t, Type) and t.is_vector:
+                before.pop()
+                return self.construct(t, last.first, found.marks, found.values, found.text)
+        made = self.value(at, [self.raw(at, at + 1), found.text, self.mark(found.marks[-1])])
+        if self.word(found.marks[-1]) == "":
+            return self._incomplete(made)
+        if found.values:
+            v = found.values[-1]
+            made.type, made.picked, made.is_copy, made.taken = v.type, v.picked, v.is_copy, v.taken
+        return made
+
+    def _primary(self, at: int, word: str) -> Value | Reading:
+        """Read what has nothing before or behind it."""
+        following = self.word(at + 1)
+        if self.tokens[at].kind in ("number", "string"):
+            is_text = word[-1] == '"'
+            end = at + 1
+            while is_text and self.tokens[end].kind == "string":
+                end += 1
+            return self._skipped(at, end, Pointer(None) if is_text else None)
+        if word == "(":  # ({ statements })
+            t, end = self.block(at + 1, Scope("block"))
+            return self._skipped(at, min(end + 1, len(self.tokens) - 1), t)
+        if word == "[":
+            return self._lambda(at)
+        if not self.is_name(at):
+            return self._skipped(at, at)
+        if word in SIZES:
+            return self._skipped(at, self._sized(at) or at + 1)
+        if following == "(" and (word in _UNREAD or word in TYPEOF):
+            return self._skipped(at, self.past(at + 1))
+        if following == "(" and word in _VA_ARG:
+            return self._skipped(at, self.past(at + 1), self._argument_type(at + 1))
+        if word == "_Generic" and following == "(":
+            return self._generic(at)
+        if word in _CASTS and following == "<":
+            found = self.type_name(at + 2)
+            if found is not None and self.word(found[1]) == ">" and self.word(found[1] + 1) == "(":
+                return self._cxx_cast(at, found[1] + 1, found[0])
+        if word in self.names.templates and following == "<":
+            return self._skipped(at, self.past_template(at + 1))
+        t = self.names.type_named(word)
         if isinstance(t, Type) and t.is_vector and following == "(":
-            frames.append(Frame("construct", at + 1, type=t, callee=Operand(at, at)))
-            return at + 2
-        return self._push(frame, Operand(at, at, self._names.variable(text), text), at + 1)
+            return self._constructed(at, t)
+        made = self._skipped(at, at + 1, self.names.variable(word))
+        made.name = word
+        return made
 
-    def _unread(self, frame: Frame, at: int, t: Known) -> int:
-        end = past_brackets(self._tokens, at + 1)
-        return self._push(frame, Operand(at, end - 1, t), end)
+    def _behind(self, value: Value) -> Reading:
+        """Read calls, subscripts, members and steps behind an operand."""
+        while True:
+            at, word = self._at, self.word(self._at)
+            if word in ("(", "["):
+                found = yield self._bracketed()
+                if word == "(":
+                    is_declared = self.names.is_variable(value.name) or self.names.is_type(
+                        value.name
+                    )
+                    value = self.call(value, found.marks, found.values, found.text, is_declared)
+                else:
+                    closing = found.marks[-1]
+                    number = _NUMBER.fullmatch(self.word(at + 1)) if closing == at + 2 else None
+                    lane = None
+                    if number is not None:
+                        lane = int(number[1], 8 if re.fullmatch("0[0-7]+", number[1]) else 0)
+                    value = self.subscript(value, at, closing, lane, found.text)
+            elif word in (".", "->") and self.is_name(at + 1):
+                self._at += 2
+                value = self.member(value, at + 1, self.names.fields.get(self.word(at + 1)))
+            elif word in ("++", "--"):
+                self._at += 1
+                value = self.step(word, value, at, behind=True)
+            elif word == "::":
+                end = at + 1 + (self.word(at + 1) != "")
+                if self.word(end) == "<" and self.word(past := self.past_template(end)) == "(":
+                    end = past
+                value = self._plain(value, self.mark(at), self._skipped(at + 1, end))
+            else:
+                break
+        return value
+
+    # -- what begins with a word or a bracket of its own -------------------------------------------
 
     def _argument_type(self, opening: int) -> Known:
         """Of `va_arg(list, type)` the type."""
         at = opening + 1
-        while self._text(at) not in (",", ")", ";", ""):
-            at = past_brackets(self._tokens, at)
-        found = self.declarations.type_name(at + 1) if self._text(at) == "," else None
+        while self.word(at) not in (",", ")", ";", ""):
+            at = self.past(at)
+        found = self.type_name(at + 1) if self.word(at) == "," else None
         return found[0] if found is not None else None
 
-    def _choice(self, frame: Frame, at: int) -> int | None:
-        """Past `type:` or `default:` of a _Generic; None if neither stands here."""
-        if self._text(at) == "default" and self._text(at + 1) == ":":
-            frame.choices.append(None)
-            return at + 2
-        found = self.declarations.type_name(at)
-        if found is None or self._text(found[1]) != ":":
-            return None
-        frame.choices.append(found[0])
-        return found[1] + 1
+    def _constructed(self, at: int, t: Type) -> Reading:
+        self._at += 1
+        found = yield self._bracketed()
+        if not found.values:
+            return self._skipped(at, self._at, t)
+        return self.construct(t, at, found.marks, found.values, found.text)
 
-    def _designator(self, frame: Frame, at: int) -> int:
-        """Past `.name =` or `[n] =` in braces."""
-        if self._text(at) == "." and isinstance(frame.type, Record):
-            frame.designated = frame.type.fields.get(self._text(at + 1))
-        elif self._text(at) == "[" and isinstance(frame.type, Pointer):
-            frame.designated = frame.type.to
-        at = at + 2 if self._text(at) == "." else past_brackets(self._tokens, at)
-        return at + (self._text(at) == "=")
+    def _generic(self, at: int) -> Reading:
+        """Read `_Generic(value, type: value, ...)`; its type is that of the choice for the type of
+        the first."""
+        self._at += 2
+        about = yield self._expression(_ASSIGNMENT)
+        parts: list[Text] = [self.raw(at, at + 1), self.mark(at + 1), about]
+        chosen: list[Known] = []
+        default: Known = None
+        while self.word(self._at) == ",":
+            found = self.type_name(self._at + 1)
+            t, colon = found if found is not None else (None, self._at + 2)
+            if self.word(colon) != ":":
+                break
+            parts += map(self.mark, range(self._at, colon + 1))
+            self._at = colon + 1
+            value = yield self._expression(_ASSIGNMENT)
+            parts.append(value)
+            if found is None:
+                default = value.type
+            elif t is not None and t == about.type:
+                chosen.append(value.type)
+        rest = yield self._items()
+        closing = self._at
+        self._at += self.word(closing) == ")"
+        parts += [rest.text, self.mark(closing) if self._at > closing else ""]
+        return self.value(at, parts, chosen[0] if chosen else default)
 
-    def _lambda(self, frame: Frame, at: int) -> int:
+    def _cxx_cast(self, at: int, opening: int, t: Known) -> Reading:
+        """Read `static_cast<T>(value)`, of which only this makes another vector."""
+        self._at = opening
+        found = yield self._bracketed()
+        is_static = self.word(at) == "static_cast" and found.values != []
+        if isinstance(t, Type) and t.is_vector and is_static:
+            return self.construct(t, at, found.marks, found.values, found.text)
+        marks = self.mark(opening), self.mark(found.marks[-1])
+        return self.value(at, [self.raw(at, opening), marks[0], found.text, marks[1]], t)
+
+    def _lambda(self, at: int) -> Value:
         """A function of C++ without name: its body is read as statements."""
         scope = Scope("function")
-        end = past_brackets(self._tokens, at)
-        if self._text(end) == "(":
-            found = self.declarations.parameters(end)
-            end = past_brackets(self._tokens, end)
-            if found is not None:
-                scope.names = found.names
-        while self._text(end) not in ("{", ";", ")", ",", ""):
-            if (
-                self._text(end) == "->"
-                and (result := self.declarations.type_name(end + 1)) is not None
-            ):
+        end = self.past(at)
+        if self.word(end) == "(":
+            function = self.parameters(end, None)
+            end = self.past(end)
+            if function is not None:
+                scope.names = {name: Named(t) for name, t in function[0].names.items()}
+        while self.word(end) not in ("{", ";", ")", ",", ""):
+            result = self.type_name(end + 1) if self.word(end) == "->" else None
+            if result is not None:
                 scope.result, end = result
             else:
-                end = past_brackets(self._tokens, end)
-        if self._text(end) == "{":
-            _, end = self._block(end, scope)
-        return self._push(frame, Operand(at, min(end, len(self._tokens)) - 1), end)
+                end = self.past(end)
+        if self.word(end) == "{":
+            _, end = self.block(end, scope)
+        return self._skipped(at, end)
 
-    @staticmethod
-    def _push(frame: Frame, operand: Operand, at: int) -> int:
-        frame.operands.append(operand)
-        frame.wants_operand = False
-        return at
-
-    # -- where an operator may stand ---------------------------------------------------------------
-
-    def _operator(self, frames: list[Frame], at: int) -> int:
-        token, frame = self._tokens[at], frames[-1]
-        text, last = token.text, frame.operands[-1]
-        if text in ("(", "["):
-            frames.append(
-                Frame("call" if text == "(" else "index", at, callee=frame.operands.pop())
-            )
-            return at + 1
-        if text in (".", "->") and self._tokens[min(at + 1, len(self._tokens) - 1)].kind == "name":
-            frame.operands[-1] = self._do.member(
-                last, at + 1, self._names.fields.get(self._text(at + 1))
-            )
-            return at + 2
-        if text in ("++", "--"):
-            frame.operands[-1] = self._do.postfix(text, last, at)
-            return at + 1
-        if text in BINARY:
-            self._reduce(frame, BINARY[text])
-            frame.operators.append(Operator("binary", text, at))
-        elif text in ASSIGNMENTS:
-            self._reduce(frame, ASSIGNMENT + 1)
-            frame.operators.append(Operator("binary", text, at))
-        elif text == "?":
-            self._reduce(frame, CONDITIONAL + 1)
-            frame.operators.append(Operator("?", text, at))
-        elif text == ":" and frame.has_question:
-            while frame.operators[-1].kind != "?":
-                self._apply(frame)
-            question = frame.operators[-1]
-            question.kind, question.end = "?:", at
-        elif text == "::":
-            end = min(at + 2, len(self._tokens))
-            if (
-                self._text(end) == "<"
-                and self._text(behind := self.declarations.past_template(end)) == "("
-            ):
-                end = behind
-            frame.operands[-1] = Operand(last.first, end - 1)
-            return end
-        elif token.kind == "string" and self._tokens[last.last].kind == "string":
-            last.last = at
-            return at + 1
-        else:
-            return self._separator(frames, at)
-        frame.wants_operand = True
-        return at + 1
-
-    # -- brackets and separators -------------------------------------------------------------------
-
-    def _separator(self, frames: list[Frame], at: int) -> int:
-        """A token that ends what stands before it."""
-        frame, text = frames[-1], self._tokens[at].text
-        operand = self._reduced(frame)
-        if text in (")", "]", "}"):
-            if frame.kind != "top":
-                self._close(frames, at, operand)
-            return at + 1
-        if text == "," and frame.kind != "top":
-            self._item(frame, operand)
-            frame.commas.append(at)
-            return at + 1
-        if text in (",", ";", ":") or self._tokens[at].kind == "mark":
-            return at + 1
-        return at  # two operands in a row: a macro, or C++ that we need not understand
-
-    def _item(self, frame: Frame, operand: Operand | None) -> None:
-        """Take in what stands before a comma or the end."""
-        if operand is None:
-            return
-        if frame.kind == "braces" and self._tokens[operand.first].text != "{":
-            expected = self._item_type(frame)
-            # A number in braces is a lane, unless it is said to be a member: braces may be left
-            # out.
-            if operand.vector is not None or frame.designated is not None:
-                self._do.convert(operand, expected)
-            frame.designated = None
-        frame.items.append(operand)
-
-    @staticmethod
-    def _item_type(frame: Frame) -> Known:
-        """The type of what stands next in braces."""
-        if frame.designated is not None:
-            return frame.designated
-        if isinstance(frame.type, Pointer):
-            return frame.type.to
-        if isinstance(frame.type, Record) and len(frame.commas) < len(frame.type.fields):
-            return [*frame.type.fields.values()][len(frame.commas)]
-        return None
-
-    def _close(self, frames: list[Frame], at: int, operand: Operand | None) -> None:
-        frame = frames.pop()
-        self._item(frame, operand)
-        outer = frames[-1]
-        made = Operand(frame.opening, at)
-        callee = frame.callee
-        if frame.kind == "group":
-            made = self._group(frame, outer, at)
-        elif frame.kind == "index" and callee is not None:
-            made = self._do.subscript(callee, frame.opening, at)
-        elif frame.kind == "construct" and callee is not None and isinstance(frame.type, Type):
-            made = self._do.construct(frame.type, callee.first, callee.last, at, frame.items)
-        elif frame.kind == "cast" and callee is not None:
-            made = self._cxx_cast(frame, callee, at)
-        elif frame.kind == "generic" and callee is not None:
-            made = Operand(callee.first, at, self._chosen(frame))
-        elif frame.kind == "call" and callee is not None:
-            declared = self._names.variable_known(callee.name) or self._names.is_type(callee.name)
-            made = self._do.call(callee, [frame.opening, *frame.commas, at], frame.items, declared)
-        elif callee is not None:  # braces behind a cast
-            made = Operand(callee.first, at, frame.type)
-        self._push(outer, made, at)
-
-    def _group(self, frame: Frame, outer: Frame, at: int) -> Operand:
-        """Parentheses; behind a cast to a vector they may hold its lanes."""
-        cast = outer.operators[-1] if outer.operators and outer.wants_operand else None
-        t = (
-            cast.type
-            if cast is not None and cast.kind == "cast" and cast.end + 1 == frame.opening
-            else None
-        )
-        if cast is not None and isinstance(t, Type) and t.is_vector and len(frame.items) > 1:
-            outer.operators.pop()
-            return self._do.construct(t, cast.at, cast.end, at, frame.items)
-        made = Operand(frame.opening, at)
-        if frame.items and len(frame.items) == len(frame.commas) + 1:
-            last = frame.items[-1]
-            made.type, made.picked, made.is_copy, made.taken = (
-                last.type,
-                last.picked,
-                last.is_copy,
-                last.taken,
-            )
+    def _braces(self, first: int, opening: int, t: Known) -> Reading:
+        """Read what initializes a `t`, in braces, and before them the cast that begins at
+        `first`."""
+        parts: list[Text] = [self.raw(first, opening + 1)]
+        self._at = opening + 1
+        commas = 0
+        while (word := self.word(at := self._at)) not in _ENDS:
+            expected, is_designated = _item(t, commas), False
+            while word in (".", "["):
+                end = at + 2 if word == "." else self.past(at)
+                if self.word(end) not in ("=", ".", "["):
+                    break
+                inside = t if not is_designated else expected
+                expected = _member(inside, self.word(at + 1) if word == "." else "")
+                is_designated = True
+                end += self.word(end) == "="
+                parts += map(self.mark, range(at, end))
+                self._at = at = end
+                word = self.word(at)
+            if word == "{":
+                parts.append((yield self._braces(at, at, expected)))
+            elif word != ",":
+                value = yield self._expression(_ASSIGNMENT)
+                # A number in braces is a lane, unless it is said to be a member: braces may be left
+                # out.
+                if value.vector is not None or is_designated:
+                    self.convert(value, expected)
+                parts.append(value)
+            if self._at == at or self.word(self._at) == ",":
+                commas += self.word(self._at) == ","
+                parts.append(self.mark(self._at))
+                self._at += 1
+        if self.word(self._at) in _CLOSING:
+            parts.append(self.mark(self._at))
+            self._at += 1
+        made = self.value(first, parts, t)
+        made.is_braced = first == opening
         return made
 
-    def _cxx_cast(self, frame: Frame, callee: Operand, at: int) -> Operand:
-        """`static_cast<T>(value)`."""
-        t = frame.type
-        if isinstance(t, Type) and t.is_vector and self._text(callee.first) == "static_cast":
-            return self._do.construct(t, callee.first, callee.last, at, frame.items)
-        return Operand(callee.first, at, t)
 
-    @staticmethod
-    def _chosen(frame: Frame) -> Known:
-        """The type of a _Generic: of the choice for the type of what it is about."""
-        if len(frame.items) != len(frame.choices) + 1:
-            return None
-        about = frame.items[0].type
-        chosen = [
-            item.type
-            for t, item in zip(frame.choices, frame.items[1:])
-            if t is not None and t == about
-        ]
-        default = [item.type for t, item in zip(frame.choices, frame.items[1:]) if t is None]
-        return next(iter([*chosen, *default]), None)
+def _item(t: Known, i: int) -> Known:
+    """The type of item `i` in braces that initialize a `t`."""
+    if isinstance(t, Record):
+        return [*t.fields.values(), *([None] * (i + 1))][i]
+    return t.to if isinstance(t, Pointer) else None
 
-    # -- reduction ---------------------------------------------------------------------------------
 
-    def _reduced(self, frame: Frame) -> Operand | None:
-        """Everything of a frame since the last comma, as one operand; the frame is ready for the
-        next."""
-        if frame.wants_operand and frame.operators:  # an operator without operand: not ours
-            frame.operators.clear()
-            frame.operands.clear()
-        while frame.operators:
-            if frame.operators[-1].kind == "?":
-                frame.operators.clear()
-                break
-            self._apply(frame)
-        operand = frame.operands[-1] if frame.operands else None
-        frame.operands.clear()
-        frame.wants_operand = True
-        return operand
+def _member(t: Known, name: str) -> Known:
+    """The type of a member, or of an element if it has no name."""
+    if isinstance(t, Record) and name:
+        return t.fields.get(name)
+    return t.to if isinstance(t, Pointer) and not name else None
 
-    def _reduce(self, frame: Frame, precedence: int) -> None:
-        """Apply the operators that bind at least as tightly."""
-        while (
-            frame.operators
-            and frame.operators[-1].kind != "?"
-            and frame.operators[-1].precedence >= precedence
-        ):
-            self._apply(frame)
 
-    def _apply(self, frame: Frame) -> None:
-        operator = frame.operators.pop()
-        b = frame.operands.pop()
-        if operator.kind == "cast":
-            made = self._do.cast(operator.type, operator.at, operator.end, b)
-        elif operator.kind == "prefix":
-            made = self._do.prefix(operator.text, operator.at, b)
-        else:
-            a = frame.operands.pop()
-            if operator.kind == "?:":
-                made = self._do.conditional(frame.operands.pop(), operator.at, a, operator.end, b)
-            elif operator.text in ASSIGNMENTS:
-                made = self._do.assign(operator.text, a, operator.at, b)
-            else:
-                made = self._do.binary(operator.text, a, operator.at, b)
-        frame.operands.append(made)
-
-    def _text(self, at: int) -> str:
-        return self._tokens[at].text if at < len(self._tokens) else ""
+def _run(reading: Reading) -> Any:
+    """The result of a generator, with those run that it waits for."""
+    waiting: list[Reading] = [reading]
+    result: Any = None
+    while waiting:
+        try:
+            waiting.append(waiting[-1].send(result))
+            result = None
+        except StopIteration as done:
+            waiting.pop()
+            result = done.value
+    return result

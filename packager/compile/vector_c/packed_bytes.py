@@ -7,86 +7,61 @@ For lanes of 8 bits its generator prints `((0x000000ff << 0) & (x << 0))|((0x000
 
 from __future__ import annotations
 
-from mblob.packager.compile.vector_c.tokens import Token
+import re
 
-_HEAD = ("(", "(", "0x000000ff", "<<", None, ")", "&", "(")
-
-
-def unpack(tokens: list[Token]) -> list[Token]:
-    """The tokens with each such chain as a constructor of as many lanes."""
-    if not any(t.text == "0x000000ff" for t in tokens):
-        return tokens
-    texts = [t.text for t in tokens]
-    result: list[Token] = []
-    i = 0
-    while i < len(tokens):
-        terms = _terms(texts, i)
-        if len(terms) < 2:
-            result.append(tokens[i])
-            i += 1
-            continue
-        signed = not _is_unsigned(texts, terms[0])
-        i = _construct(tokens, i, terms, "int8_t" if signed else "uint8_t", result)
-    return result
+_HEAD = r"\(\s*\(\s*0x000000ff\s*<<\s*{}\s*\)\s*&\s*\("
+_TAIL = r"\s*<<\s*{}\s*\)\s*\)$"
+_FIRST, _OR = re.compile(_HEAD.format(0)), re.compile(r"\s*\|\s*")
+_PARENTHESIS = re.compile(r"[()]")
+_POINTER = re.compile(r"\b(u?int8_t)\s*\*")
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
-def _terms(texts: list[str], at: int) -> list[tuple[int, int]]:
-    """The start and end of each value of a chain that starts at `at`; [] if none starts there."""
-    found: list[tuple[int, int]] = []
-    while len(found) < 16:
-        end = _term_end(texts, at, 8 * len(found))
-        if end is None:
-            break
-        found.append((at + len(_HEAD), end))
-        if texts[end + 4 : end + 5] != ["|"]:
-            break
-        at = end + 5
-    return found
+def unpack(source: str) -> str:
+    """The source with each such chain as a constructor of as many lanes. Every line stays."""
+    parts: list[str] = []
+    at = 0
+    for first in _FIRST.finditer(source):
+        if first.start() < at:
+            continue  # in a chain
+        values: list[str] = []
+        start = end = first.start()
+        while (found := _term(source, start, 8 * len(values))) is not None and len(values) < 16:
+            value, end = found
+            values.append(value)
+            behind = _OR.match(source, end)
+            if behind is None:
+                break
+            start = behind.end()
+        if len(values) > 1:
+            made = f"{_lane(source, values[0])}{len(values)}({', '.join(values)})"
+            lines = source.count("\n", first.start(), end) - made.count("\n")
+            parts += (source[at : first.start()], made, "\n" * lines)
+            at = end
+    return "".join((*parts, source[at:]))
 
 
-def _term_end(texts: list[str], at: int, shift: int) -> int | None:
-    """The end of the value in the term at `at`, None if there is no term with this shift."""
-    head = texts[at : at + len(_HEAD)]
-    wanted = [str(shift) if part is None else part for part in _HEAD]
-    if head != wanted:
+def _term(source: str, at: int, shift: int) -> tuple[str, int] | None:
+    """The value of the term with a shift that begins at `at`, and the end of the term; None if there
+    is none."""
+    head = re.compile(_HEAD.format(shift)).match(source, at)
+    if head is None:
         return None
-    depth = 1
-    for i in range(at + len(_HEAD), len(texts)):
-        depth += {"(": 1, ")": -1}.get(texts[i], 0)
+    depth = 2
+    for found in _PARENTHESIS.finditer(source, head.end()):
+        depth += 1 if found[0] == "(" else -1
         if depth == 0:
-            return i - 2 if texts[i - 2 : i + 2] == ["<<", str(shift), ")", ")"] else None
+            value = source[head.end() : found.end()]
+            tail = re.search(_TAIL.format(shift), value)
+            return (value[: tail.start()], found.end()) if tail is not None else None
     return None
 
 
-def _is_unsigned(texts: list[str], value: tuple[int, int]) -> bool:
-    """True if the bytes come from an array of uint8_t: by the cast in the value, or by the array's
-    declaration."""
-    words = texts[value[0] : value[1]]
-    for i, word in enumerate(words[:-1]):
-        if word in ("uint8_t", "int8_t") and words[i + 1] == "*":
-            return word == "uint8_t"
-    name = next((w for w in words if w.isidentifier()), "")
-    return any(texts[i : i + 3] == ["uint8_t", name, "["] for i in range(len(texts) - 2))
-
-
-def _construct(
-    tokens: list[Token], at: int, terms: list[tuple[int, int]], lane: str, result: list[Token]
-) -> int:
-    """Append a constructor of the terms to `result`; where the chain ends."""
-    chain_end = terms[-1][1] + 4
-    marks = {at: f"{lane}{len(terms)}", at + 1: "(", chain_end - 1: ")"}
-    marks.update({end + 4: "," for _, end in terms[:-1]})
-    values = {i for start, end in terms for i in range(start, end)}
-    space = ""
-    for i in range(at, chain_end):
-        token = tokens[i]
-        token.space, space = space + token.space, ""
-        if i in marks:
-            token.kind = "name" if i == at else "mark"
-            token.text = token.out = marks[i]
-            result.append(token)
-        elif i in values:
-            result.append(token)
-        else:
-            space = token.space  # it may hold line ends
-    return chain_end
+def _lane(source: str, value: str) -> str:
+    """The type of the bytes: by the cast in the value, or by the declaration of the array."""
+    cast = _POINTER.search(value)
+    if cast is not None:
+        return cast[1]
+    name = _WORD.search(value)
+    array = name and re.search(rf"\buint8_t\s+{re.escape(name[0])}\s*\[", source)
+    return "uint8_t" if array else "int8_t"

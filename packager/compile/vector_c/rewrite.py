@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from mblob.packager.compile.vector_c.helpers import Helpers, with_operators
-from mblob.packager.compile.vector_c.operations import Operations
+from mblob.packager.compile.vector_c.names import Names
 from mblob.packager.compile.vector_c.own_names import own_names
 from mblob.packager.compile.vector_c.packed_bytes import unpack
-from mblob.packager.compile.vector_c.scope import Names
 from mblob.packager.compile.vector_c.statements import Statements
-from mblob.packager.compile.vector_c.tokens import NO_NAMES, place, tokenize, written
+from mblob.packager.compile.vector_c.tokens import NO_NAMES, place, tokenize
 from mblob.packager.compile.vector_c.words import SCALARS
 from mblob.packager.errors import BuildError
 
@@ -62,20 +61,21 @@ def rewrite(source: str, file: str, files: Mapping[str, str] = NO_NAMES) -> Rewr
     Raises:
         BuildError: vectors that cannot be combined; the text says file and line.
     """
+    source = unpack(source)
     tokens, tail = tokenize(source)
     names = Names(own_names(source, tokens))
-    tokens = unpack(tokens)
     helpers = Helpers()
 
     def refuse(at: int, why: str) -> NoReturn:
         raise BuildError(f"{place(source, tokens[at].start, file, files)}: {why}")
 
-    Statements(Operations(tokens, helpers, refuse), names).walk()
+    statements = Statements(tokens, tail, refuse, helpers, names)
+    statements.walk()
     if not names.used:
         return None
     for name, t in names.used.items():
         helpers.alias(name, t)
-    return Rewritten(written(tokens, tail), helpers)
+    return Rewritten(statements.written(), helpers)
 
 
 # -- the text before a rewritten source ------------------------------------------------------------

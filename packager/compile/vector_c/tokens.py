@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 # A letter of an identifier by its number, in the ways of C and C++23. Compilers take all above
@@ -37,17 +37,16 @@ class Token:  # `dataclasses` takes 10 ms to import
         text: as written; brackets in their usual spelling, letters of names as themselves.
         space: what stands before it: blanks, comments, directives.
         start: its offset in the source.
-        before, out, after: what is written: `space`, then these.
+        out: as it is written in the source.
     """
 
-    __slots__ = ("after", "before", "kind", "out", "space", "start", "text")
+    __slots__ = ("kind", "out", "space", "start", "text")
 
     def __init__(self, kind: str, text: str, space: str, start: int, out: str) -> None:
         self.kind = kind
         self.text = text
         self.space = space
         self.start = start
-        self.before = self.after = ""
         self.out = out
 
 
@@ -65,40 +64,24 @@ def tokenize(source: str) -> tuple[list[Token], str]:
             continue
         found = _TOKEN.match(source, at)
         assert found is not None, "the last alternative takes any character"
-        kind = found.lastgroup or ""
-        at = found.end()
+        kind, text, start, at = found.lastgroup or "", found.group(), at, found.end()
         if kind == "space":
-            line_start = "\n" in found.group()
+            line_start = "\n" in text
             continue
-        start = found.start()
-        tokens.append(
-            Token(
-                kind,
-                _usual(kind, found.group()),
-                source[space_from:start],
-                start,
-                out=found.group(),
-            )
-        )
+        usual = _usual(text) if kind == "name" and "\\" in text else _DIGRAPHS.get(text, text)
+        tokens.append(Token(kind, usual, source[space_from:start], start, text))
         space_from = at
         line_start = False
     return tokens, source[space_from:]
 
 
-def _usual(kind: str, text: str) -> str:
-    if kind == "name" and "\\" in text:
-        return _BY_NUMBER.sub(lambda letter: _letter(letter.group()), text)
-    return _DIGRAPHS.get(text, text)
+def _usual(name: str) -> str:
+    return _BY_NUMBER.sub(lambda letter: _letter(letter.group()), name)
 
 
 def _letter(spelled: str) -> str:
     number = int(spelled[2:].strip("{}"), 16)
     return chr(number) if number <= sys.maxunicode else spelled  # which the compiler refuses
-
-
-def written(tokens: list[Token], tail: str) -> str:
-    """The text that the tokens now are."""
-    return "".join(f"{t.space}{t.before}{t.out}{t.after}" for t in tokens) + tail
 
 
 _MARKER = re.compile(r'^#(?:line)? *(\d+)(?: "((?:[^"\\]|\\.)*)")?.*$', re.MULTILINE)
@@ -113,19 +96,19 @@ def place(source: str, offset: int, file: str, names: Mapping[str, str] = NO_NAM
     return f"{names.get(file, file)}:{line + source.count(chr(10), start, offset)}"
 
 
-_OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
+OPENING, CLOSING = ("(", "[", "{"), (")", "]", "}")
 
 
-def past_brackets(tokens: list[Token], at: int) -> int:
-    """Past the bracket that opens at `at` and what it holds; past one token if none opens there."""
-    depth = 0
-    while at < len(tokens):
-        text = tokens[at].text
-        depth += (text in _OPENING) - (text in _CLOSING)
-        at += 1
-        if depth <= 0:
-            break
-    return at
+def ends(tokens: Sequence[Token]) -> dict[int, int]:
+    """By the tokens that are opening brackets, the tokens behind what closes them."""
+    found: dict[int, int] = {}
+    opened: list[int] = []
+    for at, token in enumerate(tokens):
+        if token.text in OPENING:
+            opened.append(at)
+        elif token.text in CLOSING and opened:
+            found[opened.pop()] = at + 1
+    return found
 
 
 # -- the words of C and C++ around types -----------------------------------------------------------

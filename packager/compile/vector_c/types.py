@@ -4,7 +4,7 @@ both."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Union
 
 from mblob.packager.compile.vector_c.words import ALIASES, NAME, SCALARS
@@ -57,7 +57,7 @@ class Type:
 
     def plain(self) -> Type:
         """The same lanes as a vector of integers."""
-        return replace(self, mask=False)
+        return Type(self.scalar, self.lanes) if self.mask else self
 
     def __str__(self) -> str:
         return f"{self.scalar}{self.lanes if self.lanes > 1 else ''}"
@@ -81,11 +81,22 @@ class Function:
         result: its result.
         parameters: in order; None for types that are no business of ours.
         variadic: takes more, or was declared without a prototype.
+        names: of the parameters that have one.
+        defaults: of C++, where the values begin that parameters have.
+        plain: every parameter is one word, as where their types are declared behind the parentheses.
     """
 
     result: Known
-    parameters: list[Known]
+    parameters: list[Known] = field(default_factory=list)
     variadic: bool = False
+    names: dict[str, Known] = field(default_factory=dict)
+    defaults: list[tuple[int, Known]] = field(default_factory=list)
+    plain: bool = True
+
+    @property
+    def vectors(self) -> list[Type | None]:
+        """The parameters that are vectors, None for others."""
+        return [p if isinstance(p, Type) and p.is_vector else None for p in self.parameters]
 
 
 @dataclass(eq=False)
@@ -103,6 +114,22 @@ class Record:
 
 
 Known = Union[Type, Pointer, Function, Overloads, Record, None]
+
+
+def has_vectors(t: Known) -> bool:
+    """True if a type is made of vectors, other than by members of a record."""
+    waiting: list[Known] = [t]
+    while waiting:
+        t = waiting.pop()
+        if isinstance(t, Type) and t.is_vector:
+            return True
+        if isinstance(t, Pointer):
+            waiting.append(t.to)
+        elif isinstance(t, Function):
+            waiting += (t.result, *t.parameters)
+        elif isinstance(t, Overloads):
+            waiting += t.functions
+    return False
 
 
 def vector_named(name: str) -> Type | None:
