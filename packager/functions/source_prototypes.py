@@ -272,8 +272,11 @@ def with_structs(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list
     for w in wrapped:
         p = w.prototype
         function = known.get(p.name)
-        is_open = any(q.spelled and not (q.is_function or q.is_indirect) for q in p.parameters)
-        if not is_open or function is None or len(function.parameters) != len(p.parameters):
+        if (
+            not p.points_at_structs
+            or function is None
+            or len(function.parameters) != len(p.parameters)
+        ):
             continue
         with suppress(NotCallable):
             pairs = zip(p.parameters, prototype_of(function).parameters)

@@ -126,9 +126,11 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         plugins = carry.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
-    request = with_places(request, host)
+    if any(file.elsewhere for file, _ in host):
+        request = with_places(request, host)
     known = request.wrapped()
-    if completed := with_structs(known, [*host, *addons]):
+    points = any(w.prototype.points_at_structs for w in known)
+    if completed := with_structs(known, [*host, *addons]) if points else []:
         request = request.with_found(completed)
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))
@@ -521,7 +523,8 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
         BuildError, ToolchainError: naming both places.
     """
     hidden = {w.prototype.name: w.plain_symbol for w in request.wrapped() if w.takes_name}
-    check_names_are_new(request, objects)
+    if any(file.elsewhere for file, _ in objects):
+        check_names_are_new(request, objects)
     definitions = [
         (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))
         for f, c in objects

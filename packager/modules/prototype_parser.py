@@ -14,8 +14,15 @@ from pycparser.c_generator import CGenerator
 
 from mblob import argument_types
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.modules.prototype_words import likely_macros, of_type, standard, type_names
-from mblob.packager.modules.prototypes import STATIC, Dim, Parameter, Prototype, Scalar
+from mblob.packager.modules.prototype_words import likely_macros, of_type, type_names
+from mblob.packager.modules.prototypes import (
+    STATIC,
+    Dim,
+    Parameter,
+    Prototype,
+    Scalar,
+    standard,
+)
 
 try:
     from pycparser.c_parser import ParseError as ParseError

@@ -1,24 +1,11 @@
-"""The words of prototypes, before anything is parsed: what is standard C, what may be a macro or a type."""
+"""Words of prototypes that cannot be parsed: what may be a macro or a type, and what to write instead."""
 
 from __future__ import annotations
 
 import re
 
 from mblob import argument_types
-from mblob.packager.conventions import without_attributes
 
-# What compilers accept beside standard C, and what to write instead of what has no packed function.
-
-# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
-# look like one.
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_IN_C = re.compile(r'\bextern\s*"C"\s*(?:\{(.*)\}\s*$)?', re.DOTALL)
-# What compilers have for a keyword, and what says nothing about a call.
-_SPELLINGS = (
-    (r"__restrict(__)?", "restrict"),
-    (r"__(inline|const|volatile|signed)(__)?", r"\1"),
-    (r"__extension__", " "),
-)
 _KEYWORDS = frozenset(
     ("auto", "char", "const", "double", "enum", "extern", "float", "inline", "int", "long", "register", "restrict",
      "return", "short", "signed", "sizeof", "static", "struct", "union", "unsigned", "void", "volatile", "_Alignas",
@@ -27,19 +14,6 @@ _KEYWORDS = frozenset(
 _KNOWN = (*argument_types.TYPEDEFS, *_KEYWORDS)
 _QUALIFIERS = ("const", "volatile", "extern", "static", "inline")
 _MACRO = r"\b(?:[A-Z]{2}[A-Z0-9]*|(?!\w*_t\b)\w*_\w*)\b"  # as most are called
-
-
-def standard(text: str) -> str:
-    """A text in the words of standard C, on one line, without attributes.
-
-    Raises:
-        BuildError: an attribute that a call depends on.
-    """
-    code = without_attributes(_COMMENT.sub(" ", text))
-    code = _IN_C.sub(lambda found: found[1] or "", code)
-    for spelling, word in _SPELLINGS:
-        code = re.sub(rf"\b{spelling}(?!\w)", word, code)
-    return " ".join(code.split()).rstrip("; ")
 
 
 def likely_macros(code: str) -> list[str]:

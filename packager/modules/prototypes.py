@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from mblob.format.functions_table import struct_word
+from mblob.packager.conventions import without_attributes
 
 STATIC = (
     "remove static in the source, or compile it with options='-Dstatic=' (-- -Dstatic=) if it has no static"
@@ -186,6 +188,11 @@ class Prototype(NamedTuple):
         return tuple(p for p in self.parameters if p.kind != "length")
 
     @property
+    def points_at_structs(self) -> bool:
+        """True if a parameter points at something that is no number, text or function."""
+        return any(p.spelled and not (p.is_function or p.is_indirect) for p in self.parameters)
+
+    @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
         return ", ".join(p.plain_type for p in self.parameters) or "void"
@@ -208,3 +215,29 @@ class Prototype(NamedTuple):
     def _declaration(self, parameters: list[str]) -> str:
         space = "" if self.result_type.endswith("*") else " "
         return f"{self.result_type}{space}{self.name}({', '.join(parameters) or 'void'})"
+
+
+# Texts as callers write them, before they are parsed.
+# ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
+# look like one.
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_IN_C = re.compile(r'\bextern\s*"C"\s*(?:\{(.*)\}\s*$)?', re.DOTALL)
+# What compilers have for a keyword, and what says nothing about a call.
+_SPELLINGS = (
+    (r"__restrict(__)?", "restrict"),
+    (r"__(inline|const|volatile|signed)(__)?", r"\1"),
+    (r"__extension__", " "),
+)
+
+
+def standard(text: str) -> str:
+    """A text in the words of standard C, on one line, without attributes.
+
+    Raises:
+        BuildError: an attribute that a call depends on.
+    """
+    code = without_attributes(_COMMENT.sub(" ", text))
+    code = _IN_C.sub(lambda found: found[1] or "", code)
+    for spelling, word in _SPELLINGS:
+        code = re.sub(rf"\b{spelling}(?!\w)", word, code)
+    return " ".join(code.split()).rstrip("; ")

@@ -49,7 +49,10 @@ OWN = tuple(text for text in INSTEAD if not text.startswith("static"))
 
 
 def test_words_of_the_source_need_no_remedy(tmp_path: Path) -> None:
-    mblob.csource_module(SOURCE, functions=OWN).export_library(tmp_path / "k.so")
+    with pytest.raises(mblob.BuildError, match="pointed is declared twice, and differently"):
+        mblob.csource_module(SOURCE, functions=OWN).export_library(tmp_path / "k.so")
+    once = mblob.csource_module(SOURCE, functions=[text for text in OWN if "DLLEXPORT" not in text])
+    once.export_library(tmp_path / "k.so")
     lib = mblob.load_module(tmp_path / "k.so")
     assert {str(signature) for signature in lib.functions.values()} == {
         "void pointed(pair_t *x)", "void named(pair_t *x)", "int number(uint32_t m)", "void numbers(uint32_t *m)",
