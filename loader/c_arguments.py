@@ -374,8 +374,11 @@ class Memory(Pointer):
         self.size, self.alignment, self.pointed = size, alignment, pointed
 
     def from_param(self, value: Any) -> Any:
-        if self.pointed is not None and isinstance(value, (list, tuple)):
-            value = addresses(value, self.pointed, "")
+        if self.pointed is not None:
+            if isinstance(value, (list, tuple)):
+                value = addresses(value, self.pointed, "")
+            elif elements := _no_addresses(value):
+                raise errors.ArgumentTypeError(texts.say(texts.ADDRESSES, self.declared, elements))
         made = super().from_param(value)
         if self.alignment > 1:
             found = _address_in(made)
@@ -429,6 +432,17 @@ class Memory(Pointer):
 
 
 _ANY_BYTES = 1 << 63
+
+
+def _no_addresses(value: Any) -> str:
+    """The type of the elements of an array that cannot be addresses, "" of anything else."""
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return ""
+    kind = (view.format or "B").lstrip("<>=@")[:1]
+    is_size = view.itemsize == ctypes.sizeof(ctypes.c_void_p)
+    return "" if is_size and kind not in "fdegZ" else str(getattr(value, "dtype", view.format))
 
 
 def _address_in(value: Any) -> int:

@@ -143,8 +143,9 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, &slot->tensor, kTVMBytes);
 }
 
-/* The bytes of the buffer that the slot holds, as a tensor that says how many there are. */
-static bool convert_memory(call_frame *frame, int i) {
+/* The bytes of the buffer that the slot holds, as a tensor that says how many there are; or the addresses
+ * that are its elements. */
+static bool convert_memory(call_frame *frame, int i, bool is_addresses) {
   call_slot *slot = &frame->slots[i];
   _Static_assert(sizeof slot->u.view.len == sizeof(int64_t), "the length is the extent");
   slot->is_tensor = true;
@@ -154,6 +155,11 @@ static bool convert_memory(call_frame *frame, int i) {
                             .ndim = 1,
                             .dtype = {kDLUInt, 8, 1},
                             .shape = (int64_t *)&slot->u.view.len};
+  if (is_addresses) {
+    static int64_t one = 1; /* of a single pointer */
+    slot->tensor.dtype.bits = 8 * sizeof(void *);
+    slot->tensor.shape = slot->u.view.ndim ? (int64_t *)slot->u.view.shape : &one;
+  }
   return call_frame_tensor(frame, i, "array");
 }
 
@@ -162,7 +168,7 @@ static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_SIMPLE) != 0) return false;
   slot->kind = SLOT_BUFFER;
-  return convert_memory(frame, i);
+  return convert_memory(frame, i, false);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------- */
@@ -341,9 +347,10 @@ static bool is_record(const Py_buffer *view) {
 }
 
 /* A struct of ctypes or an array of structs, for a function that takes a pointer of any type. */
-static bool convert_record(call_frame *frame, int i, PyObject *arg) {
+static bool convert_record(call_frame *frame, int i, PyObject *arg, bool is_addresses) {
   call_slot *slot = &frame->slots[i];
-  return is_contiguous(&slot->u.view) ? convert_memory(frame, i) : convert_strided(frame, i, arg);
+  return is_contiguous(&slot->u.view) ? convert_memory(frame, i, is_addresses)
+                                      : convert_strided(frame, i, arg);
 }
 
 /* What a function of Python makes of an argument, which is converted instead; it takes over the
@@ -388,7 +395,7 @@ static bool convert_referred(call_frame *frame, int i, PyObject *made) {
   if (is_ctypes_pointer(view) || strcmp(view->format, "X{}") == 0) {
     Py_DECREF(made); /* the view holds it */
     slot->kind = SLOT_BUFFER;
-    return convert_memory(frame, i);
+    return convert_memory(frame, i, true);
   }
   PyBuffer_Release(view);
   return convert_instead(frame, i, made);
@@ -403,7 +410,8 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
     return convert_pointer(frame, i, arg);
   const bool addresses =
       any_pointer && p->indirect && view->ndim == 1 && view->itemsize == sizeof(void *);
-  if (any_pointer && (is_record(view) || addresses)) return convert_record(frame, i, arg);
+  if (any_pointer && (is_record(view) || addresses))
+    return convert_record(frame, i, arg, addresses);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
   return bad_elements(frame, i, arg, view->format);

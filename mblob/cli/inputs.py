@@ -32,6 +32,21 @@ _EXPECTED = {
 }
 
 
+class Once(argparse.Action):
+    """An option that is given once: a second value would replace the first, silently."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            raise UsageError(f"{option} is given twice; a model has one set of parameters")
+        setattr(namespace, self.dest, values)
+
+
 def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
     """Add what both verbs take.
 

@@ -103,8 +103,8 @@ def add(
         had no place to grow, as in libraries that TVM linked.
 
     Warns:
-        PortabilityWarning: TVM could open the library, and cannot open the result; or `strip` breaks
-            the result.
+        PortabilityWarning: TVM could open the library, and cannot open the result; `strip` breaks
+            the result; or nothing defines a symbol that the new code takes.
 
     Raises:
         BuildError: nothing to add; a name that exists already; a library of TVM 0.21, or one that is
@@ -155,10 +155,11 @@ def add(
         check_output(result, inputs.items())
         library, left = opened, 0
         if new.code:
-            from mblob.packager.edit.add_code import with_code
+            from mblob.packager.edit.add_code import check_joined, with_code
 
             joined, left = with_code(opened, dialect, new.code, replace, work, how)
             library = stack.enter_context(Library(joined))
+            check_joined(opened, library)
         elif opened.blob is None:
             library = stack.enter_context(Library(_with_blob(opened, dialect, work)))
         source = library if opened.blob is None else opened

@@ -12,12 +12,14 @@ from mblob.errors import MblobError, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.type_keys import LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
+from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
 from mblob.packager.edit.rewrite import write_library
 from mblob.packager.errors import BuildError, CannotJoin, NameTaken
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
+from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import tree_of
 from mblob.packager.link.request import dialect_of
 from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
@@ -96,6 +98,28 @@ def with_code(
             raise BuildError(f"{error}; {_RELINK}") from None
         raise
     return joined, left
+
+
+def check_joined(library: Library, joined: Library) -> None:
+    """Warn of what the new code misses.
+
+    Raises:
+        BuildError: it defines what the library takes from others: then the library's code would call it.
+    """
+    taken = {u.name: u for u in undefined_symbols(library.elf)}
+    bound = {
+        name
+        for name, u in taken.items()
+        if u.version or u.library or u.provider in ("libc", "libm")
+    }
+    if name := min(
+        bound.intersection(s.name for s in joined.elf.dynsym if s.is_defined), default=""
+    ):
+        raise BuildError(
+            f"the new code defines {name!r}, which {library.path} takes from {taken[name].provider or 'a library'}:"
+            " its own code would call the new one; give the function another name, or make it static"
+        )
+    warn_of_undefined(joined.elf, Path(library.path), taken)
 
 
 _RELINK = (

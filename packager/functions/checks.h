@@ -354,6 +354,18 @@ MBLOB_STATIC int mblob_memory(const mblob_call_info *call, int i, int64_t bytes,
   return 0;
 }
 
+/* A tensor that stands for a pointer to pointers has their addresses. */
+MBLOB_STATIC int mblob_addresses(const mblob_call_info *call, int i, const char *text) {
+  if (mblob_kind_of(call, i) != MBLOB_TENSOR) return 0;
+  const DLDataType t = mblob_tensor_of(call, i)->dtype;
+  if ((t.code == kDLInt || t.code == kDLUInt || t.code == kDLOpaqueHandle) && t.lanes == 1 &&
+      t.bits == 8 * sizeof(void *))
+    return 0;
+  char found[40];
+  mblob_dtype_name(t, found, sizeof found);
+  return mblob_fail(call, i, MBLOB_DTYPE, MB_TEXT_ADDRESSES, text, found);
+}
+
 /* A size, or a number without a sign that one is computed of: each has at most 63 bits. */
 MBLOB_STATIC int64_t mblob_size(int64_t size, bool *bad) {
   *bad |= size < 0;

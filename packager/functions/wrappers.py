@@ -235,7 +235,7 @@ def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
         return [f"const char *{v};", f"if (mblob_string(&call, {i}, &{v})) return -1;"]
-    if p.kind == "pointer" and (p.size or p.dims):
+    if p.kind == "pointer" and (p.size or p.dims or p.is_indirect):
         return _fetch_memory(p, i, v)
     if p.kind == "pointer":
         fetch = "mblob_pointer_to_columns" if p.columns else "mblob_pointer"
@@ -324,11 +324,13 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
         size = f"mblob_mul({size}, {d.code}, &bad)" if d.code else size
     size = size.replace("&bad", f"&bad{i}")
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
+    text = quoted(p.text)
     return [
+        *([f"if (mblob_addresses(&call, {i}, {text})) return -1;"] if p.is_indirect else ()),
         f"void *{v};",
         f"bool bad{i} = false;",
         f"const int64_t d{i} = {size};",
-        f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {quoted(p.text)}, {is_bounded}, bad{i}, &{v}))"
+        f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}))"
         " return -1;",
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
     warn_of_functions(request, line.rows, line.objects, None if line.joins else elf)
     _check_plugins(line.plugins, elf)
     if not line.joins:
-        _warn_of_undefined(elf, library)
+        warn_of_undefined(elf, library)
 
 
 def opened(library: Path) -> ElfFile | None:
@@ -172,11 +172,11 @@ _PRESENT = re.compile(
 _NAMED = 12  # symbols that one warning names
 
 
-def _warn_of_undefined(elf: ElfFile, library: Path) -> None:
+def warn_of_undefined(elf: ElfFile, library: Path, known: Collection[str] = ()) -> None:
     """Warn of symbols of the library that nothing defines: neither what was linked, nor the
-    libraries that it needs, nor the runtime that opens it."""
+    libraries that it needs, nor the runtime that opens it; but for those that are `known`."""
     try:
-        names = _unprovided(elf, library)
+        names = [name for name in _unprovided(elf, library) if name.split(" ")[0] not in known]
     except (MblobError, OSError):  # of another machine, or the linker of somebody else
         return
     if names:

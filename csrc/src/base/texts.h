@@ -17,6 +17,7 @@
 #define MB_TEXT_COMPACT "expected compact row-major data, found a non-contiguous array; pass a copy (numpy.ascontiguousarray)"
 #define MB_TEXT_NO_DATA "expected data, found a NULL pointer"
 #define MB_TEXT_BYTES "expected at least %lld bytes for %s, found %s"
+#define MB_TEXT_ADDRESSES "expected a list of arrays for %s, or an array of their addresses (uint64), found elements of %s"
 #define MB_TEXT_ALIGNED "expected data aligned to %d bytes, found address %s; pass an aligned copy"
 #define MB_TEXT_MASKED "a masked array would lose its mask; pass x.filled(value)"
 #define MB_TEXT_NO_NUMBERS "expected an array of bool, int8 to int64, uint8 to uint64, float16 to float64, bfloat16, float8 or complex in native byte order, found %S; convert it with astype"

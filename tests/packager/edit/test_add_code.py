@@ -435,3 +435,27 @@ def test_dynamic_linkers_take_the_result(tmp_path: Path, require: Any, compiler:
     subprocess.run([tmp_path / "runner", made], check=True)
     mblob.add(made, blobs={"more": b"y"})
     subprocess.run([tmp_path / "runner", made], check=True)
+
+
+def test_new_code_takes_no_name_that_the_library_takes_from_others(tmp_path: Path) -> None:
+    """Its own code would call the new function."""
+    text = "#include <math.h>\nfloat twice(float x) { return 2 * expf(x); }\n"
+    mblob.csource_module(text, options="-lm").export_library(tmp_path / "l.so")
+    before = (tmp_path / "l.so").read_bytes()
+    (tmp_path / "new.c").write_text("float expf(float x) { return x; }\n")
+    with pytest.raises(mblob.BuildError, match=r"defines 'expf', which .* takes from libm.*static"):
+        mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c")
+    assert (tmp_path / "l.so").read_bytes() == before
+    (tmp_path / "new.c").write_text(
+        "static float expf(float x) { return x; }\nfloat one(float x) { return expf(x); }\n"
+    )
+    mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c")
+    lib = mblob.load_module(tmp_path / "l.so")
+    assert (lib.one(1.5), lib.twice(0.0)) == (1.5, 2.0)
+
+
+def test_a_symbol_that_nothing_defines_is_warned_of(tmp_path: Path) -> None:
+    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "l.so")
+    (tmp_path / "new.c").write_text("int nowhere(int); int g(int x) { return nowhere(x); }\n")
+    with pytest.warns(mblob.PortabilityWarning, match="nothing that is linked defines nowhere"):
+        mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c", output=tmp_path / "new.so")

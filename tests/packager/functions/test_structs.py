@@ -369,3 +369,35 @@ def test_objects_tell_sizes_of_structs_but_no_bounds(tmp_path: Path) -> None:
     mblob.static_library(tmp_path / "k.o", functions=[]).export_library(tmp_path / "y.so")
     with pytest.raises(ValueError, match="expected at least 20 bytes"):
         mblob.load_module(tmp_path / "y.so").ctypes.one(bytes(19))
+
+
+ROWS = "void rows(float **r, int n, int m) { for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) r[i][j] = i + j; }"
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_pointer_to_pointers_takes_addresses_and_no_other_elements(
+    tmp_path: Path, dialect: Any
+) -> None:
+    mblob.csource_module(ROWS).export_library(tmp_path / "r.so", dialect=dialect)
+    lib = mblob.load_module(tmp_path / "r.so")
+    x = np.zeros((2, 3), "float32")
+    rows = (ctypes.POINTER(ctypes.c_float) * 2)(
+        *(r.ctypes.data_as(ctypes.POINTER(ctypes.c_float)) for r in x)
+    )
+    for f in (lib.rows, lib.ctypes.rows, lib.symbol("rows")):
+        for given in (rows, np.array([r.ctypes.data for r in x], "uint64")):
+            x[:] = 0
+            f(given, 2, 3)
+            assert x.tolist() == [[0, 1, 2], [1, 2, 3]]
+        for wrong in (
+            x,
+            x.astype("float64"),
+            np.zeros((2, 24), "uint8"),
+            np.zeros(9, "int32"),
+            np.zeros(4, "complex64"),
+        ):
+            with pytest.raises(
+                (mblob.MblobError, TypeError),
+                match=r"list of arrays for float .*r, or an array of their addresses",
+            ):
+                f(wrong, 0, 3)

@@ -141,7 +141,7 @@ static int make_inputs(const struct relax_function *f, struct relax_slots *slots
   const size_t named = f->param_count, taken = f->num_args > 0 ? (size_t)f->num_args : 0;
   const size_t count = named > taken ? named : taken;
   if (slots->inputs) return MBLOB_OK;
-  slots->inputs = malloc((count + 1) * sizeof(*slots->inputs));
+  slots->inputs = calloc(count + 1, sizeof(*slots->inputs));
   if (!slots->inputs) return mb_fail_memory(count * sizeof(*slots->inputs));
   for (size_t i = 0; i < count; i++) slots->inputs[i].code = NOT_SET;
   slots->has_inputs = true;
