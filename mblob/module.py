@@ -201,7 +201,8 @@ class Module:
         """
         found: dict[str, memoryview] = {}
         for module in self.walk():
-            if module.type_key not in found and (payload := module.payload):
+            payload = module.payload
+            if module.type_key not in found and (payload or module._node.data):
                 found[module.type_key] = payload
         return Named("payload", self, found)
 

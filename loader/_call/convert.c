@@ -143,23 +143,17 @@ static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
   return set_handle(frame, i, &slot->tensor, kTVMBytes);
 }
 
-/* The bytes of the buffer that the slot holds, as a tensor that says how many there are; or the addresses
- * that are its elements. */
+/* The bytes of the buffer that the slot holds, or the addresses in it, as a tensor of as many elements. */
 static bool convert_memory(call_frame *frame, int i, bool is_addresses) {
+  static int64_t one = 1; /* of a single pointer */
   call_slot *slot = &frame->slots[i];
-  _Static_assert(sizeof slot->u.view.len == sizeof(int64_t), "the length is the extent");
+  Py_buffer *view = &slot->u.view;
+  _Static_assert(sizeof view->len == sizeof(int64_t), "the length is the extent");
   slot->is_tensor = true;
-  slot->readonly = slot->u.view.readonly != 0;
-  slot->tensor = (DLTensor){.data = slot->u.view.buf,
-                            .device = {kDLCPU, 0},
-                            .ndim = 1,
-                            .dtype = {kDLUInt, 8, 1},
-                            .shape = (int64_t *)&slot->u.view.len};
-  if (is_addresses) {
-    static int64_t one = 1; /* of a single pointer */
-    slot->tensor.dtype.bits = 8 * sizeof(void *);
-    slot->tensor.shape = slot->u.view.ndim ? (int64_t *)slot->u.view.shape : &one;
-  }
+  slot->readonly = view->readonly != 0;
+  slot->tensor = (DLTensor){.data = view->buf, .device = {kDLCPU, 0}, .ndim = 1};
+  slot->tensor.dtype = (DLDataType){kDLUInt, is_addresses ? 8 * sizeof(void *) : 8, 1};
+  slot->tensor.shape = (int64_t *)(!is_addresses ? &view->len : view->ndim ? view->shape : &one);
   return call_frame_tensor(frame, i, "array");
 }
 

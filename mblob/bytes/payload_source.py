@@ -184,7 +184,14 @@ class FilePayload(FilePart):
 
     @property
     def size(self) -> int | None:
-        return self.path.stat().st_size or None
+        return self.path.stat().st_size or (0 if self._is_empty() else None)
+
+    def _is_empty(self) -> bool:
+        """True if nothing is in it. Files of /proc have a size of 0, and pipes; these are not read here."""
+        if not self.path.is_file():
+            return False
+        with self.path.open("rb", buffering=0) as file:
+            return not file.read(1)
 
 
 class IterPayload:

@@ -410,7 +410,7 @@ class _Writer:
         if self.measures:
             if payload.size is None:
                 raise ArgumentValueError(
-                    f"entry {i} ({e.type_key}): its new payload does not say how many bytes it has"
+                    f"entry {i} ({e.type_key}): its payload does not say how many bytes it has; pass a copy of the file"
                 )
             size, value = payload.size, bytes(SIZES[self._algorithm])
         else:

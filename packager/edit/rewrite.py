@@ -147,7 +147,7 @@ def _entry(library: Library, e: Entry, new: Payload | None) -> OutEntry:
     payload = new or _stored(library, e.offset, e.size)
     if payload.size is None:
         raise BuildError(
-            f"entry {e.index} ({e.type_key}): its new payload does not say how many bytes it has"
+            f"entry {e.index} ({e.type_key}): its payload does not say how many bytes it has; pass a copy of the file"
         )
     align_at = _data_offset(payload) if e.bulk and e.type_key == SAFETENSORS else 0
     digest = e.digest if new is None else b""

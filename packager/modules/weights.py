@@ -237,8 +237,9 @@ def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path]]
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         if isinstance(exc, MblobError) and exc.culprit:
             raise
+        why = f"it has no {exc}" if isinstance(exc, KeyError) else str(exc)
         raise FormatError.about(
-            str(index), f"not an index of tensors: {exc!r}", code="payload"
+            str(index), f"not an index of tensors: {why}", code="payload"
         ) from None
     return found, files
 
@@ -255,7 +256,8 @@ def _of_cache(row: Any, data: memoryview) -> ArrayRecord:
         wide = bytearray(2 * size)  # the upper halves
         wide[2::4], wide[3::4] = piece[0::2], piece[1::2]
         piece = memoryview(wide)
-    if min(shape, default=0) < 0 or prod(shape) * dtype.bits * dtype.lanes != 8 * piece.nbytes:
+    bits = 8 if dtype.bits == 1 else dtype.bits * dtype.lanes  # a bool is a byte
+    if min(shape, default=0) < 0 or prod(shape) * bits != 8 * piece.nbytes:
         raise ValueError(f"{row['name']!r}: {piece.nbytes} bytes are no {dtype} of shape {shape}")
     return ArrayRecord(dtype, shape, piece)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -255,3 +256,35 @@ def test_tensors_of_whole_lines_come_first_and_are_aligned(tmp_path: Path) -> No
     tensors = mblob.load_module(tmp_path / "w.so").tensors
     assert list(tensors) == ["c", "b", "a"]
     assert [t.numpy().ctypes.data % 64 for t in tensors.values()] == [0, 0, 0]
+
+
+def tensor_cache(folder: Path, **row: Any) -> Path:
+    """A folder of one tensor, as TVM's `tensor_cache.save` writes it: three bools."""
+    known = {
+        "name": "flag",
+        "shape": [3],
+        "dtype": "bool",
+        "format": "raw",
+        "nbytes": 3,
+        "byteOffset": 0,
+    }
+    shard = {"dataPath": "s.bin", "format": "raw-shard", "nbytes": 3, "records": [{**known, **row}]}
+    (folder / "s.bin").write_bytes(b"\1\0\1")
+    (folder / "tensor-cache.json").write_text(json.dumps({"metadata": {}, "records": [shard]}))
+    return folder
+
+
+def test_a_tensor_cache_may_have_bools(tmp_path: Path) -> None:
+    module = mblob.safetensors_module(tensor_cache(tmp_path), order=True)
+    found = safetensors.numpy.load(bytes(module.payload))
+    assert found["flag"].tolist() == [True, False, True]
+
+
+def test_errors_of_a_tensor_cache_are_no_python(tmp_path: Path) -> None:
+    with pytest.raises(
+        mblob.FormatError, match="not an index of tensors: 'flag': 3 bytes are no int16"
+    ):
+        mblob.safetensors_module(tensor_cache(tmp_path, dtype="int16"), order=True)
+    (tmp_path / "tensor-cache.json").write_text("{}")
+    with pytest.raises(mblob.FormatError, match="not an index of tensors: it has no 'records'"):
+        mblob.safetensors_module(tmp_path, order=True)

@@ -401,3 +401,13 @@ def test_a_library_of_another_machine(tmp_path: Path, require: Any) -> None:
     lone = packed(tmp_path / "c.so", target="aarch64-linux-gnu", index=False)
     mblob.add(lone, weights=W)
     assert [key for key, _, _ in tree_of(lone)] == ["library", "safetensors"]
+
+
+def test_empty_payloads_are_there(tmp_path: Path) -> None:
+    (tmp_path / "none.bin").touch()
+    code = mblob.csource_module("int f(int x) { return x; }")
+    code.import_module(mblob.blob_module("z", b""))
+    code.export_library(tmp_path / "m.so")
+    mblob.add(tmp_path / "m.so", blobs={"y": b"", "x": tmp_path / "none.bin"})
+    found = mblob.load_module(tmp_path / "m.so").payloads
+    assert {key: bytes(data) for key, data in found.items()} == {"x": b"", "y": b"", "z": b""}
