@@ -197,10 +197,21 @@ static void branches_run_at_the_same_time(mblob_module *kernels) {
   mblob_module_release(m);
 }
 
+/* Valgrind rounds to nearest always. */
+static bool rounds_upward(void) {
+  volatile float one = -1, three = 3; /* nearest is farther from 0 */
+  const float nearest = one / three;
+  CHECK(fesetround(FE_UPWARD) == 0);
+  const bool differs = one / three != nearest;
+  CHECK(fesetround(FE_TONEAREST) == 0);
+  return differs;
+}
+
 /* Kernels that sum per task: as many tasks in each run. */
 static void loops_have_as_many_tasks_as_in_order(mblob_module *kernels) {
   static const char *const names[] = {"sums", "sums_of_seven", "meets_itself",
                                       "meets_itself_with_seven"};
+  const bool rounds = rounds_upward();
   float a[SIZE], expected[4][SIZE], found[SIZE];
   for (int i = 0; i < SIZE; i++) a[i] = 1 / (float)(i + 1);
   for (int k = 0; k < 4; k++) {
@@ -211,7 +222,7 @@ static void loops_have_as_many_tasks_as_in_order(mblob_module *kernels) {
     CHECK(fesetround(FE_UPWARD) == 0); /* it is that of all tasks */
     CALL(m, "run", "int64", (int64_t)1);
     CALL(m, "get_output", "int64,float32[64]", (int64_t)1, found);
-    CHECK(memcmp(expected[k], found, sizeof(found)) != 0);
+    CHECK(!rounds || memcmp(expected[k], found, sizeof(found)) != 0);
     memcpy(expected[k], found, sizeof(found));
     for (int64_t threads = -1; threads < 5; threads++)
       for (int round = 0; round < 5; round++) {
