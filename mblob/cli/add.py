@@ -80,6 +80,10 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "nothing to add", hint="give a source, an object, weights, --params FILE or KEY=FILE"
         )
+    if str(args.output) == "-":
+        raise UsageError(
+            "add: -o -: a library is written to a file, not to stdout", hint="-o all.so"
+        )
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
             args.file, weights=args.weights, params=args.params, order=args.order, blobs=blobs, kernels=args.kernel,

@@ -145,6 +145,11 @@ def add(
 
             link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
             return 0
+        if output is not None and result.suffix in (".tar", ".o", ".a"):
+            raise BuildError(
+                f"{path}: a finished library has no objects to put into {result}; name a .so, or add to the .tar"
+                " that TVM exported"
+            )
         dialect = _dialect_for(opened)
         graph = {} if params is None else _parameters(opened, params, order, hung, replace, names)
         check_tensors((*_all(hung), *graph.values()))

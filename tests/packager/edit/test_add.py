@@ -411,3 +411,11 @@ def test_empty_payloads_are_there(tmp_path: Path) -> None:
     mblob.add(tmp_path / "m.so", blobs={"y": b"", "x": tmp_path / "none.bin"})
     found = mblob.load_module(tmp_path / "m.so").payloads
     assert {key: bytes(data) for key, data in found.items()} == {"x": b"", "y": b"", "z": b""}
+
+
+@pytest.mark.parametrize("name", ["all.tar", "all.o", "all.a"])
+def test_a_finished_library_does_not_become_objects(tmp_path: Path, name: str) -> None:
+    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "m.so")
+    with pytest.raises(mblob.BuildError, match=f"has no objects to put into .*{name}; name a .so"):
+        mblob.add(tmp_path / "m.so", blobs={"k": b"1"}, output=tmp_path / name)
+    assert not (tmp_path / name).exists()
