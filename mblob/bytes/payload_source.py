@@ -190,8 +190,11 @@ class FilePayload(FilePart):
         """True if nothing is in it. Files of /proc have a size of 0, and pipes; these are not read here."""
         if not self.path.is_file():
             return False
-        with self.path.open("rb", buffering=0) as file:
-            return not file.read(1)
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                return not file.read(1)
+        except OSError:  # told when it is copied
+            return False
 
 
 class IterPayload:
