@@ -22,11 +22,9 @@ SOURCE = """
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-typedef float real;
-typedef unsigned char u8;
+typedef float real; typedef unsigned char u8;
 typedef struct image { int w, h; float gain; } image_t;
-enum mode { NEAREST = 1, LINEAR };
-typedef enum mode kind_t;
+enum mode { NEAREST = 1, LINEAR }; typedef enum mode kind_t;
 typedef const image_t *view_t;
 void vadd(const float *a, const float *b, float *c, int64_t n) {
   for (int64_t i = 0; i < n; i++) c[i] = a[i] + b[i];
@@ -481,6 +479,7 @@ OF_CXX = {
 def test_functions_of_cxx_have_their_qualified_names(
     tmp_path: Path, require: Callable[[str], str], dialect: str, cc: str
 ) -> None:
+    require("c++")
     with pytest.warns(UserWarning, match="overloaded"):
         lib = packed(tmp_path, CXX, "cc", export={"dialect": dialect, "cc": require(cc)})
     assert shown(lib) == OF_CXX
@@ -501,7 +500,8 @@ def test_functions_of_cxx_have_their_qualified_names(
         lib["ns::scale"](x.astype("float64"), y, 3)
 
 
-def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path) -> None:
+def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path, require: Any) -> None:
+    require("c++")
     says = r"left out, as they are overloaded: over\(double\), over\(int\); give the prototype of the one"
     with pytest.warns(UserWarning, match=says):
         lib = packed(tmp_path, CXX, "cc")
