@@ -187,7 +187,8 @@ class FilePayload(FilePart):
         return self.path.stat().st_size or (0 if self._is_empty() else None)
 
     def _is_empty(self) -> bool:
-        """True if nothing is in it. Files of /proc have a size of 0, and pipes; these are not read here."""
+        """True if the file, whose size is 0, has no bytes. Pipes and files of /proc have that size, too; a
+        pipe is not read here."""
         if not self.path.is_file():
             return False
         try:

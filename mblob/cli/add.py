@@ -7,7 +7,7 @@ import argparse
 import sys
 from typing import Any
 
-from mblob.cli.inputs import Once, add_inputs, blobs_of, functions_of, sort_words
+from mblob.cli.inputs import Once, add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, human_size, one_line
@@ -80,10 +80,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             "nothing to add", hint="give a source, an object, weights, --params FILE or KEY=FILE"
         )
-    if str(args.output) == "-":
-        raise UsageError(
-            "add: -o -: a library is written to a file, not to stdout", hint="-o all.so"
-        )
+    check_output(NAME, args.output, "all.so")
     with remarks(quiet=args.quiet), watched_files(args, args.file):
         left = add(
             args.file, weights=args.weights, params=args.params, order=args.order, blobs=blobs, kernels=args.kernel,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.progress import listening
-from mblob.cli.inputs import Once, add_inputs, blobs_of, functions_of, sort_words
+from mblob.cli.inputs import Once, add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.verbs import VERBS
@@ -227,8 +227,5 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         options=[*plan.options, *args.cflags],
         **changes,
     )
-    if str(plan.output) == "-":
-        raise UsageError(
-            "build: -o -: a library is written to a file, not to stdout", hint="-o deploy.so"
-        )
+    check_output(NAME, plan.output, "deploy.so")
     return plan

@@ -47,6 +47,18 @@ class Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def check_output(verb: str, output: object, example: str) -> None:
+    """Refuse `-o -`.
+
+    Raises:
+        UsageError: with the remedy.
+    """
+    if str(output) == "-":
+        raise UsageError(
+            f"{verb}: -o -: a library is written to a file, not to stdout", hint=f"-o {example}"
+        )
+
+
 def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
     """Add what both verbs take.
 

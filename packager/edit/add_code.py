@@ -19,6 +19,7 @@ from mblob.packager.errors import BuildError, CannotJoin, NameTaken
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
+from mblob.packager.link.finished_names import check_names_of_others
 from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import tree_of
 from mblob.packager.link.request import dialect_of
@@ -101,25 +102,15 @@ def with_code(
 
 
 def check_joined(library: Library, joined: Library) -> None:
-    """Warn of what the new code misses.
+    """Warn of symbols that the new code takes, and that nothing defines.
 
     Raises:
-        BuildError: it defines what the library takes from others: then the library's code would call it.
+        BuildError: it defines what the library takes from others.
     """
-    taken = {u.name: u for u in undefined_symbols(library.elf)}
-    bound = {
-        name
-        for name, u in taken.items()
-        if u.version or u.library or u.provider in ("libc", "libm")
-    }
-    if name := min(
-        bound.intersection(s.name for s in joined.elf.dynsym if s.is_defined), default=""
-    ):
-        raise BuildError(
-            f"the new code defines {name!r}, which {library.path} takes from {taken[name].provider or 'a library'}:"
-            " its own code would call the new one; give the function another name, or make it static"
-        )
-    warn_of_undefined(joined.elf, Path(library.path), taken)
+    check_names_of_others(library.elf, joined.elf, str(library.path))
+    warn_of_undefined(
+        joined.elf, Path(library.path), {u.name for u in undefined_symbols(library.elf)}
+    )
 
 
 _RELINK = (

@@ -1,12 +1,15 @@
-"""Names of a finished library that new code, which joins it, takes or must not take."""
+"""Names of a finished library that new code, which joins it, takes or must not take: functions that the
+library has, and those that it takes from others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
 
+from mblob.binary.elf import ElfFile
+from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
-from mblob.packager.errors import NameTaken
+from mblob.packager.errors import BuildError, NameTaken
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import Declared, HostNode
 
@@ -18,10 +21,11 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
     Raises:
         NameTaken: the names are not weak.
     """
-    joined = [(node, item) for node, item in zip(request.host, host) if item.file.elsewhere]
+    nodes = list(zip(request.host, host))
+    joined = [(node, item) for node, item in nodes if item.file.elsewhere]
     new = {
         name
-        for node, (file, _) in zip(request.host, host if joined else ())
+        for node, (file, _) in nodes
         for function in file.functions
         for name in (function.called, function.name)
         if node.declared.is_open or name in node.declared.names
@@ -50,3 +54,27 @@ def check_names_are_new(request: Request, objects: Sequence[LinkInput]) -> None:
     if name := min((name for name in names if name in old), default=""):
         shown = name.removeprefix(request.dialect.function_prefix).removesuffix("__packed")
         raise NameTaken(f"{old[name]}: has a function {shown!r} already")
+
+
+def check_names_of_others(finished: ElfFile, joined: ElfFile, shown: str) -> None:
+    """Refuse code that defines what a finished library, to which it was joined, takes from other libraries.
+
+    Args:
+        shown: the finished library, for the error.
+
+    Raises:
+        BuildError: naming the function.
+    """
+    taken = {
+        u.name: u.provider
+        for u in undefined_symbols(finished)
+        if u.version or u.library or u.provider in _C
+    }
+    if name := min((s.name for s in joined.dynsym if s.is_defined and s.name in taken), default=""):
+        raise BuildError(
+            f"the new code defines {name!r}, which {shown} takes from {taken[name] or 'a library'}: its own code would"
+            " call the new one; give the function another name, or make it static"
+        )
+
+
+_C = ("libc", "libm")  # whose names are known where the file does not say who has them

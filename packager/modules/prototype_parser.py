@@ -14,14 +14,16 @@ from pycparser.c_generator import CGenerator
 
 from mblob import argument_types
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.modules.prototype_words import likely_macros, of_type, type_names
 from mblob.packager.modules.prototypes import (
     STATIC,
     Dim,
     Parameter,
     Prototype,
     Scalar,
+    likely_macros,
+    of_type,
     standard,
+    type_names,
 )
 
 try:

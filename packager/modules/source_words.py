@@ -17,8 +17,14 @@ from mblob.packager.modules.prototype_parser import (
     parse,
     tree,
 )
-from mblob.packager.modules.prototype_words import likely_macros, type_names
-from mblob.packager.modules.prototypes import Prototype, Scalar, as_const, standard
+from mblob.packager.modules.prototypes import (
+    Prototype,
+    Scalar,
+    as_const,
+    likely_macros,
+    standard,
+    type_names,
+)
 
 
 def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], dict[str, str]]:

@@ -21,8 +21,8 @@ CLANG = "\nclang: error: linker command failed with exit code 1 (use -v to see i
     [
         ("", ""),
         (
-            "/tmp/error/x.c:1:2: warning: odd\n/tmp/error/x.c:3:4: error: bad\n",
-            "/tmp/error/x.c:3:4: error: bad",
+            "src/error/x.c:1:2: warning: odd\nsrc/error/x.c:3:4: error: bad\n",
+            "src/error/x.c:3:4: error: bad",
         ),
         (
             "my-error.c:1: note\nx.c:1:10: fatal error: k.h: No such file",

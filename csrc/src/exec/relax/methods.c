@@ -171,6 +171,12 @@ static int set_one_input(void *object, struct mb_call *call) {
   return status;
 }
 
+static bool has_unset(const struct relax_function *f, const struct relax_slots *slots) {
+  bool found = !slots->inputs;
+  for (int64_t i = 0; !found && i < f->num_args; i++) found = slots->inputs[i].code == NOT_SET;
+  return found;
+}
+
 /* The parameters that the program was packed with are its last inputs where nobody set these. */
 static int set_parameters(struct relax_machine *m, const struct relax_function *f,
                           struct relax_slots *slots) {
@@ -246,7 +252,7 @@ static int invoke_stateful(void *object, struct mb_call *call) {
   if (!status) status = function_argument(m, call, 0, &f);
   if (status) return status;
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
-  status = set_parameters(m, f, slots);
+  if (has_unset(f, slots)) status = set_parameters(m, f, slots);
   if (status) return status;
   if (!slots->has_inputs && f->num_args != 0)
     return mb_fail(MBLOB_E_KERNEL,
