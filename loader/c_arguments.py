@@ -440,9 +440,10 @@ def _no_addresses(value: Any) -> str:
         view = memoryview(value)
     except (TypeError, ValueError, BufferError):
         return ""
-    kind = (view.format or "B").lstrip("<>=@")[:1]
+    element = _element(view)
+    is_integer = element is None or element.kind in ("int", "uint")  # None of pointers of ctypes
     is_size = view.itemsize == ctypes.sizeof(ctypes.c_void_p)
-    return "" if is_size and kind not in "fdegZ" else str(getattr(value, "dtype", view.format))
+    return "" if is_integer and is_size else str(getattr(value, "dtype", view.format))
 
 
 def _address_in(value: Any) -> int:

@@ -176,27 +176,38 @@ static bool may_take(struct search *s, bool *tuples) {
   return may || (s->count > 0 && tensors >= s->count);
 }
 
+static void end_search(const struct search *s) {
+  free(s->held);
+  free(s->arguments);
+}
+
+/* `registers`: as many as a function has that is read. */
+static int begin_search(struct search *s, size_t registers) {
+  s->held = calloc(registers + 1, sizeof(*s->held));
+  s->arguments = calloc(registers + 1, 1);
+  if (s->held && s->arguments) return MBLOB_OK;
+  end_search(s);
+  return mb_fail_memory(registers * sizeof(*s->held));
+}
+
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry) {
-  size_t registers = 1;
+  size_t registers = 0;
   bool may = false, tuples = false;
   for (size_t i = 0; i < exec->function_count; i++) {
     if (exec->functions[i].kind == RELAX_COMPILED) return MBLOB_OK;
     if (exec->functions[i].registers > registers) registers = exec->functions[i].registers;
   }
   struct search s = {.exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
-  s.held = calloc(registers, sizeof(*s.held));
-  s.arguments = calloc(registers, 1);
-  const bool has_memory = s.held && s.arguments;
-  for (size_t i = 0; has_memory && !may && i < exec->function_count; i++) {
+  int status = begin_search(&s, registers);
+  if (status) return status;
+  for (size_t i = 0; !may && i < exec->function_count; i++) {
     s.f = &exec->functions[i];
     if (s.f->kind == RELAX_CODE && s.f->num_args >= 0) may = may_take(&s, &tuples);
   }
-  free(s.held);
-  free(s.arguments);
-  if (!has_memory) return mb_fail_memory(registers * sizeof(*s.held));
+  end_search(&s);
   if (may || !tuples) return MBLOB_OK;
-  int status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
+  status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
   mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
   return status;
 }
@@ -211,16 +222,12 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
   *inputs = 1;
   if (f->kind != RELAX_CODE || count > (size_t)f->num_args) return MBLOB_OK;
   struct search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
-  s.held = calloc(f->registers + 1, sizeof(*s.held));
-  s.arguments = calloc(f->registers + 1, 1);
-  if (s.held && s.arguments) {
-    (void)may_take(&s, &tuples);
-    *each = true;
-    for (size_t i = 1; i <= count; i++) *each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
-    if (*each) *inputs = count;
-  }
-  const bool has_memory = s.held && s.arguments;
-  free(s.held);
-  free(s.arguments);
-  return has_memory ? MBLOB_OK : mb_fail_memory(f->registers * sizeof(*s.held));
+  int status = begin_search(&s, f->registers);
+  if (status) return status;
+  (void)may_take(&s, &tuples);
+  *each = true;
+  for (size_t i = 1; i <= count; i++) *each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
+  if (*each) *inputs = count;
+  end_search(&s);
+  return MBLOB_OK;
 }
