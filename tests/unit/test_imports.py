@@ -15,7 +15,7 @@ ANNOTATIONS = "mblob.annotations"
 # Packages that are slow to import, or that may be missing; some of them stand in Python, or in some
 # releases of it.
 OTHERS = {
-    "argcomplete", "bz2", "lief", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
+    "argcomplete", "bz2", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
 }  # fmt: skip
 # What imports pyelftools and pycparser.
 READERS = {
