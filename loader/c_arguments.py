@@ -51,6 +51,12 @@ class Number(NamedTuple):
         kind = self.kind if self.kind != "char" else _KIND_OF_CHAR
         return _CTYPES.get((kind, self.size))
 
+    def takes(self, found: Number) -> bool:
+        """True if a number of another type has the same meaning in it."""
+        kinds = {found.kind, self.kind}
+        one = found.size == self.size == 1 and ("char" in kinds or kinds == {"bool", "uint"})
+        return found == self or one
+
 
 # The ABIs whose `char` has a sign, by the beginnings of the machines' names.
 _SIGNED_CHARS = ("x86", "i386", "i486", "i586", "i686", "mips", "sparc", "loongarch", "alpha")
@@ -149,6 +155,14 @@ def _element(view: memoryview) -> Number | None:
     text = view.format
     kind = _FORMATS.get(text[1:] if text[:1] in _NATIVE else text)
     return Number(kind, view.itemsize) if kind else None
+
+
+def number_in(ctype: Any) -> Number | None:
+    """The type of numbers that a type of ctypes holds, None of others."""
+    try:
+        return _element(memoryview(ctype()))
+    except TypeError:  # a type that is not made yet
+        return None
 
 
 class _Address(ctypes.c_void_p):
@@ -309,25 +323,18 @@ class Pointer:
             target = target._type_
         if self.element is None or not isinstance(target, type):
             return
-        try:
-            found = _element(memoryview(target()))
-        except TypeError:  # a type that is not made yet
-            found = None
-        if not self._fits(found):
+        if not self._fits(number_in(target)):
             raise errors.ArgumentTypeError(
                 texts.say(texts.EXPECTED, f"a pointer to {self.element.name}", target.__name__)
             )
 
     def _fits(self, found: Number | None) -> bool:
         expected = self.element
-        if expected is None or found == expected:
-            return True
-        if found is None or found.size != expected.size:
-            return False
-        kinds = {found.kind, expected.kind}
+        if expected is None or found is None:
+            return expected is None
         if expected.kind == "bfloat":  # buffers have no letter for it: its bits
-            return found.kind == "uint"
-        return expected.size == 1 and ("char" in kinds or kinds == {"bool", "uint"})
+            return found == expected or found == Number("uint", expected.size)
+        return expected.takes(found)
 
     def _check_buffer(self, view: memoryview) -> None:
         found = _element(view)

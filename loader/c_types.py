@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mblob import argument_types
 from mblob.format import functions_table
-from mblob.loader.c_arguments import LONG_DOUBLE, Memory, Number, Pointer, number_type
-from mblob.native.runtime import ffi
+from mblob.loader.c_arguments import Memory, Number, Pointer, number_type
+from mblob.loader.c_callbacks import Callback
+from mblob.loader.c_words import number_of, pointer_result, result_of
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
@@ -102,31 +101,6 @@ class Sizes(NamedTuple):
         return found
 
 
-def _number(words: Sequence[str]) -> Number | None:
-    """The type of numbers that words of C name."""
-    if len(words) == 1 and words[0] in argument_types.KINDS:
-        word = argument_types.ALIASES.get(*words, *words)
-        size = argument_types.SIZES.get(word) or ffi.sizeof(word)
-        return Number(argument_types.KINDS[word], size)
-    rest = sorted(word for word in words if word not in ("int", "signed", "unsigned"))
-    complex_words = {"complex", "_Complex"}
-    if complex_words.intersection(rest):
-        part = _number([word for word in rest if word not in complex_words] or ["double"])
-        return Number("complex", 2 * part.size) if part and part.kind == "float" else None
-    if rest == ["double", "long"]:
-        return Number("float", LONG_DOUBLE)
-    if rest == ["char"]:
-        return Number("char" if words == ["char"] else _sign(words), 1)
-    size = {"": "int", "short": "short", "long": "long", "long long": "long long"}.get(
-        " ".join(rest)
-    )
-    return Number(_sign(words), ffi.sizeof(size)) if words and size else None
-
-
-def _sign(words: Sequence[str]) -> str:
-    return "uint" if "unsigned" in words else "int"
-
-
 def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     """Name and type of a parameter; the type is None if ctypes has none.
 
@@ -135,10 +109,12 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     """
     p = functions_table.parameter(text)
     if not p.pointer:
-        number = _number(list(p.words))
+        number = number_of(list(p.words))
         return p.name, number_type(number) if number and number.ctype else None
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
-    element = _number(list(p.words))
+    element = number_of(list(p.words))
+    if functions_table.FUNCTION.search(p.text):
+        return p.name, Callback(p.text)
     if p.indirect or element is None:
         size, alignment = functions_table.memory_of(type_text)
         pointed = (_name_of(element), const) if p.indirect else None
@@ -154,27 +130,6 @@ _POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 def _name_of(element: Number | None) -> str:
     """As `addresses` takes it; "" of what is no number."""
     return element.name if element is not None else ""
-
-
-def _result(text: str) -> tuple[bool, Any]:
-    """True if ctypes has the type of a result, and that type."""
-    stars = text.count("*")
-    words = [w for w in re.findall(r"\w+", text) if w not in ("const", "volatile", "restrict")]
-    number = _number(words)
-    if stars:
-        const = bool(re.search(r"\bconst\b", text.partition("*")[0]))
-        return True, _pointer_result(number if stars == 1 else None, const)
-    if words == ["void"]:
-        return True, None
-    return number is not None and number.ctype is not None, number and number.ctype
-
-
-def _pointer_result(target: Number | None, const: bool) -> Any:
-    if target is None or target.ctype is None:
-        return ctypes.c_void_p
-    if target.kind == "char":  # of what is not const the caller needs the address, to free it
-        return ctypes.c_char_p if const else ctypes.POINTER(ctypes.c_char)
-    return ctypes.POINTER(target.ctype)
 
 
 def of_texts(name: str, result: str, parameters: str, text: str, types: str = "") -> Declared:
@@ -203,7 +158,7 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
                 break
             argtypes.append(ctype)
             names.append(parameter)
-    known, restype = _result(result) if result else (False, None)
+    known, restype = result_of(result) if result else (False, None)
     of_result = None
     if not known:
         of_result = _no_type("its result", result) if result else UNKNOWN_RESULT
@@ -255,7 +210,7 @@ def _number_of_dwarf(found: CType) -> Number | None:
     if found.kind == "enum":
         return Number("int", found.size)
     if found.kind == "float" and found.size > 8:  # several have one size
-        return _number(found.base.split())
+        return number_of(found.base.split())
     is_number = found.kind in ("int", "uint", "char", "bool", "float", "complex")
     return Number(found.kind, found.size) if is_number else None
 
@@ -271,11 +226,13 @@ def _parameter_of_dwarf(found: CType) -> Any:
         element = _number_of_dwarf(target)
         if element is not None:
             return Pointer(found.spelling, element, const, dims)
+        if "(?)(" in target.text:
+            return Callback(found.spelling)
         pointed = None
         if target.kind == "pointer" and target.target is not None:
             pointed = _name_of(_number_of_dwarf(target.target)), const
         size = target.size if target.kind == "record" or pointed else 0
-        is_const = const or pointed is not None or "(?)(" in target.text
+        is_const = const or pointed is not None
         return Memory(found.spelling, is_const, dims, size, target.alignment or 1, pointed)
     number = _number_of_dwarf(found)
     return number_type(number) if number and number.ctype else None
@@ -286,6 +243,6 @@ def _result_of_dwarf(found: CType) -> tuple[bool, Any]:
         return True, None
     if found.kind == "pointer" and found.target is not None:
         number = _number_of_dwarf(found.target)
-        return True, _pointer_result(number, found.target.text.startswith("const "))
+        return True, pointer_result(number, found.target.text.startswith("const "))
     number = _number_of_dwarf(found)
     return number is not None and number.ctype is not None, number and number.ctype

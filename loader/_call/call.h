@@ -114,10 +114,12 @@ void call_dtype_text(DLDataType dtype, char out[48]); /* "float32", "int8x4", "b
 
 typedef struct call_parameter {
   enum { PARAM_ANY, PARAM_INT, PARAM_FLOAT, PARAM_POINTER } kind;
-  bool is_const;      /* pointer to const: the function only reads */
-  DLDataType dtype;   /* of the number, or of what a pointer points to; bits 0 = not known */
-  bool opaque;        /* a pointer to void, a struct or a function: bytes of any kind do */
-  bool function;      /* a pointer to a function */
+  bool is_const;    /* pointer to const: the function only reads */
+  DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
+  bool opaque;      /* a pointer to void, a struct or a function: bytes of any kind do */
+  bool function;    /* a pointer to a function: */
+  const char *text; /* in C, of the signature */
+  size_t text_size;
   bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
   DLDataType pointed; /* of a pointer to pointers: what these point to */

@@ -395,13 +395,26 @@ static bool convert_referred(call_frame *frame, int i, PyObject *made) {
   return convert_instead(frame, i, made);
 }
 
+/* A function of ctypes for a pointer to a function of the same types. */
+static bool check_callback(call_frame *frame, int i, PyObject *arg) {
+  const call_parameter *p = &frame->parameters[i];
+  PyObject *text = PyUnicode_FromStringAndSize(p->text, (Py_ssize_t)p->text_size);
+  PyObject *wrong = text ? call_uncommon("mismatch", text, arg, NULL) : NULL;
+  Py_XDECREF(text);
+  const bool ok = wrong != NULL && PyUnicode_GET_LENGTH(wrong) == 0;
+  if (wrong != NULL && !ok) call_frame_error(frame, i, PyExc_TypeError, "%U", wrong);
+  Py_XDECREF(wrong);
+  return ok;
+}
+
 /* A buffer whose format is no dtype: a pointer of ctypes, a struct, a long double, or an error. */
 static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const Py_buffer *view = &frame->slots[i].u.view;
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   const bool any_pointer = p != NULL && p->kind == PARAM_POINTER && p->dtype.bits == 0;
-  if (is_ctypes_pointer(view) || (any_pointer && strcmp(view->format, "X{}") == 0))
-    return convert_pointer(frame, i, arg);
+  const bool is_callback = any_pointer && strcmp(view->format, "X{}") == 0;
+  if (is_callback && p->function && !check_callback(frame, i, arg)) return false;
+  if (is_ctypes_pointer(view) || is_callback) return convert_pointer(frame, i, arg);
   const bool addresses =
       any_pointer && p->indirect && view->ndim == 1 && view->itemsize == sizeof(void *);
   if (any_pointer && (is_record(view) || addresses))

@@ -116,6 +116,9 @@ static void read_words(const char *at, const char *end, call_parameter *p) {
 static call_parameter parse_one(const char *at, const char *end) {
   call_parameter p = {.kind = PARAM_ANY, .alignment = 1, .dtype = {0, 0, 1}, .pointed = {0, 0, 1}};
   words w = {0, 0, 0, 0, 0, 0, 0, 0, NULL};
+  while (at < end && *at == ' ') ++at;
+  p.text = at;
+  p.text_size = (size_t)(end - at);
   int stars = 0;
   bool is_const = false;
   while (at < end) {

@@ -322,6 +322,21 @@ def test_callables_are_no_functions_of_c(way: Callable[[str], Callable[..., Any]
         way("each")(points(1), lambda p, y: y, 1.0)
 
 
+def test_functions_of_other_types_are_refused(way: Callable[[str], Callable[..., Any]]) -> None:
+    each = way("each")
+    other = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.POINTER(Point), ctypes.c_double)(
+        lambda p, y: y
+    )
+    expected = (
+        r"expected float \(\*f?\)\(const (struct )?point \*, float\), found CFUNCTYPE\(c_double, "
+    )
+    with pytest.raises(TypeError, match=expected):
+        each(points(1), other, 1.0)
+    right = ctypes.CFUNCTYPE(c_float, c_void_p, c_float)(lambda p, y: y)
+    for f in (right, ctypes.cast(right, c_void_p)):
+        assert each(points(1), f, 1.5) == 1.5
+
+
 WORDS = {
     "struct s *:12": (12, 1), "struct s *:0064:032 ": (64, 32), "struct s *": (0, 1), "void *:columns": (0, 1),
     f"s *:{1 << 30}": (1 << 30, 1), f"s *:{(1 << 30) + 1}": (0, 1), "s *:64abc": (0, 1), "s *:64:3": (0, 1),

@@ -1,0 +1,125 @@
+"""Functions of ctypes as arguments: their types are those of the parameter, or a call would give them
+wrong numbers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from mblob import errors, texts
+from mblob.format.functions_table import FUNCTION, parameter, split
+from mblob.loader.c_arguments import FunctionPointer, Memory, Pointer, number_in
+from mblob.loader.c_words import result_of
+
+_PointerType: Any = ctypes._Pointer
+_ADDRESSES = (_PointerType, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
+_WITHOUT_NUMBER = (*_ADDRESSES, ctypes.Structure, ctypes.Union, ctypes.Array)
+_UNKNOWN: Any = object()  # such as a struct, whose type in Python nothing tells
+
+
+class Callback(Memory):
+    """A parameter that is a pointer to a function."""
+
+    def __init__(self, declared: str) -> None:
+        super().__init__(declared, True)
+
+    def from_param(self, value: Any) -> Any:
+        if isinstance(value, FunctionPointer) and (wrong := mismatch(self.declared, value)):
+            raise errors.ArgumentTypeError(wrong)
+        return super().from_param(value)
+
+
+def mismatch(declared: str, given: Any) -> str:
+    """The difference between a pointer to a function and the types of a function of ctypes, "" if there is
+    none, as far as both tell.
+
+    Args:
+        declared: in C, with or without the name of the parameter.
+    """
+    argtypes = given.argtypes
+    return "" if argtypes is None else _mismatch(declared, given.restype, tuple(argtypes))
+
+
+@lru_cache(64)
+def _mismatch(declared: str, restype: Any, argtypes: tuple[Any, ...]) -> str:
+    known = _types(declared)
+    if known is None:
+        return ""
+    result, expected, has_more = known
+    is_count = len(argtypes) >= len(expected) if has_more else len(argtypes) == len(expected)
+    if is_count and all(map(_fits, (result, *expected), (restype, *argtypes))):
+        return ""
+    is_known = not has_more and _UNKNOWN not in (result, *expected)
+    remedy = f"; declare it as {_shown(result, expected)}" if is_known else ""
+    return texts.say(texts.EXPECTED, declared, _shown(restype, argtypes)) + remedy
+
+
+def _types(declared: str) -> tuple[Any, list[Any], bool] | None:
+    """Types of the result and of the parameters, and whether more may follow; None of what is not read."""
+    head = FUNCTION.search(declared)
+    if head is None or "(" in declared[: head.start()] or not declared.endswith(")"):
+        return None
+    inside = declared[head.end() : -1]
+    listed = split(inside)
+    has_more = not inside.strip() or "..." in map(str.strip, listed)  # `int (*)()` takes anything
+    return (
+        _type(declared[: head.start()]),
+        [_type_of_parameter(text) for text in listed if text.strip() != "..."],
+        has_more,
+    )
+
+
+def _type(text: str) -> Any:
+    ok, found = result_of(text)
+    return found if ok else _UNKNOWN
+
+
+def _type_of_parameter(text: str) -> Any:
+    p = parameter(text)
+    if not p.pointer:
+        return _type(" ".join(p.words))
+    const = "const " if re.match(r"\W*const\b", text) else ""
+    return _type(f"{const}{' '.join(p.words)} {'**' if p.indirect else '*'}")
+
+
+def _fits(expected: Any, given: Any) -> bool:
+    """True if a type of the caller's may stand for one of the parameter's."""
+    is_type = isinstance(given, type) and hasattr(given, "from_param")
+    if expected is _UNKNOWN or not (given is None or is_type or isinstance(given, Pointer)):
+        return True
+    if expected is None or given is None:
+        return expected is given
+    if issubclass(expected, _ADDRESSES):
+        if isinstance(given, Pointer):
+            return True
+        return issubclass(given, _ADDRESSES) and not _differ(_pointed(expected), _pointed(given))
+    if isinstance(given, Pointer) or issubclass(given, _WITHOUT_NUMBER):
+        return False
+    return not _differ(expected, given)
+
+
+def _pointed(pointer: Any) -> Any:
+    """What a type of pointers points at, None if it does not say."""
+    if issubclass(pointer, ctypes.c_char_p):
+        return ctypes.c_char
+    return pointer._type_ if issubclass(pointer, _PointerType) else None
+
+
+def _differ(expected: Any, given: Any) -> bool:
+    """True if two types are those of other numbers; what is no number is not compared."""
+    wanted, found = (number_in(t) if t is not None else None for t in (expected, given))
+    return wanted is not None and found is not None and not wanted.takes(found)
+
+
+def _shown(result: Any, parameters: Sequence[Any]) -> str:
+    return f"CFUNCTYPE({', '.join(map(_name, (result, *parameters)))})"
+
+
+def _name(found: Any) -> str:
+    target = getattr(found, "_type_", None)
+    if isinstance(target, type) and issubclass(found, _PointerType):
+        return f"POINTER({_name(target)})"
+    return "None" if found is None else getattr(found, "__name__", "c_void_p")
