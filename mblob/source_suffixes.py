@@ -10,6 +10,7 @@ FORMAT_OF = {
     ".c++": "cc",
     ".C": "cc",
     ".cpp": "cpp",
+    ".CPP": "cpp",
     ".cu": "cu",
     # Fortran in fixed and in free form; with a capital letter it is preprocessed.
     **dict.fromkeys((".f", ".for", ".ftn"), "f"),

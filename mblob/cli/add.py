@@ -7,7 +7,7 @@ import argparse
 import sys
 from typing import Any
 
-from mblob.cli.inputs import Once, add_inputs, blobs_of, check_output, functions_of, sort_words
+from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, human_size, one_line
@@ -40,7 +40,6 @@ def configure(verbs: Any) -> None:
     )
     new.add_argument(
         "--params",
-        action=Once,
         metavar="FILE",
         help="parameters of the model: a Relax program, which takes them as one tuple, or a graph. "
         ".safetensors, .npz, a file of save_param_dict, or a folder with tensor-cache.json",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.progress import listening
-from mblob.cli.inputs import Once, add_inputs, blobs_of, check_output, functions_of, sort_words
+from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.cli.verbs import VERBS
@@ -62,7 +62,6 @@ def configure(verbs: Any) -> None:
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
     model.add_argument(
         "--params",
-        action=Once,
         metavar="FILE",
         help="its parameters: .safetensors, or a file of save_param_dict. Without --graph: those of a Relax program, "
         "also .npz or a folder with tensor-cache.json, in the order of the file",

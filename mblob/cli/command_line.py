@@ -30,6 +30,7 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", Formatter)
         options.setdefault("allow_abbrev", False)
         super().__init__(**options)
+        self._given: dict[str, list[str]] = {}  # words of options that are given once
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)  # the base passes over what cannot be written
@@ -61,9 +62,10 @@ class Parser(argparse.ArgumentParser):
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             verb = self.verbs[found.verb]
-            if unknown := verb.unknown(rest):
-                verb.refuse(unknown)
-            found.inputs += rest
+            words = verb.words
+            if words is None or (unknown := verb.unknown(rest)):
+                verb.refuse(rest if words is None else unknown)
+            getattr(found, words).extend(rest)
         found.command_line = tuple(args)
         return found
 
@@ -92,11 +94,31 @@ class Parser(argparse.ArgumentParser):
                 self.refuse(unknown)
             raise
 
+    def _parse_known_args(self, *args: Any) -> Any:
+        self._given = {}
+        return super()._parse_known_args(*args)
+
+    def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
+        """As its base, but a second value of an option is an error: it would replace the first, silently."""
+        if action.option_strings and isinstance(action, argparse._StoreAction):
+            first = self._given.setdefault(action.dest, words)
+            if first is not words:
+                name, both = "/".join(action.option_strings), " and ".join([*first, *words])
+                raise UsageError(f"{name}: given twice ({both}), expected once")
+        return super()._get_values(action, words)
+
+    @property
+    def words(self) -> str | None:
+        """Where this parser of a verb puts any number of words; None if the verb takes no such."""
+        lists = (a.dest for a in self._actions if a.nargs == "*" and not a.option_strings)
+        return next(lists, None)
+
     def unknown(self, rest: Sequence[str]) -> list[str]:
         """The words among those that argparse leaves which this parser of a verb does not know. It leaves
-        inputs behind an option."""
-        takes_inputs = any(action.dest == "inputs" for action in self._actions)
-        return [word for word in rest if not takes_inputs or word.startswith("-")]
+        words behind an option."""
+        is_number = self._negative_number_matcher.match
+        known = [w for w in rest if not w.startswith("-") or is_number(w)] if self.words else []
+        return [word for word in rest if word not in known]
 
     def refuse(self, rest: Sequence[str]) -> NoReturn:
         """The error about words that this parser of a verb does not know."""
@@ -105,8 +127,10 @@ class Parser(argparse.ArgumentParser):
         name = option.partition("=")[0]
         if not option.startswith("-"):
             text = f"{option!r} is one word too many"
-            if verb == "swap" and "=" in option:
-                raise UsageError(text, hint=f"--weights {option}")
+            if verb == "swap":
+                hint = f"--weights {option}"
+                payload = f"a tensor: {hint}, a payload: --blob {option}"
+                raise UsageError(text, hint=payload if "=" in option else hint)
             self.error(text)
         close = _near(verb, name, self._option_string_actions)
         if verb == "build" and not close and not name.startswith("--"):

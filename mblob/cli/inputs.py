@@ -32,21 +32,6 @@ _EXPECTED = {
 }
 
 
-class Once(argparse.Action):
-    """An option that is given once: a second value would replace the first, silently."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option: str | None = None,
-    ) -> None:
-        if getattr(namespace, self.dest) is not None:
-            raise UsageError(f"{option} is given twice; a model has one set of parameters")
-        setattr(namespace, self.dest, values)
-
-
 def check_output(verb: str, output: object, example: str) -> None:
     """Refuse `-o -`.
 
@@ -109,6 +94,14 @@ def sort_words(args: argparse.Namespace) -> None:
     for word in args.inputs:
         option = "blob" if "=" in word and not Path(word).is_file() else _option_of(args, word)
         setattr(args, option, [*getattr(args, option), word])
+    for word in args.weights:
+        _, equals, file = word.partition("=")
+        if equals and not Path(word).exists() and Path(file).exists():
+            raise UsageError(
+                f"{args.verb}: --weights {word}: no file of this name; {args.verb} packs tensors by the names that they"
+                " have in FILE, swap replaces the tensor NAME of NAME=FILE",
+                hint=f"--weights {file}, or --blob {word} for a file that is packed as it is",
+            )
     for option in {*OPTION_OF.values(), "blob"} if args.inputs else ():
         values: list[str] = getattr(args, option, [])
         at = {value: places.get(f"--{option}={value}", places.get(value, 0)) for value in values}
@@ -117,8 +110,14 @@ def sort_words(args: argparse.Namespace) -> None:
 
 def _option_of(args: argparse.Namespace, word: str) -> str:
     path = Path(word)
-    is_tar = path.stem.endswith(".tar") and path.suffix in (".gz", ".bz2", ".xz")
-    option = OPTION_OF.get(".tar" if is_tar else path.suffix)
+    is_tar = path.stem.lower().endswith(".tar") and path.suffix.lower() in (".gz", ".bz2", ".xz")
+    suffix = ".tar" if is_tar else path.suffix
+    option = OPTION_OF.get(suffix, OPTION_OF.get(suffix.lower()))
+    if option == "kernel" and suffix not in SOURCES:
+        raise UsageError(
+            f"{word}: no compiler tells the language by the suffix {suffix}",
+            hint=f"rename it to {path.with_suffix(suffix.lower())}",
+        )
     if option is not None and hasattr(args, option):
         return option
     from mblob.packager.path_arguments import existing_file

@@ -22,7 +22,7 @@ from mblob.cli.arrays import (
 from mblob.cli.layout import load
 from mblob.cli.pages import write_page
 from mblob.cli.progress import remarks
-from mblob.cli.report import UsageError, one_line
+from mblob.cli.report import PROGRAM, UsageError, one_line
 from mblob.errors import MblobError
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
 from mblob.inspect.html.profile import Timed, profile_page
@@ -297,9 +297,12 @@ def open_model(
                 f"{file}: {error}", hint="--name FUNCTION names another one than main"
             ) from None
     if not is_model(module):
+        call = f"{PROGRAM} run {file} {name} ARG..., without --name, calls the function"
         raise UsageError(
             f"{file}: its root is a module of type {module.type_key!r}, no model with inputs; name a function to call",
-            hint="mblob-pack inspect FILE --functions lists the functions",
+            hint=call
+            if name in module
+            else f"{PROGRAM} inspect FILE --functions lists the functions",
         )
     try:
         create = module.get_function(name)

@@ -462,6 +462,27 @@ def test_inputs_are_told_by_their_names_in_any_order(pack, kernel: Path, tmp_pat
     assert "hint: --graph labels.json, or labels=labels.json" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "packed"),
+    [
+        ("W.NPZ", "w"),
+        ("d=r/w.npz", "w"),
+        ("w=1.npz", "w"),
+        ("k=d=r/w.npz", "k"),
+        ("k=l=1.json", "k"),
+    ],
+)
+def test_capitals_and_equals_signs_in_names(pack, tmp_path: Path, word: str, packed: str) -> None:
+    (tmp_path / "d=r").mkdir()
+    for name in ("W.NPZ", "d=r/w.npz", "w=1.npz"):
+        with (tmp_path / name).open("wb") as file:
+            np.savez(file, w=np.ones(2, "float32"))
+    (tmp_path / "l=1.json").write_text("[1]")
+    assert pack("build", word, "-o", "a.so", "-q").stderr == ""
+    lib = mblob.load_module(tmp_path / "a.so")
+    assert packed in (lib.tensors if packed == "w" else lib.payloads)
+
+
 def test_weights_of_one_stem(pack, tmp_path: Path, error_line) -> None:
     for folder, name in (("encoder", "e"), ("decoder", "d"), ("again", "d")):
         (tmp_path / folder).mkdir()

@@ -33,6 +33,16 @@ def test_outputs_are_written_as_out0_out1(pack, deploy: Path, inputs, tmp_path: 
         np.testing.assert_array_equal(out["out0"], inputs[0] + inputs[1])
 
 
+@pytest.mark.parametrize("at", range(5))
+def test_options_stand_anywhere_among_the_words(
+    pack, deploy: Path, inputs, tmp_path: Path, at: int
+) -> None:
+    words = [deploy, "vadd", "a.npy", "both.npz:b", "float32[8]", "8"]
+    done = pack("run", *words[:at], "-o", "out.npz", *words[at:])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(np.load(tmp_path / "out.npz")) == ["out0"]
+
+
 def test_without_a_file_the_outputs_are_printed(pack, deploy: Path, inputs) -> None:
     done = pack("run", deploy, "vadd", "a.npy", "single.npz", "float32[8]", 8)
     assert done.returncode == 0
