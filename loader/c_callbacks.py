@@ -102,7 +102,7 @@ def _fits(expected: Any, given: Any) -> bool:
 
 
 def _pointed(pointer: Any) -> Any:
-    """What a type of pointers points at, None if it does not say."""
+    """The type that a pointer points at, None if it does not say."""
     if issubclass(pointer, ctypes.c_char_p):
         return ctypes.c_char
     return pointer._type_ if issubclass(pointer, _PointerType) else None
