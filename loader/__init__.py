@@ -22,7 +22,7 @@ from mblob.native.runtime import address_of, check, ffi, lib, raise_status
 try:
     from mblob.loader import _call
 except ImportError as error:
-    from mblob.native.mismatch import explained
+    from mblob.native.import_diagnosis import explained
 
     raise explained(error) from None
 from mblob.loader import bridge

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
 from mblob.binary.elf import ElfFile
-from mblob.format import exported, functions_table
+from mblob.format import exported_functions, functions_table
 from mblob.loader.c_arguments import CData, FunctionPointer, check_variadic, no_number
 from mblob.loader.c_types import (
     UNKNOWN,
@@ -62,7 +62,7 @@ def comment_of(node: OpenedNode, name: str) -> str:
     status = node.origin.status
     try:
         data = mapped(node.path, status) if status is not None else None
-        rows = exported.read_table(ElfFile(data, node.path)) if data is not None else ()
+        rows = exported_functions.read_table(ElfFile(data, node.path)) if data is not None else ()
     except errors.MblobError:  # written over since
         return ""
     return next((row.comment for row in rows if row.name == name), "")

@@ -15,7 +15,7 @@ from mblob.native.runtime import address_of, check, ffi, lib, text
 from mblob.node import to_write
 
 if TYPE_CHECKING:
-    from mblob.inspect.layouts import Told
+    from mblob.inspect.payload_layouts import PayloadLayout
     from mblob.loader.opened import OpenedNode
 
 _announced: set[Any] = set()  # what measures for registered loaders
@@ -25,13 +25,13 @@ _handles: dict[int, Any] = {}  # what keeps the handle that C has valid
 _borrowed: dict[int, Module] = {}
 
 
-def record(key: str, said: Told) -> list[Any]:
+def record(key: str, said: PayloadLayout) -> list[Any]:
     """The mblob_loader of a type key whose loader is written in Python, and what keeps its members."""
     return _record(key, said, lib.mblob_py_open, lib.mblob_py_function)
 
 
-def _record(key: str, said: Told, open_: Any, function: Any) -> list[Any]:
-    from mblob.inspect.layouts import numbered
+def _record(key: str, said: PayloadLayout, open_: Any, function: Any) -> list[Any]:
+    from mblob.inspect.payload_layouts import numbered
 
     name = ffi.new("char[]", key.encode())
     layout = ffi.new("char[]", said.layout.encode()) if said.layout else ffi.NULL
@@ -53,18 +53,18 @@ def _record(key: str, said: Told, open_: Any, function: Any) -> list[Any]:
     return [made, name, layout, measure]
 
 
-def announce(key: str, said: Told) -> None:
+def announce(key: str, said: PayloadLayout) -> None:
     """Tell C that modules of this type key are opened by Python."""
     _announce(lib.mblob_register_loader, record(key, said))
 
 
-def announce_fallback(key: str, said: Told) -> None:
+def announce_fallback(key: str, said: PayloadLayout) -> None:
     """Tell C that Python opens modules of this type key for which there is nothing else."""
     made = _record(key, said, lib.mblob_py_open, lib.mblob_py_fallback_function)
     _announce(lib.mblob_register_last_loader, made)
 
 
-def announce_layout(key: str, said: Told) -> None:
+def announce_layout(key: str, said: PayloadLayout) -> None:
     """Tell C where payloads of this type key end, whoever opens them."""
     _announce(lib.mblob_register_loader, _record(key, said, ffi.NULL, ffi.NULL))
 
@@ -87,7 +87,7 @@ def _not_measured(_: Any, exception: BaseException, __: Any) -> int:
 @ffi.def_extern(onerror=_not_measured)  # type: ignore[untyped-decorator]
 def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
     """Write the end of the payload that a view begins with to `out`."""
-    from mblob.inspect.layouts import measure_of, run_measure
+    from mblob.inspect.payload_layouts import measure_of, run_measure
 
     view = memoryview(ffi.buffer(data, size)).toreadonly()
     try:

@@ -159,10 +159,10 @@ class Options:
         self.loaders = loaders
         self._records: list[list[Any]] = []
         if loaders:
-            from mblob.inspect.layouts import told_by
+            from mblob.inspect.payload_layouts import layout_of_loader
 
             self._records = [
-                record(key, told_by(loader, f"load_module: loaders[{key!r}]"))
+                record(key, layout_of_loader(loader, f"load_module: loaders[{key!r}]"))
                 for key, loader in loaders.items()
             ]
         self._list = ffi.new("mblob_loader *[]", [made[0] for made in self._records] or [ffi.NULL])
@@ -226,7 +226,7 @@ def open_by(call: Open, options: Options, origin: Origin) -> Module:
 
 
 def _warn_of_changes(path: str, changes: str) -> None:
-    from mblob.untold import warn
+    from mblob.user_warnings import warn
 
     warn(f"{path or 'a library from memory'}: loading it changed {changes} of this process")
 

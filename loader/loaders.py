@@ -12,7 +12,7 @@ from mblob.module import Module
 if TYPE_CHECKING:
     from typing import TypeVar
 
-    from mblob.inspect.layouts import Measure
+    from mblob.inspect.payload_layouts import Measure
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,25 +78,25 @@ def register_loader(
         measure: called as `measure(view)` with all bytes from the start of a payload on. Returns
             the size of the payload. It must not open or register anything.
     """
-    from mblob.inspect.layouts import Told, told, told_by
-    from mblob.inspect.layouts import register as note_told
+    from mblob.inspect.payload_layouts import PayloadLayout, checked_layout, layout_of_loader
+    from mblob.inspect.payload_layouts import register as register_layout
 
     arguments.name("register_loader", "key", key)
-    said = told("register_loader", layout, measure)
+    said = checked_layout("register_loader", layout, measure)
 
     def register(function: Loader) -> Loader:
         if not callable(function):
             raise arguments.wrong_type("register_loader", "fn", "a callable", function)
-        own = said if said != Told() else told_by(function, "register_loader")
+        own = said if said != PayloadLayout() else layout_of_loader(function, "register_loader")
         _registered[key] = function
-        note_told(key, own)
+        register_layout(key, own)
         callbacks.announce(key, own)
         return function
 
     if fn is not None:
         return register(fn)
-    if said != Told():
-        note_told(key, said)
+    if said != PayloadLayout():
+        register_layout(key, said)
         callbacks.announce_layout(key, said)
     return register
 
@@ -109,9 +109,9 @@ def find_loader(key: str, overrides: Mapping[str, Loader]) -> Loader | None:
 
 def fallback_loader(key: str) -> Loader:
     """The loader that `load_entry_point` found."""
-    from mblob.inspect.layouts import offered
+    from mblob.inspect.payload_layouts import installed_loader
 
-    found = offered(key)
+    found = installed_loader(key)
     assert found is not None
     loader: Loader = found[0]
     return loader
@@ -128,9 +128,9 @@ def load_entry_point(key: str) -> bool:
         StateError: there is one and it cannot be imported.
         TypeError: it is no function.
     """
-    from mblob.inspect.layouts import offered
+    from mblob.inspect.payload_layouts import installed_loader
 
-    found = offered(key)
+    found = installed_loader(key)
     if found is not None:
         callbacks.announce_fallback(key, found[1])
     return found is not None

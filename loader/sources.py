@@ -16,7 +16,7 @@ from mblob.arguments import whole, wrong_type
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import advise_random, map_file
-from mblob.format.exported import HostFunction, host_functions, read_table
+from mblob.format.exported_functions import HostFunction, host_functions, read_table
 from mblob.loader.load import SOURCES, Options, open_by
 from mblob.module import Module
 from mblob.native.runtime import lib

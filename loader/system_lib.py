@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mblob import arguments
-from mblob.format import exported
+from mblob.format import exported_functions
 from mblob.loader.c_functions import read_table
 from mblob.loader.opened import Origin, wrap_tree
 from mblob.loader.sources import signatures
@@ -44,7 +44,7 @@ def _functions(root: Any) -> Mapping[str, str]:
         module = pending.pop()
         rows = read_table(module)
         if rows:
-            return signatures(exported.of_table(rows))
+            return signatures(exported_functions.of_table(rows))
         if address_of(module) not in seen:
             seen.add(address_of(module))
             pending += [

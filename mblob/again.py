@@ -15,7 +15,7 @@ from mblob import errors
 from mblob.module import LIBRARY, Module
 from mblob.node import EXPORTABLE, has_same_bytes, to_write
 from mblob.temporary import folder_beside, temporary_folder
-from mblob.untold import untold
+from mblob.user_warnings import suppressed_warnings
 
 if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest
@@ -35,7 +35,10 @@ def linked(module: Module) -> Module:
     known = _copies.get(module)
     if known is not None and known[0] == tree:
         return known[1]
-    with temporary_folder() as folder, untold(mblob.PortabilityWarning):  # TVM never sees the copy
+    with (
+        temporary_folder() as folder,
+        suppressed_warnings(mblob.PortabilityWarning),
+    ):  # TVM never sees the copy
         path = folder / "lib.so"
         mblob.export_library(module, path)
         file = path.open("rb")

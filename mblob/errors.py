@@ -144,7 +144,7 @@ class FormatError(MblobError, ValueError):
             None.
         entry: index of the module, or None.
         type_key: for "unknown_key", the key, else "".
-        partial: for "unknown_key", an `mblob.format.model.Blob` with the modules before that key;
+        partial: for "unknown_key", an `mblob.format.blob_model.Blob` with the modules before that key;
             else None.
     """
 

@@ -14,7 +14,7 @@ from _weakref import ref  # `weakref` itself imports three modules more
 from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
 from mblob.arguments import mapping, wrong_type
-from mblob.named import CFunctions, Flag, Named, Signature
+from mblob.name_mappings import CFunctions, Flag, NameMapping, Signature
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
@@ -187,7 +187,7 @@ class Module:
         for module in self.walk():
             for name, tensor in (module._node.tensors() or {}).items():
                 found.setdefault(name, tensor)
-        return Named("tensor", self, found)
+        return NameMapping("tensor", self, found)
 
     @property
     def payloads(self) -> Mapping[str, memoryview]:
@@ -204,7 +204,7 @@ class Module:
             payload = module.payload
             if module.type_key not in found and (payload or module._node.data):
                 found[module.type_key] = payload
-        return Named("payload", self, found)
+        return NameMapping("payload", self, found)
 
     # -- functions ---------------------------------------------------------------------------------
 
@@ -221,7 +221,7 @@ class Module:
         for module in self.walk():
             for name, text in module._node.functions().items():
                 found.setdefault(name, Signature(name, text))
-        return Named("function", self, found)
+        return NameMapping("function", self, found)
 
     def _find(self, name: str, query_imports: bool) -> Callable[..., Any] | None:
         closed: errors.LoaderMissingError | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mblob.errors import BuildError as BuildError
 from mblob.errors import BuildTypeError as BuildTypeError
-from mblob.untold import warn as warn
+from mblob.user_warnings import warn as warn
 
 
 class CannotJoin(BuildError):

@@ -35,16 +35,16 @@ GROUPS = {
 }  # fmt: skip
 # Classes of results. They are reached through the names above; where they are may change.
 RESULTS = (
-    "mblob.named.Signature", "mblob.loader.loaders.LoaderContext",
+    "mblob.name_mappings.Signature", "mblob.loader.loaders.LoaderContext",
     "mblob.inspect.entry_view.EntryView", "mblob.inspect.verification.Verification",
     "mblob.inspect.verification.CheckedEntry", "mblob.inspect.linkage.Linkage",
     "mblob.inspect.linkage.Reference", "mblob.inspect.linkage.MissingLibrary",
     "mblob.inspect.linkage.MissingVersion",
     "mblob.inspect.difference.Difference", "mblob.inspect.difference.EntryChange",
     "mblob.inspect.difference.ItemChange", "mblob.inspect.largest_difference.LargestDifference",
-    "mblob.inspect.difference.Change", "mblob.format.exported.HostFunction",
-    "mblob.format.plugin_table.Plugin", "mblob.inspect.releases.Releases",
-    "mblob.inspect.releases.Fact", "mblob.inspect.tensors.StoredTensor",
+    "mblob.inspect.difference.Change", "mblob.format.exported_functions.HostFunction",
+    "mblob.format.plugin_table.Plugin", "mblob.inspect.tvm_releases.Releases",
+    "mblob.inspect.tvm_releases.Fact", "mblob.inspect.tensors.StoredTensor",
     "mblob.inspect.contents.DecodedPayload", "mblob.format.grammar.FunctionInfo", "mblob.dtype.DataType",
     "mblob.dtype.TypeName", "mblob.loader.handle.Handle",
     "mblob.format.ndarray.ArrayRecord", "mblob.packager.byoc.graph.Node",

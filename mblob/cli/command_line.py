@@ -249,9 +249,9 @@ def _run(args: argparse.Namespace) -> int:
     """Run the verb, with the layouts that `--layout` gives (mblob/cli/layout.py)."""
     if not getattr(args, "layout", None):
         return int(args.run(args))
-    from mblob.inspect.layouts import given
+    from mblob.inspect.payload_layouts import temporary_layouts
 
-    with given(layouts_of(args.layout), "--layout"):
+    with temporary_layouts(layouts_of(args.layout), "--layout"):
         return int(args.run(args))
 
 

@@ -7,14 +7,14 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.machine import build_findings, extra_findings, link_findings, load_findings
+from mblob.cli.doctor_checks import build_findings, extra_findings, link_findings, load_findings
 from mblob.cli.report import INCOMPATIBLE, one_line
 from mblob.cli.verbs import VERBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mblob.cli.machine import Finding
+    from mblob.cli.doctor_checks import Finding
 
 NAME = "doctor"
 SCHEMA = "mblob/doctor/1"

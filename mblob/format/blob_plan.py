@@ -16,10 +16,10 @@ from mblob.bytes.sink import PlainSink, Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
 from mblob.errors import ArgumentError, ArgumentValueError, ChangedError, one_of
 from mblob.format import index as ix
+from mblob.format.blob_model import Entry
 from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
 from mblob.format.import_tree import flat_tree
-from mblob.format.model import Entry
 from mblob.format.type_keys import LIB_KEY, LIBRARY, SAFETENSORS, TREE_KEY
 
 Target = Union[str, Callable[[], str]]

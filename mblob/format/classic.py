@@ -9,10 +9,10 @@ from typing import NamedTuple
 from mblob.bytes.wire import Cursor, encode_string, encode_u64
 from mblob.errors import ArgumentValueError, FormatError, one_of
 from mblob.format import index as ix
+from mblob.format.blob_model import SYMBOL as SYMBOL
+from mblob.format.blob_model import Blob, Entry
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload, unknown_key
 from mblob.format.import_tree import check_tree, flat_tree
-from mblob.format.model import SYMBOL as SYMBOL
-from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
 
 ENTRY = "__tvm_main__"  # names the entry function: a text, or the function itself

@@ -7,9 +7,9 @@ from mblob.bytes.wire import Cursor, encode_u64
 from mblob.errors import FormatError
 from mblob.format import classic
 from mblob.format import index as ix
+from mblob.format.blob_model import Blob, Entry
 from mblob.format.grammar import FFI_GRAMMARS, FFI_GRAMMARS_OF_0_21, Grammars, decode_payload
 from mblob.format.import_tree import check_tree
-from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIB_KEY, LIBRARY
 
 SYMBOL = "__tvm_ffi__library_bin"  # of 0.22 and later

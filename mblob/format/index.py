@@ -12,8 +12,8 @@ from mblob.bytes.digest import SIZES, digest_of
 from mblob.bytes.record import Record
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.errors import DigestError, FormatError
+from mblob.format.blob_model import Blob, Entry
 from mblob.format.import_tree import check_tree, flat_tree
-from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import LIBRARY
 
 MAGIC = b"mblob index v1\r\n"  # of the footer; the same in all versions of the index

@@ -25,17 +25,17 @@ from mblob.binary.non_elf import ForeignFile
 from mblob.errors import FormatError, IncompatibleError
 from mblob.format import (
     classic,
-    exported,
+    exported_functions,
     ffi_dialect,
     functions_table,
     note,
     plugin_table,
-    prefixes,
+    system_library_prefixes,
 )
-from mblob.format.exported import NO_MODEL
+from mblob.format.exported_functions import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
-from mblob.inspect.code_names import code_names
 from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
+from mblob.inspect.runtime_lookups import looked_up_names
 from mblob.module import LIBRARY
 
 if TYPE_CHECKING:
@@ -175,7 +175,9 @@ def _wants_executable_stack(image: Image) -> bool:
 
 def two_blobs(library: Library) -> Iterator[Remark]:
     """Packed modules under two names, of which a runtime reads one."""
-    present = [name for name in prefixes.BLOBS if library.image.find(library.prefix + name)]
+    present = [
+        name for name in system_library_prefixes.BLOBS if library.image.find(library.prefix + name)
+    ]
     if len(present) > 1:
         names = " and ".join(present)
         yield (
@@ -305,7 +307,7 @@ def _of_names(library: Library) -> Iterator[Remark]:
 
 def wrong_rows(library: Library) -> Iterator[Remark]:
     """Rows of the table of functions that cannot be true. Runtimes open the library."""
-    missing = exported.without_code(library.image, library.function_table, library.prefix)
+    missing = exported_functions.without_code(library.image, library.function_table, library.prefix)
     if missing:
         shown = _few(f"{r.name} (symbol {r.symbol})" for r in missing)
         yield (
@@ -392,7 +394,9 @@ def missing_functions(library: Library) -> Iterator[Remark]:
         named = [
             f["name"] for f in e.content.facts["executable"]["functions"] if f["kind"] == "packed"
         ]
-        asked = (n for n in code_names(library) if not n.startswith("__tvm_"))  # of the runtime
+        asked = (
+            n for n in looked_up_names(library) if not n.startswith("__tvm_")
+        )  # of the runtime
         named = list(dict.fromkeys((*named, *asked)))
         from mblob.inspect.relax_program import PROVIDED
 

@@ -14,7 +14,7 @@ from mblob.inspect.source_text import source_of, text_beginning
 from mblob.inspect.tensors import StoredTensor, meant_by, relax_program, tensors_of
 
 if TYPE_CHECKING:
-    from mblob.format.model import Entry
+    from mblob.format.blob_model import Entry
     from mblob.inspect.graph_summary import GraphNode
     from mblob.inspect.library import Library
     from mblob.inspect.relax_graph import FunctionGraph
@@ -24,7 +24,7 @@ class EntryView:
     """An entry of an open library.
 
     Attributes:
-        index, type_key, size, imports, data, alignment, digest: as `mblob.format.model.Entry`.
+        index, type_key, size, imports, data, alignment, digest: as `mblob.format.blob_model.Entry`.
         offset: of the payload in the file, in bytes; None for the library.
     """
 

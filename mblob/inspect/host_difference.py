@@ -10,7 +10,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import SHF_ALLOC, SHT_NOBITS, SHT_NOTE, Section, Symbol
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError
-from mblob.format.exported import FFI_PREFIX
+from mblob.format.exported_functions import FFI_PREFIX
 from mblob.inspect.library_search import shared_elf
 
 if TYPE_CHECKING:

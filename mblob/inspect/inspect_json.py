@@ -13,7 +13,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.image import Image
 
 if TYPE_CHECKING:
-    from mblob.format.exported import HostFunction
+    from mblob.format.exported_functions import HostFunction
     from mblob.inspect.entry_view import EntryView
     from mblob.inspect.library import Library
 

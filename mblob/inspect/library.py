@@ -1,7 +1,7 @@
 """`mblob.open`: look into a library without running it. Nothing here maps a file for execution.
 
 What a file is tells `mblob.binary.container`; what is in its blob, the dialects; what that means,
-`mblob.inspect.contents`, `mblob.inspect.releases` and `mblob.inspect.diagnostics`; how it is written
+`mblob.inspect.contents`, `mblob.inspect.tvm_releases` and `mblob.inspect.diagnostics`; how it is written
 down, `mblob.inspect.inspect_json`.
 """
 
@@ -30,21 +30,28 @@ from mblob.errors import (
     one_line,
     one_of,
 )
-from mblob.format import classic, exported, ffi_dialect, note, plugin_table, prefixes
-from mblob.format.exported import FFI_PREFIX, NO_MODEL, HostFunction
+from mblob.format import (
+    classic,
+    exported_functions,
+    ffi_dialect,
+    note,
+    plugin_table,
+    system_library_prefixes,
+)
+from mblob.format.blob_model import Blob, Entry
+from mblob.format.exported_functions import FFI_PREFIX, NO_MODEL, HostFunction
 from mblob.format.grammar import GRAMMARS, Grammars
 from mblob.format.index import place_of
-from mblob.format.model import Blob, Entry
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.contents import DecodedPayload, read_content
 from mblob.inspect.diagnostics import diagnose
 from mblob.inspect.entry_view import EntryView as EntryView
 from mblob.inspect.inspect_json import library_json
-from mblob.inspect.layouts import size_of
 from mblob.inspect.models import models_of
+from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.providers import undefined_symbols
-from mblob.inspect.releases import Releases, releases_of
+from mblob.inspect.tvm_releases import Releases, releases_of
 from mblob.inspect.unloading import unloading_of
 from mblob.module import ENTRY_NAME
 
@@ -131,11 +138,11 @@ class Library:
             )
             self.image: Image = opened.image
             self._check_segments(partial)
-            self.prefixes = prefixes.prefixes_of(s.name for s in self.image.exports)
+            self.prefixes = system_library_prefixes.prefixes_of(s.name for s in self.image.exports)
             self.prefix = self._choose(prefix)
             self.blob_symbol: Symbol | None = None
             self.blob_offset, self.blob = self._read(verify, partial)
-            self.function_table = exported.read_table(self.image, self.prefix)
+            self.function_table = exported_functions.read_table(self.image, self.prefix)
             advise_random(self._data, begin=False)  # payloads are read from one end to the other
         except BaseException as error:
             self.close()
@@ -171,7 +178,7 @@ class Library:
         if level not in classic.LEVELS:
             raise ArgumentValueError(f"verify: {one_of(classic.LEVELS, level)}")
         expected = bool(note.announced(self.image).flags & note.HAS_INDEX)
-        for name in prefixes.BLOBS:
+        for name in system_library_prefixes.BLOBS:
             symbol = self.image.find(self.prefix + name)
             if symbol is not None:
                 self.blob_symbol = symbol
@@ -321,7 +328,9 @@ class Library:
     def host_functions(self) -> list[HostFunction]:
         """The functions with their symbols, calling conventions and, if the file has them, argument
         types."""
-        return exported.host_functions(self.image, self.function_table, self.prefix, self.prefixes)
+        return exported_functions.host_functions(
+            self.image, self.function_table, self.prefix, self.prefixes
+        )
 
     @cached_property
     def _function_names(self) -> set[str]:
@@ -394,10 +403,10 @@ class Library:
         """True if the file has a blob, or any name of TVM's or mblob's."""
         if self.blob is not None or self.prefixes or self.image.format == "c":
             return True
-        if any(s.name.startswith(exported.OUR_PREFIXES) for s in self.image.exports):
+        if any(s.name.startswith(exported_functions.OUR_PREFIXES) for s in self.image.exports):
             return True
         return self.image.kind == "object" and any(
-            s.name in prefixes.REGISTER for s in self.image.imports
+            s.name in system_library_prefixes.REGISTER for s in self.image.imports
         )
 
     def require_model(self) -> None:

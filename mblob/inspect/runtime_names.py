@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import FormatError
-from mblob.format.exported import FFI_PREFIX
+from mblob.format.exported_functions import FFI_PREFIX
 from mblob.inspect.library_search import open_shared
 from mblob.installed import SONAME, library_dir
 

@@ -1,5 +1,5 @@
 """The state of a library after its last reference is gone, mapped or not, as far as its file tells.
-The table of functions that keep no library is `mblob.forgetful`; the runtime judges by the same
+The table of functions that keep no library is `mblob.unload_safe_functions`; the runtime judges by the same
 table, and by the libraries that came along, which a file only names
 (csrc/src/core/link/unload.c)."""
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from mblob import forgetful
+from mblob import unload_safe_functions
 from mblob.binary import elf_facts
 from mblob.binary.elf import ElfFile
 from mblob.inspect import runtime_names
@@ -60,9 +60,11 @@ def unloading_of(elf: ElfFile, undefined: list[Undefined]) -> Unloading:
         undefined: its undefined symbols.
     """
     libraries = tuple(
-        name for name in elf.needed if not forgetful.is_of_language(name.rpartition("/")[2])
+        name
+        for name in elf.needed
+        if not unload_safe_functions.is_of_language(name.rpartition("/")[2])
     )
-    found = [u for u in undefined if not forgetful.is_forgetful(u.name)]
+    found = [u for u in undefined if not unload_safe_functions.keeps_no_address(u.name)]
     ours = runtime_names.bound_here(elf) if found else {}
     flags = elf_facts.stays_by(elf)
     # What a library that came along defines does not keep it, nor does a weak one without a
@@ -71,7 +73,7 @@ def unloading_of(elf: ElfFile, undefined: list[Undefined]) -> Unloading:
         u.name
         for u in found
         if u.name in ours
-        or (not u.weak and (not libraries or forgetful.is_of_language(u.library or "")))
+        or (not u.weak and (not libraries or unload_safe_functions.is_of_language(u.library or "")))
     ]
     stays = True if sure or flags else None if found or libraries else False
     symbols = sure if sure else [u.name for u in found]

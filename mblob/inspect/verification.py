@@ -38,7 +38,7 @@ from mblob.inspect.library_search import shared_elf
 from mblob.inspect.linkage import Linkage, resolve
 
 if TYPE_CHECKING:
-    from mblob.format.model import Blob
+    from mblob.format.blob_model import Blob
     from mblob.inspect.library import EntryView
     from mblob.typed import Level
 

@@ -14,11 +14,11 @@ try:
     from mblob.native._native import ffi as ffi
     from mblob.native._native import lib as lib
 except ImportError as error:
-    from mblob.native.mismatch import explained
+    from mblob.native.import_diagnosis import explained
 
     raise explained(error) from None
 
 if ffi.string(lib.MBLOB_VERSION) != ffi.string(lib.mblob_version()):
-    from mblob.native.mismatch import check_versions
+    from mblob.native.import_diagnosis import check_versions
 
     check_versions(ffi.string(lib.MBLOB_VERSION), ffi.string(lib.mblob_version()))

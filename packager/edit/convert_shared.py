@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob.format.exported import FFI_PREFIX
+from mblob.format.exported_functions import FFI_PREFIX
 from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.errors import BuildError, CannotJoin

@@ -21,7 +21,7 @@ from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, d
 from mblob.format.grammar import Grammars
 from mblob.format.ndarray import ArrayRecord
 from mblob.format.type_keys import SAFETENSORS
-from mblob.inspect import contents, layouts, tvm_executor
+from mblob.inspect import contents, payload_layouts, tvm_executor
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
@@ -76,7 +76,7 @@ def check_new(entry: EntryView, payload: Payload, grammars: Grammars, dialect: s
         warn(f"{name}: TVM's graph executor cannot run its graph: {problem}", PortabilityWarning)
     try:
         contents.check(entry.type_key, data, grammars)
-        layouts.check_whole(entry.type_key, data)
+        payload_layouts.check_whole(entry.type_key, data)
     except FormatError as error:
         error.prefix(name if not isinstance(payload, FilePayload) else f"{payload.path}: {name}")
         raise

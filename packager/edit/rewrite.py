@@ -20,16 +20,16 @@ from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePart, Payload
 from mblob.errors import ChangedError, MblobError
 from mblob.format import ffi_dialect, note, safetensors
+from mblob.format.blob_model import Blob, Entry
 from mblob.format.blob_plan import LARGE_PAYLOAD, TENSOR_ALIGN, BlobPlan, OutEntry, largest_own
 from mblob.format.grammar import GRAMMARS
 from mblob.format.import_tree import find_cycle, topological_order
 from mblob.format.index import FOOTER, check_structure, find_footer
-from mblob.format.model import Blob, Entry
 from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.elf_judge import check_loading
-from mblob.inspect.layouts import tells_end
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
+from mblob.inspect.payload_layouts import tells_end
 from mblob.packager.errors import BuildError
 from mblob.packager.join.reembed import place_for, reembed
 from mblob.packager.path_arguments import check_output, checked_path

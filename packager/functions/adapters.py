@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
-from mblob.format.exported import ffi_name, is_helper
+from mblob.format.exported_functions import ffi_name, is_helper
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
 from mblob.packager.compile.host_objects import Generated, HostFile, LinkInput, with_names

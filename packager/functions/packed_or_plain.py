@@ -2,7 +2,7 @@
 of the table that a loader needs to tell packed functions from others.
 
 A loader takes a function without a row for a packed one if the library is code that TVM compiled
-(`mblob.format.exported.is_tvm_code`), and else for one of which nothing is known.
+(`mblob.format.exported_functions.is_tvm_code`), and else for one of which nothing is known.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mblob.binary.function_names import MANGLED
 from mblob.errors import listed
 from mblob.format import classic, functions_table
-from mblob.format.exported import FFI_PREFIX, OUR_PREFIXES, is_helper
+from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
 from mblob.format.functions_table import Row, struct_word
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mblob.format import functions_table, note
-from mblob.format.exported import SYSTEM_LIB, ffi_name, is_helper, is_mangled
+from mblob.format.exported_functions import SYSTEM_LIB, ffi_name, is_helper, is_mangled
 from mblob.format.functions_table import Row
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS

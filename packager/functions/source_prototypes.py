@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mblob import argument_types
 from mblob.errors import listed
-from mblob.format.exported import is_helper
+from mblob.format.exported_functions import is_helper
 from mblob.format.functions_table import WORDS, Row
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED

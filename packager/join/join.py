@@ -22,7 +22,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
-from mblob.format.prefixes import BLOBS
+from mblob.format.system_library_prefixes import BLOBS
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import Library
 from mblob.module import Module

@@ -14,9 +14,9 @@ from mblob.binary.elf_records import STB_GLOBAL, STB_LOCAL
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, did_you_mean
 from mblob.format import plugin_table
-from mblob.format.exported import LIBMBLOB_PREFIX, OUR_PREFIXES
+from mblob.format.exported_functions import LIBMBLOB_PREFIX, OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
-from mblob.inspect.layouts import told
+from mblob.inspect.payload_layouts import checked_layout
 from mblob.installed import include_dir
 from mblob.module import Module
 from mblob.packager.compile.commands import language
@@ -393,7 +393,7 @@ def _check_plugins(plugins: Sequence[tuple[Plugin, str]]) -> None:
             )
         names[plugin.name] = label
         for key, form in plugin.layouts.items():
-            checked(told, f"carry: {label}: plug-in {plugin.name!r}: {key}", form, None)
+            checked(checked_layout, f"carry: {label}: plug-in {plugin.name!r}: {key}", form, None)
         for key in plugin.type_keys:
             first = keys.get(key)
             if first is plugin:

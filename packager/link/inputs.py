@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import HiddenNameWarning, did_you_mean
-from mblob.format.exported import FFI_PREFIX
+from mblob.format.exported_functions import FFI_PREFIX
 from mblob.format.functions_table import Row
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import EXECUTORS

@@ -12,7 +12,7 @@ from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEA
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, MblobError, PortabilityWarning, listed
-from mblob.format import exported, note, prefixes
+from mblob.format import exported_functions, note, system_library_prefixes
 from mblob.format.plugin_table import Plugin
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.linkage import resolve
@@ -82,12 +82,12 @@ def _check_blob(request: Request, elf: ElfFile, library: Path, size: int) -> Non
         expected = bool(note.announced(elf).flags & note.HAS_INDEX)
         data = elf.bytes_of(symbol)[1]
         check_written(plan, dialect, data, size, library.name, index_expected=expected)
-        exported.read_table(elf)
+        exported_functions.read_table(elf)
     except MblobError as error:
         if not error.culprit:
             error.prefix(elf.name)
         raise
-    for other in prefixes.BLOBS:
+    for other in system_library_prefixes.BLOBS:
         if plan.entries and other != symbol.name and elf.find(other):
             raise BuildError(packed_already("an input", other, symbol.name))
 

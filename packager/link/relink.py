@@ -21,12 +21,12 @@ from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import FormatError
 from mblob.format import classic, ffi_dialect, functions_table
+from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
-from mblob.format.model import Blob
-from mblob.format.prefixes import BLOBS
+from mblob.format.system_library_prefixes import BLOBS
 from mblob.format.type_keys import GRAPHS, SAFETENSORS
-from mblob.inspect.layouts import size_of
 from mblob.inspect.library import Library
+from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.tensors import tensors_of
 from mblob.module import Module
 from mblob.packager.compile.processes import Job, run_all

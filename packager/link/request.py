@@ -19,7 +19,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.exported import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
+from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import (
     GRAPH_FACTORY,

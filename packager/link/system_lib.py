@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mblob.format.exported import ffi_name
+from mblob.format.exported_functions import ffi_name
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,

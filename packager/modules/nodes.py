@@ -24,7 +24,7 @@ from mblob.format.functions_table import Row
 from mblob.format.grammar import FunctionInfo
 from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS, STATIC_LIBRARY, C
-from mblob.inspect import layouts
+from mblob.inspect import payload_layouts
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
@@ -406,7 +406,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
         check_key(module.type_key, "export_library")
         if module.type_key in ROWS or module.type_key == SAFETENSORS:
             check(module.type_key, payload, written)
-    layouts.check_whole(module.type_key, payload)
+    payload_layouts.check_whole(module.type_key, payload)
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(

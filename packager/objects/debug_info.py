@@ -33,7 +33,7 @@ from mblob.binary.elf_records import (
     SectionHeader,
 )
 from mblob.binary.function_names import MANGLED
-from mblob.format.exported import is_helper
+from mblob.format.exported_functions import is_helper
 from mblob.packager.objects.object_files import LTO_DEBUG, has_debug_info, is_code, lto_functions
 
 # no packed one has no parameters

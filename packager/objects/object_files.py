@@ -33,8 +33,8 @@ from mblob.binary.elf_records import (
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
-from mblob.format import prefixes
-from mblob.format.exported import is_tvm_code
+from mblob.format import system_library_prefixes
+from mblob.format.exported_functions import is_tvm_code
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:
@@ -388,7 +388,9 @@ def check_blobs(files: Sequence[tuple[str, ObjectSymbols]], symbol: str) -> None
     for label, contents in files:
         defined = contents.defined | contents.weak | contents.hidden
         # behind a prefix, in libraries for static linking
-        found = next((n for n in sorted(defined) if n.endswith(prefixes.BLOBS)), None)
+        found = next(
+            (n for n in sorted(defined) if n.endswith(system_library_prefixes.BLOBS)), None
+        )
         if found is not None:
             raise BuildError(packed_already(label, found, symbol))
 

@@ -15,7 +15,7 @@ from mblob.format.import_tree import order_of
 from mblob.format.index import FOOTER
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
-from mblob.inspect.layouts import size_of, tells_end
+from mblob.inspect.payload_layouts import size_of, tells_end
 from mblob.module import Module
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import one_of
 from mblob.format import classic, ffi_dialect
-from mblob.format.exported import FFI_PREFIX
+from mblob.format.exported_functions import FFI_PREFIX
 from mblob.packager.errors import BuildError
 
 

@@ -339,11 +339,13 @@ def test_registered_global_functions_keep_their_library(folder: Path) -> None:
 
 def test_the_runtime_knows_each_name_of_the_table(folder: Path) -> None:
     """Those that this process has, and spellings: one library calls them all."""
-    from mblob import forgetful
+    from mblob import unload_safe_functions
 
     here = ctypes.CDLL("libm.so.6")
     spelt = ["__isoc99_sscanf", "__snprintf_chk", "__memcpy_chk", "expf", "cosl"]
-    names = [n for n in (*forgetful.NAMES, *spelt) if n.isidentifier() and hasattr(here, n)]
+    names = [
+        n for n in (*unload_safe_functions.NAMES, *spelt) if n.isidentifier() and hasattr(here, n)
+    ]
     assert len(names) > 300
     options = ("-w", "-fno-builtin", "-lm")
     for more, stays in (([], False), (["signal"], True)):
@@ -357,9 +359,11 @@ def test_the_runtime_knows_each_name_of_the_table(folder: Path) -> None:
 
 
 def test_the_table_is_what_its_header_has() -> None:
-    from mblob import forgetful
+    from mblob import unload_safe_functions
 
-    assert (ROOT / "csrc/src/core/link/forgetful.h").read_text() == forgetful.header()
+    assert (
+        ROOT / "csrc/src/core/link/unload_safe_functions.h"
+    ).read_text() == unload_safe_functions.header()
     for name in (
         "expf",
         "__memcpy_chk",
@@ -367,7 +371,7 @@ def test_the_table_is_what_its_header_has() -> None:
         "_ZNSt7__cxx1112basic_stringIcE",
         "__exp_finite",
     ):
-        assert forgetful.is_forgetful(name), name
+        assert unload_safe_functions.keeps_no_address(name), name
     for name in (
         "pthread_create",
         "GOMP_parallel",
@@ -377,4 +381,4 @@ def test_the_table_is_what_its_header_has() -> None:
         "f",
         "__chk",
     ):
-        assert not forgetful.is_forgetful(name), name
+        assert not unload_safe_functions.keeps_no_address(name), name

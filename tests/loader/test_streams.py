@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.inspect import layouts
+from mblob.inspect import payload_layouts
 from mblob.loader import loaders
 from mblob.native import ffi, lib
 from tests.loader.streams import LIB, array, counter, item, library, string, strings, tree, u64
@@ -99,7 +99,7 @@ ACME = string(b"name") + u64(7) + strings(b"a", b"bc") + array(1.0, 2.0) + strin
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
     """Loaders and layouts of one test are not those of the next."""
-    with layouts.given({}):
+    with payload_layouts.temporary_layouts({}):
         yield
     for key in ("acme", "beta"):
         loaders._registered.pop(key, None)
@@ -204,18 +204,18 @@ def test_an_opening_keeps_what_measures_for_it_no_longer_than_it_takes(build: Bu
 
     path, given, dead = build(*ITEMS), Loader(), []
     gc.collect()
-    before = len(layouts._numbered)
+    before = len(payload_layouts._numbered)
     numbers = set()
     for _ in range(5):
         for loader in (given, Loader()):
             lib = mblob.load_module(path, loaders={"acme": loader})
             assert lib["acme_size"]() == len(ACME)
-            numbers.add(layouts.numbered(loader.measure).number)
+            numbers.add(payload_layouts.numbered(loader.measure).number)
         dead.append(weakref.ref(loader))
     del lib, loader
     gc.collect()
     assert [ref() for ref in dead] == [None] * 5
-    assert len(layouts._numbered) == before
+    assert len(payload_layouts._numbered) == before
     assert len(numbers) == 6  # one of the loader that stays, none of another one again
 
 

@@ -13,12 +13,12 @@ import pytest
 
 import mblob
 from mblob.errors import FormatError
+from mblob.format.blob_model import Blob, Entry
 from mblob.format.grammar import FunctionInfo
-from mblob.format.model import Blob, Entry
 from mblob.inspect.contents import DecodedPayload
 from mblob.inspect.library import Library
 from mblob.inspect.providers import provider_of
-from mblob.inspect.releases import releases_of
+from mblob.inspect.tvm_releases import releases_of
 from tests.looking.conftest import BLOB, CUDA, KERNEL, LIB, blob_source, classic_blob, string, u64
 
 DEVC = blob_source(BLOB, attributes="")

@@ -12,7 +12,7 @@ import pytest
 
 import mblob
 from mblob.errors import FormatError
-from mblob.format import exported, ffi_dialect
+from mblob.format import exported_functions, ffi_dialect
 from mblob.format.grammar import FFI_GRAMMARS, decode_payload
 
 
@@ -185,4 +185,4 @@ def test_reserved_names_are_those_that_mean_something() -> None:
             )
         }
     )
-    assert {name: exported.ffi_name("__tvm_ffi_" + name) for name in names} == names
+    assert {name: exported_functions.ffi_name("__tvm_ffi_" + name) for name in names} == names

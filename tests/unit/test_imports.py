@@ -26,8 +26,8 @@ READERS = {
 # takes 12 ms to start.
 LATE = {
     "a first result does not wait for `re`, `typing`, `contextlib` and what imports them, 3 to 10 ms": {
-        "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.inspect.layouts", "mblob.json_text",
-        "mblob.relax_texts", "mblob.untold",
+        "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.inspect.payload_layouts", "mblob.json_text",
+        "mblob.relax_texts", "mblob.user_warnings",
         "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.missing", "mblob.loader.payloads",
         "mblob.loader.pickled", "mblob.loader.sources",
     },

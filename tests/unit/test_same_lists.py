@@ -21,7 +21,14 @@ from mblob.cli import completion, report
 from mblob.cli.build import make_plan
 from mblob.cli.command_line import make_parser
 from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
-from mblob.format import classic, exported, ffi_dialect, note, prefixes, safetensors
+from mblob.format import (
+    classic,
+    exported_functions,
+    ffi_dialect,
+    note,
+    safetensors,
+    system_library_prefixes,
+)
 from mblob.inspect import tensors
 from mblob.inspect.html import headers
 from mblob.loader import load, machines, tensor
@@ -35,7 +42,7 @@ from mblob.packager.write.dialects import DIALECTS, EMBEDDINGS
 from mblob.source_suffixes import LANGUAGE_OF
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLES = (*prefixes.BLOBS, *prefixes.CONTEXTS)
+VARIABLES = (*system_library_prefixes.BLOBS, *system_library_prefixes.CONTEXTS)
 
 
 def text(path: str) -> str:
@@ -86,23 +93,27 @@ def test_c_leaves_out_the_helpers_that_python_does() -> None:
         re.findall(r'"(\w+)"', part)
         for part in (body.partition("names[]")[0], body.partition("names[]")[2])
     )
-    assert {*starts} == {*exported.OUR_PREFIXES, "_Z"} and exported.is_mangled("_Zx")
-    assert sorted(names) == sorted(exported.HELPERS)
+    assert {*starts} == {*exported_functions.OUR_PREFIXES, "_Z"} and exported_functions.is_mangled(
+        "_Zx"
+    )
+    assert sorted(names) == sorted(exported_functions.HELPERS)
 
 
 def test_the_float16_helpers_of_the_runtime_are_no_functions() -> None:
     helpers = re.findall(r"NAME\((__\w+)\)", text("csrc/src/entry/host_symbols.c"))
-    assert len(helpers) == 8 and {*helpers} <= {*exported.HELPERS}
+    assert len(helpers) == 8 and {*helpers} <= {*exported_functions.HELPERS}
 
 
 def test_c_and_python_know_the_same_slots() -> None:
     names = re.findall(r'NAME\(\d+, "(\w+)"\)', text("csrc/src/elf/slots.c"))
-    assert sorted(names) == sorted((*prefixes.SLOTS, *prefixes.CONTEXTS))
+    assert sorted(names) == sorted(
+        (*system_library_prefixes.SLOTS, *system_library_prefixes.CONTEXTS)
+    )
 
 
 def test_no_other_python_file_spells_a_symbol_of_a_dialect() -> None:
     """But rooms that do not import `mblob.format`: the next test."""
-    homes = ("mblob/format/model.py", "mblob/format/classic.py", "mblob/format/ffi_dialect.py")
+    homes = ("mblob/format/blob_model.py", "mblob/format/classic.py", "mblob/format/ffi_dialect.py")
     elsewhere = ("mblob/binary/c_text.py", "packager/compile/commands.py")
     spelled = re.compile(rf"\b({'|'.join(VARIABLES)})\b")
     guilty = []
@@ -121,9 +132,9 @@ def test_no_other_python_file_spells_a_symbol_of_a_dialect() -> None:
 
 
 def test_c_text_is_searched_for_the_symbols_of_the_dialects() -> None:
-    for name in prefixes.BLOBS:
+    for name in system_library_prefixes.BLOBS:
         assert c_text._DEFINITION.search(f"unsigned char p_{name}[3] = {{".encode())
-    for name in prefixes.CONTEXTS:
+    for name in system_library_prefixes.CONTEXTS:
         assert c_text._CONTEXT.search(f"void* p_{name} = 0;".encode())
     assert commands._OWN_CONTEXT.search(f"void* {classic.CONTEXT} = NULL;")
     known = {*VARIABLES, ffi_dialect.CONTEXT.replace("i__", "i__?")}

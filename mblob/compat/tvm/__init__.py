@@ -8,7 +8,7 @@ to do.
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import COMPILER, DOWNLOAD, RPC, because, find_absent, hand_on
+from mblob.compat.lazy_names import COMPILER, DOWNLOAD, RPC, because, find_absent, offer_lazily
 
 _NDARRAY = "mblob.compat.tvm.runtime.ndarray"
 _HOMES = {
@@ -69,4 +69,4 @@ _ABSENT = {
 }  # fmt: skip
 
 find_absent(__name__, _MODULES)
-__getattr__, __dir__ = hand_on(__name__, _HOMES, _ABSENT)
+__getattr__, __dir__ = offer_lazily(__name__, _HOMES, _ABSENT)

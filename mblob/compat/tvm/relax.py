@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mblob import relax
-from mblob.compat.handed_on import COMPILER, hand_on
+from mblob.compat.lazy_names import COMPILER, offer_lazily
 
 VirtualMachine = relax.VirtualMachine
 
 __all__ = ["VirtualMachine"]
-__path__: list[str] = []  # `import ....relax.frontend` works: mblob.compat.handed_on
-__getattr__, _ = hand_on(__name__, {}, {"*": COMPILER})
+__path__: list[str] = []  # `import ....relax.frontend` works: mblob.compat.lazy_names
+__getattr__, _ = offer_lazily(__name__, {}, {"*": COMPILER})

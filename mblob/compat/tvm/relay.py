@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mblob import load_param_dict as load_param_dict
 from mblob import save_param_dict as save_param_dict
-from mblob.compat.handed_on import COMPILER, hand_on
+from mblob.compat.lazy_names import COMPILER, offer_lazily
 
 __all__ = ["load_param_dict", "save_param_dict"]
-__path__: list[str] = []  # `import ....relay.frontend` works: mblob.compat.handed_on
-__getattr__, _ = hand_on(__name__, {}, {"*": COMPILER})
+__path__: list[str] = []  # `import ....relay.frontend` works: mblob.compat.lazy_names
+__getattr__, _ = offer_lazily(__name__, {}, {"*": COMPILER})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import COMPILER, hand_on
+from mblob.compat.lazy_names import COMPILER, offer_lazily
 from mblob.compat.tvm.contrib import utils as utils
 
 __all__ = ["utils"]
-__path__: list[str] = []  # `import ....support.clang` works: mblob.compat.handed_on
-__getattr__, _ = hand_on(__name__, {}, {"*": COMPILER})
+__path__: list[str] = []  # `import ....support.clang` works: mblob.compat.lazy_names
+__getattr__, _ = offer_lazily(__name__, {}, {"*": COMPILER})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mblob.compat.handed_on import COMPILER, hand_on
+from mblob.compat.lazy_names import COMPILER, offer_lazily
 
-__getattr__, _ = hand_on(__name__, {}, {"*": COMPILER})
+__getattr__, _ = offer_lazily(__name__, {}, {"*": COMPILER})
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:

@@ -7,7 +7,7 @@ it is an error that says what to do.
 
 from __future__ import annotations
 
-from mblob.compat.handed_on import because, find_absent, hand_on
+from mblob.compat.lazy_names import because, find_absent, offer_lazily
 
 _OBJECTS = (
     "mblob has no classes for objects of tvm_ffi; pass Python values, or objects of the package tvm_ffi,"
@@ -71,4 +71,4 @@ _ABSENT = {
 }  # fmt: skip
 
 find_absent(__name__, _MODULES)
-__getattr__, __dir__ = hand_on(__name__, _HOMES, _ABSENT)
+__getattr__, __dir__ = offer_lazily(__name__, _HOMES, _ABSENT)

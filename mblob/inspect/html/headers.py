@@ -22,7 +22,7 @@ from mblob.format import index
 from mblob.format.type_keys import TREE_KEY
 
 if TYPE_CHECKING:
-    from mblob.format.model import Entry
+    from mblob.format.blob_model import Entry
     from mblob.inspect.library import Library
 
 LIMIT = 400  # records of one kind: items, records of the index, section headers

@@ -15,7 +15,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_VERSYM
 from mblob.errors import FormatError
-from mblob.format.prefixes import CONTEXTS, SLOTS
+from mblob.format.system_library_prefixes import CONTEXTS, SLOTS
 from tests.e2e.damage.test_c_elf import KERNEL, damaged, open_error, refused_by_both
 from tests.e2e.damage.test_refused_elf import (
     PT_DYNAMIC,

@@ -12,7 +12,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format import note
-from mblob.inspect.layouts import given
+from mblob.inspect.payload_layouts import temporary_layouts
 from tests.loader.streams import LIB, item, library, string, tree
 
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0], "attrs": {}}'
@@ -153,7 +153,7 @@ def test_a_tree_that_has_its_library_twice_gets_no_index(
     beta = item(b"beta", string(b"hello"))
     path = library(cc, tmp_path / "s.so", LIB, beta, LIB, tree([1, 2], [], []))
     before = path.read_bytes()
-    with given({"beta": "string"}):
+    with temporary_layouts({"beta": "string"}):
         with pytest.raises(mblob.BuildError, match="entries 0 and 2 are both the library itself"):
             mblob.add_index(path)
         assert path.read_bytes() == before
@@ -162,6 +162,6 @@ def test_a_tree_that_has_its_library_twice_gets_no_index(
         mblob.convert(path, tmp_path / "f.so", dialect="ffi")
     assert keys(tmp_path / "f.so") == ["library", "beta"]
     none = library(cc, tmp_path / "o.so", beta, LIB)  # of TVM up to 0.6
-    with given({"beta": "string"}):
+    with temporary_layouts({"beta": "string"}):
         mblob.add_index(none)
     assert keys(none) == ["library", "beta", "library"]

@@ -242,7 +242,7 @@ struct listing {
   size_t shown, walked;
 };
 
-/* Names of compilers, TVM and mblob, and those of C++, as mblob/format/exported.py has them. */
+/* Names of compilers, TVM and mblob, and those of C++, as mblob/format/exported_functions.py has them. */
 static bool is_helper(const char *name) {
   static const char prefixes[][12] = {"__tvm_", "__TVM", "__mblob_", "_Z"};
   static const char names[][16] = {

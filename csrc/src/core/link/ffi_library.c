@@ -46,7 +46,7 @@ static bool is_of_runtime(const char *name) {
  * names of its runtime.
  *
  * And whether the functions are packed ones of which no table says anything, as
- * mblob/format/exported.py decides it: TVM compiled them, or wrote the blob. mblob lists its own in a
+ * mblob/format/exported_functions.py decides it: TVM compiled them, or wrote the blob. mblob lists its own in a
  * table, and announces its blob in a note. */
 void mb_ffi_recognize(struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;

@@ -277,8 +277,8 @@ static bool helped(struct mb_library *library, const char *reason, mb_opener *op
 
 static int run_linker(struct mb_library *library, mb_opener *open) {
   /* What calls nothing but functions of the table installs no handler either. */
-  library->is_forgetful = mb_library_is_forgetful(library);
-  const bool watched = !library->is_forgetful;
+  library->keeps_no_address = mb_library_keeps_no_address(library);
+  const bool watched = !library->keeps_no_address;
   const int sound = watched ? check_sanitizer(library) : MBLOB_OK;
   if (sound) return sound;
   struct mb_process_state state;

@@ -16,8 +16,8 @@ int mb_library_link(struct mb_library *library, mb_opener *open);
 void mb_library_release_needed(struct mb_needed *needed);
 /* Whether nothing can run the code of a library whose last reference goes. */
 bool mb_library_may_be_unmapped(const struct mb_library *library);
-/* What `is_forgetful` is, as its file tells it. */
-bool mb_library_is_forgetful(const struct mb_library *library);
+/* What `keeps_no_address` is, as its file tells it. */
+bool mb_library_keeps_no_address(const struct mb_library *library);
 /* One more than the highest symbol that may be undefined. */
 uint64_t mb_library_symbols_end(const struct mb_elf *elf);
 /* Handlers of signals, and the locale, before code of a library runs. */

@@ -4,7 +4,7 @@
  * A thread, a handler or a callback that a library left behind runs code that is no longer there,
  * and nothing tells of them. What a library can have left is told by the functions that it calls:
  * it is unmapped only if all of its undefined symbols, and all those of the libraries that came
- * with it, are in a table of functions that keep no address (mblob/forgetful.py, which says more). */
+ * with it, are in a table of functions that keep no address (mblob/unload_safe_functions.py, which says more). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <locale.h>
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "core/link/forgetful.h"
+#include "core/link/unload_safe_functions.h"
 #include "core/link/link.h"
 #include "core/loaded/loaded.h"
 
@@ -24,12 +24,12 @@
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static char table[MB_FORGETFUL_SIZE];
+static char table[MB_UNLOAD_SAFE_SIZE];
 
 /* In the library, each name is a character that tells how many it shares with the one before (from
  * 1 on), and the others. */
 static void unfold(void) {
-  static const char folded[] = MB_FORGETFUL;
+  static const char folded[] = MB_UNLOAD_SAFE;
   const char *before = table;
   char *out = table;
   for (const char *at = folded; *at;) {
@@ -70,10 +70,10 @@ static bool is_named_or_form(char *name, size_t size) {
   return is_named(name);
 }
 
-static bool is_forgetful(const char *symbol) {
+static bool keeps_no_address(const char *symbol) {
   static const struct {
     char first[10], last[10];
-  } spellings[] = {{"", ""}, MB_FORGETFUL_SPELLINGS};
+  } spellings[] = {{"", ""}, MB_UNLOAD_SAFE_SPELLINGS};
   const size_t size = strlen(symbol);
   char name[NAME_LIMIT];
   if (size >= NAME_LIMIT) return is_named(symbol);
@@ -103,7 +103,7 @@ uint64_t mb_library_symbols_end(const struct mb_elf *elf) {
   return elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
 }
 
-bool mb_library_is_forgetful(const struct mb_library *library) {
+bool mb_library_keeps_no_address(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     const ElfW(Dyn) tag = mb_elf_tag_at(elf, i);
@@ -111,7 +111,7 @@ bool mb_library_is_forgetful(const struct mb_library *library) {
   }
   for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
-    if (symbol.st_shndx == SHN_UNDEF && !is_forgetful(mb_elf_symbol_name(elf, &symbol)))
+    if (symbol.st_shndx == SHN_UNDEF && !keeps_no_address(mb_elf_symbol_name(elf, &symbol)))
       return false;
   }
   return true;
@@ -187,7 +187,7 @@ static bool is_defined(const struct brought *all, void *handle, const char *name
 
 static bool is_kept_by(const struct brought *all, void *handle, const ElfW(Sym) * symbol,
                        const char *name) {
-  if (symbol->st_shndx != SHN_UNDEF || is_forgetful(name)) return false;
+  if (symbol->st_shndx != SHN_UNDEF || keeps_no_address(name)) return false;
   if (mb_profile_symbol(name)) return true; /* of this runtime, and not in the table */
   const bool weak = ELF64_ST_BIND(symbol->st_info) == STB_WEAK;
   return !is_defined(all, handle, name) && !(weak && !dlsym(handle, name));
@@ -197,7 +197,7 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
   struct brought all = {.count = 0};
   struct link_map *own = NULL;
   const struct mb_elf *elf = &library->elf;
-  if (library->is_forgetful) return true;
+  if (library->keeps_no_address) return true;
   if (dlinfo(library->handle, RTLD_DI_LINKMAP, &own) != 0 || !own || !add_needed(&all, own))
     return false;
   for (size_t i = 0; i < all.count; i++)

@@ -108,11 +108,11 @@ struct mb_library {
   bool resident;  /* closed, but its code could not be unloaded */
   int32_t unload; /* mblob_unload */
   bool
-      is_forgetful; /* it brings only libraries of the language, and calls only functions that keep no
+      keeps_no_address; /* it brings only libraries of the language, and calls only functions that keep no
                         address; known once it is linked */
-  char *changes;    /* what loading it changed in the process, on the heap; NULL: nothing */
-  bool looked;      /* by mblob_look: read, never loaded, and not in the list */
-  size_t worker;    /* while it is loading or closing: an mb_thread_id() */
+  char *changes;        /* what loading it changed in the process, on the heap; NULL: nothing */
+  bool looked;          /* by mblob_look: read, never loaded, and not in the list */
+  size_t worker;        /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;

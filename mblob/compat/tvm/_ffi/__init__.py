@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mblob import get_global_func as get_global_func
 from mblob import register_func as register_func
-from mblob.compat.handed_on import COMPILER, because, hand_on
+from mblob.compat.lazy_names import COMPILER, because, offer_lazily
 from mblob.compat.tvm._ffi import base as base
 from mblob.compat.tvm._ffi import runtime_ctypes as runtime_ctypes
 
-__getattr__, __dir__ = hand_on(
+__getattr__, __dir__ = offer_lazily(
     __name__, {}, because(COMPILER, ("register_extension", "register_object"))
 )

@@ -11,7 +11,7 @@ from mblob import load_module as load_module
 from mblob import load_param_dict as load_param_dict
 from mblob import save_param_dict as save_param_dict
 from mblob import system_lib as system_lib
-from mblob.compat.handed_on import COMPILER, because, hand_on
+from mblob.compat.lazy_names import COMPILER, because, offer_lazily
 from mblob.compat.tvm.runtime import executor as executor
 from mblob.compat.tvm.runtime import ndarray as ndarray
 from mblob.compat.tvm.runtime import relax_vm as relax_vm
@@ -50,4 +50,4 @@ _ABSENT = (
     "Object", "ObjectGeneric", "Report", "Scriptable", "const", "disco", "profiler_vm", "profiling",
     "script_printer",
 )  # fmt: skip
-__getattr__, _ = hand_on(__name__, {}, because(COMPILER, _ABSENT))
+__getattr__, _ = offer_lazily(__name__, {}, because(COMPILER, _ABSENT))

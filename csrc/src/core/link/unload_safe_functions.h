@@ -1,8 +1,8 @@
-/* forgetful.h - functions that keep no address after they return, in the order of strcmp. Made by mblob/forgetful.py. */
-#ifndef MB_FORGETFUL_H
-#define MB_FORGETFUL_H
+/* unload_safe_functions.h - functions that keep no address after they return, in the order of strcmp. Made by mblob/unload_safe_functions.py. */
+#ifndef MB_UNLOAD_SAFE_FUNCTIONS_H
+#define MB_UNLOAD_SAFE_FUNCTIONS_H
 
-#define MB_FORGETFUL  \
+#define MB_UNLOAD_SAFE  \
   "\001TVMAPISetLastError" "\005rrayAlloc" "\011CopyFromBytes" "\021To" "\015ToBytes" "\011Free" \
   "\013omDLPack" "\011ToDLPack" "\004BackendAllocWorkspace" "\014nyList*" "\013FreeWorkspace" \
   "\013GetFuncFromEnv" "\013ParallelBarrier" "\023Launch" "\013RunOnce" "\005yteArrayFree" \
@@ -95,8 +95,8 @@
   "\002fprintf" "\003scanf" "\002printf" "\002scanf" "\003nprintf" "\003printf" "\003scanf" \
   "\001wait" "\005pid" "\002cscmp" "\005py" "\004len" "\004ncpy" "\002memcpy" "\005set" "\002rite" \
   "\001y0" "\0021" "\002n"
-#define MB_FORGETFUL_SIZE 7177
-#define MB_FORGETFUL_SPELLINGS {"__isoc99_", ""}, {"__isoc23_", ""}, {"__", "_chk"}, {"__", "_finite"}
+#define MB_UNLOAD_SAFE_SIZE 7177
+#define MB_UNLOAD_SAFE_SPELLINGS {"__isoc99_", ""}, {"__isoc23_", ""}, {"__", "_chk"}, {"__", "_finite"}
 #define MB_LANGUAGE_LIBRARIES "ld-linux\0" "ld-musl\0" "ld64.so\0" "ld.so\0" "libc.\0" "libc++\0" "libdl.\0" "libgcc_s\0" "libm.\0" "libmvec\0" "libpthread.\0" "librt.\0" "libstdc++\0"
 
 #endif

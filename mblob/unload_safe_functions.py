@@ -5,7 +5,7 @@ loading brings, is in this table: then nothing is left that could run its code. 
 may start a thread, install a handler, or store a callback, so a library that uses one stays mapped
 for the life of the process. What is not in the table costs memory; what is wrongly in it is a crash.
 
-The runtime has the table as `csrc/src/core/link/forgetful.h`, and judges when a library closes
+The runtime has the table as `csrc/src/core/link/unload_safe_functions.h`, and judges when a library closes
 (csrc/src/core/link/unload.c). `inspect` judges a file.
 """
 
@@ -149,7 +149,7 @@ def _is_named(symbol: str) -> bool:
     )
 
 
-def is_forgetful(symbol: str) -> bool:
+def keeps_no_address(symbol: str) -> bool:
     """True if an undefined symbol keeps no library in memory."""
     for first, last in (("", ""), *SPELLINGS):
         if symbol.startswith(first) and symbol.endswith(last) and len(symbol) > len(first + last):
@@ -178,20 +178,20 @@ def _folded() -> list[tuple[int, str]]:
 
 
 def header() -> str:
-    """The text of `csrc/src/core/link/forgetful.h`."""
-    title = "forgetful.h - functions that keep no address after they return, in the order of strcmp"
+    """The text of `csrc/src/core/link/unload_safe_functions.h`."""
+    title = "unload_safe_functions.h - functions that keep no address after they return, in the order of strcmp"
     folded = " ".join(f'"\\{shared + 1:03o}{rest}"' for shared, rest in _folded())
     texts = textwrap.wrap(folded, 96, break_on_hyphens=False)
     rows = " \\\n  ".join(texts)
     spellings = ", ".join(f'{{"{first}", "{last}"}}' for first, last in SPELLINGS)
     libraries = " ".join(f'"{name}\\0"' for name in LANGUAGE_LIBRARIES.split())
     found = {
-        "MB_FORGETFUL": f" \\\n  {rows}",
-        "MB_FORGETFUL_SIZE": str(sum(len(name) + 1 for name in NAMES)),
-        "MB_FORGETFUL_SPELLINGS": spellings,
+        "MB_UNLOAD_SAFE": f" \\\n  {rows}",
+        "MB_UNLOAD_SAFE_SIZE": str(sum(len(name) + 1 for name in NAMES)),
+        "MB_UNLOAD_SAFE_SPELLINGS": spellings,
         "MB_LANGUAGE_LIBRARIES": libraries,
     }
-    return header_of(title, "mblob/forgetful.py", found)
+    return header_of(title, "mblob/unload_safe_functions.py", found)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from mblob.format import classic, ffi_dialect
-from mblob.format.exported import ffi_name
-from mblob.format.model import Blob
+from mblob.format.blob_model import Blob
+from mblob.format.exported_functions import ffi_name
 from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME

@@ -180,7 +180,7 @@ def entry_point_findings() -> Iterator[Finding]:
     """Loaders that installed distributions announce, each imported as the first module of its key
     would do it."""
     try:
-        from mblob.inspect.layouts import entry_points
+        from mblob.inspect.payload_layouts import entry_points
 
         found = entry_points()
     except Exception as error:  # without the C runtime there are none, which is reported above

@@ -93,7 +93,7 @@ class CFunctions:
         return f"<C functions of {self._module!r}>"
 
 
-class Named(dict[str, "Any"]):
+class NameMapping(dict[str, "Any"]):
     """The functions, tensors or payloads of a module by name, to be read only. The error about a
     missing name lists those there are. `dict` of it, and a copy, is a dictionary of the caller."""
 

@@ -11,27 +11,27 @@ from contextvars import ContextVar
 
 from mblob.errors import one_line
 
-_untold: ContextVar[tuple[type[Warning], ...]] = ContextVar("mblob_untold", default=())
+_suppressed: ContextVar[tuple[type[Warning], ...]] = ContextVar("mblob_untold", default=())
 
 
 @contextmanager
-def untold(category: type[Warning]) -> Iterator[None]:
+def suppressed_warnings(category: type[Warning]) -> Iterator[None]:
     """A block in which the packager does not warn of a category."""
-    token = _untold.set((*_untold.get(), category))
+    token = _suppressed.set((*_suppressed.get(), category))
     try:
         yield
     finally:
-        _untold.reset(token)
+        _suppressed.reset(token)
 
 
-def is_untold(category: type[Warning]) -> bool:
+def is_suppressed(category: type[Warning]) -> bool:
     """True if an enclosing block leaves this warning out."""
-    return issubclass(category, _untold.get())
+    return issubclass(category, _suppressed.get())
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn of something at the line that called mblob, however deep below it this is called."""
-    if is_untold(category):
+    if is_suppressed(category):
         return
     frame, level = sys._getframe(1), 2
     while (

@@ -32,7 +32,7 @@ Measure = Callable[[memoryview], int]
 ENTRY_POINT_GROUP = "mblob.loaders"
 
 
-class Told(NamedTuple):
+class PayloadLayout(NamedTuple):
     """The layout or the measure that a loader has for its payloads. Neither of both: the last
     module has all that is left.
 
@@ -47,12 +47,12 @@ class Told(NamedTuple):
     in_c: bool = False
 
 
-_registered: dict[str, Told] = {}
+_registered: dict[str, PayloadLayout] = {}
 # Loaders of installed distributions, as far as they were looked for; None of keys without one.
-_offered: dict[str, tuple[Any, Told] | None] = {}
+_offered: dict[str, tuple[Any, PayloadLayout] | None] = {}
 
 
-def told(where: str, layout: object, measure: object) -> Told:
+def checked_layout(where: str, layout: object, measure: object) -> PayloadLayout:
     """The arguments `layout` and `measure`, checked.
 
     Args:
@@ -75,21 +75,21 @@ def told(where: str, layout: object, measure: object) -> Told:
         except MblobError as error:
             error.prefix(where)
             raise
-    return Told(layout or "", measure)
+    return PayloadLayout(layout or "", measure)
 
 
-def told_by(loader: object, where: str) -> Told:
+def layout_of_loader(loader: object, where: str) -> PayloadLayout:
     """The attributes `layout` and `measure` of a loader, checked."""
-    return told(where, getattr(loader, "layout", None), getattr(loader, "measure", None))
+    return checked_layout(where, getattr(loader, "layout", None), getattr(loader, "measure", None))
 
 
-def register(key: str, said: Told) -> None:
+def register(key: str, said: PayloadLayout) -> None:
     """Note what the loader of a type key tells, in place of what an earlier one told."""
     _registered[key] = said
 
 
 @contextmanager
-def given(layouts: Mapping[str, str], where: str = "layouts") -> Iterator[None]:
+def temporary_layouts(layouts: Mapping[str, str], where: str = "layouts") -> Iterator[None]:
     """While these layouts, by type key, take the place of what loaders tell.
 
     Args:
@@ -100,7 +100,7 @@ def given(layouts: Mapping[str, str], where: str = "layouts") -> Iterator[None]:
     """
     before = dict(_registered)
     _registered.update(
-        {key: told(f"{where}: {key!r}", form, None) for key, form in layouts.items()}
+        {key: checked_layout(f"{where}: {key!r}", form, None) for key, form in layouts.items()}
     )
     try:
         yield
@@ -122,7 +122,7 @@ def entry_points() -> list[Any]:
     )
 
 
-def offered(key: str) -> tuple[Any, Told] | None:
+def installed_loader(key: str) -> tuple[Any, PayloadLayout] | None:
     """The loader that an installed distribution offers for a key, and what it tells; None if there
     is none. One that was found stays; others are looked for anew.
 
@@ -144,12 +144,12 @@ def offered(key: str) -> tuple[Any, Told] | None:
                 raise ArgumentTypeError(
                     f"the loader of {key!r} (entry point {point.value!r}): expected a function, found {loader!r}"
                 )
-            found = _offered[key] = loader, told_by(loader, f"the loader of {key!r}")
+            found = _offered[key] = loader, layout_of_loader(loader, f"the loader of {key!r}")
             return found
     return _offered.setdefault(key, None)
 
 
-def find(key: str, carried: Iterable[Plugin] = ()) -> Told | None:
+def find(key: str, carried: Iterable[Plugin] = ()) -> PayloadLayout | None:
     """The layout or the measure of the loader of a key; None if nobody has a loader.
 
     As the runtime does, it looks for loaders that this process registered, for plug-ins that the
@@ -167,14 +167,14 @@ def find(key: str, carried: Iterable[Plugin] = ()) -> Told | None:
     for plugin in carried:
         if key in plugin.type_keys:
             try:
-                return told(plugin.name, plugin.layouts.get(key), None)
+                return checked_layout(plugin.name, plugin.layouts.get(key), None)
             except ArgumentValueError:
                 continue  # as the runtime passes by a plug-in whose table is damaged
     said = ffi.new("int *")
     lib.mblob_payload_measure(key.encode("utf-8", "replace"), ffi.NULL, 0, ffi.NULL, said)
     if said[0]:
-        return Told(in_c=said[0] == 1)
-    found = _offered[key] if key in _offered else offered(key)
+        return PayloadLayout(in_c=said[0] == 1)
+    found = _offered[key] if key in _offered else installed_loader(key)
     return found and found[1]
 
 
@@ -196,7 +196,7 @@ def tells_end(key: str, *, is_last: bool, carried: Iterable[Plugin] = ()) -> boo
         StateError, TypeError: as of `find`.
     """
     said = find(key, carried)
-    return said is not None and (said != Told() or is_last)
+    return said is not None and (said != PayloadLayout() or is_last)
 
 
 def size_of(key: str, view: memoryview, carried: Iterable[Plugin] = ()) -> int | None:
@@ -227,8 +227,8 @@ def check_whole(key: str, payload: memoryview) -> None:
     Raises:
         FormatError: "layout".
     """
-    _, said = _offered.get(key) or (None, Told())
-    if _registered.get(key, said) == Told():
+    _, said = _offered.get(key) or (None, PayloadLayout())
+    if _registered.get(key, said) == PayloadLayout():
         return
     try:
         size = size_of(key, payload)

@@ -53,7 +53,7 @@ class Absent:
         return f"<{self._name}, which mblob does not have>"
 
 
-def hand_on(
+def offer_lazily(
     module: str, homes: Mapping[str, str], absent: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` of a module.
@@ -116,7 +116,7 @@ class _AbsentModules:
 
     def exec_module(self, module: ModuleType) -> None:
         reason = self._reason(module.__name__) or ""
-        get, names = hand_on(module.__name__, {}, {"*": reason})
+        get, names = offer_lazily(module.__name__, {}, {"*": reason})
         vars(module).update(__getattr__=get, __dir__=names)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from mblob.format import classic, ffi_dialect, functions_table
-from mblob.format.exported import SYSTEM_LIB
+from mblob.format.exported_functions import SYSTEM_LIB
 
 BLOBS = (classic.SYMBOL, *ffi_dialect.SYMBOLS)
 CONTEXTS = (classic.CONTEXT, ffi_dialect.CONTEXT, ffi_dialect.CONTEXT_OF_0_21)

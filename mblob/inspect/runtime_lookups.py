@@ -1,5 +1,5 @@
 """Names of functions that compiled code asks its runtime for while it runs, as
-`csrc/src/core/link/code_names.c` finds them."""
+`csrc/src/core/link/runtime_lookups.c` finds them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONSTANT = re.compile(rb"(?<![ -~])((?:vm\.builtin|tvm\.contrib|relax\.run)\.[!
 _VARIABLE = re.compile(rb"(?<![ -~])\.tvm_func\.([!-~]+)\0")
 
 
-def code_names(library: Library) -> list[str]:
+def looked_up_names(library: Library) -> list[str]:
     """The names, each once; [] for a file that is no shared library of ELF."""
     elf = library.image
     if library.kind != "shared" or not isinstance(elf, ElfFile):
