@@ -25,7 +25,7 @@ except ImportError as error:
     from mblob.native.import_diagnosis import explained
 
     raise explained(error) from None
-from mblob.loader import bridge
+from mblob.loader import node_registry
 from mblob.loader.callbacks import made_module
 from mblob.loader.opened import OpenedNode, adopt, prototype_of, remember
 from mblob.module import Module
@@ -85,6 +85,6 @@ def _trace(*values: Any) -> None:
 # Objects go while the interpreter ends, and threads of kernels may still run.
 atexit.register(lib.mblob_keep_loaded)
 
-check(bridge.register_global("tvm.default_trace_action", _trace, override=True))
+check(node_registry.register_global("tvm.default_trace_action", _trace, override=True))
 # Plug-ins look there for the libraries that wheels bring (csrc/plugins/dnnl/onednn.c).
-check(bridge.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))
+check(node_registry.register_global("mblob.python_prefix", lambda: sys.prefix, override=True))

@@ -19,7 +19,7 @@ from mblob.loader.c_types import (
     of_dwarf,
     of_row,
 )
-from mblob.loader.sources import mapped, opened_file
+from mblob.loader.library_sources import mapped, opened_file
 from mblob.native.runtime import address_of, ffi, lib
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """Functions that C calls for loaders and modules written in Python. Most programs have none: all of
-them need `mblob.loader.bridge`."""
+them need `mblob.loader.node_registry`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from _thread import get_ident
 from mblob.annotations import TYPE_CHECKING, Any
 from mblob.errors import FormatError, LoaderMissingError, MblobError, StateError
 from mblob.loader import _call
-from mblob.loader.bridge import made, nodes
+from mblob.loader.node_registry import made, nodes
 from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib, text
 from mblob.node import to_write

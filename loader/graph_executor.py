@@ -30,7 +30,7 @@ from mblob.loader.benchmark import (
     given_inputs,
     unnamed_inputs,
 )
-from mblob.loader.functions import get_global_func
+from mblob.loader.global_functions import get_global_func
 from mblob.loader.graph_dump import GraphDump
 from mblob.loader.opened import remember
 from mblob.loader.tensor import CPU, Tensor, array, as_tensor, devices_of, in_place, lent

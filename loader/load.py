@@ -1,4 +1,4 @@
-"""`mblob.load_module`: from a file to the root of a module tree. `mblob.loader.sources` has what is
+"""`mblob.load_module`: from a file to the root of a module tree. `mblob.loader.library_sources` has what is
 no path of a library."""
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def load_module(
     options = Options(verify, missing, loaders or {}, keep=keep, unload=unload, assume=assume)
     root = _load(source, options)
     if missing == "error" and root.type_key.startswith("relax."):
-        from mblob.loader.missing import warn_after_load
+        from mblob.loader.relax_missing_functions import warn_after_load
 
         warn_after_load(root)
     return root
@@ -107,7 +107,7 @@ def _load(source: Source, options: Options) -> Module:
         raise _wrong_type("source", SOURCES, source)
     if isinstance(source, (str, os.PathLike)):
         return _load_path(os.fsdecode(source), options)
-    from mblob.loader.sources import load_other
+    from mblob.loader.library_sources import load_other
 
     return load_other(source, options)
 
@@ -250,7 +250,7 @@ def _load_path(path: str, options: Options) -> Module:
         os.close(descriptor)
 
     def functions() -> Mapping[str, str]:
-        from mblob.loader.sources import functions_of_file
+        from mblob.loader.library_sources import functions_of_file
 
         return functions_of_file(absolute, status, options.is_assumed)
 
@@ -260,7 +260,7 @@ def _load_path(path: str, options: Options) -> Module:
             lambda o, out: lib.mblob_open(os.fsencode(absolute), o, out), options, origin
         )
     except errors.MblobError:  # of all other files, which are few
-        from mblob.loader.sources import is_linkable, load_linked
+        from mblob.loader.library_sources import is_linkable, load_linked
 
         with open(path, "rb") as file:  # noqa: PTH123
             linkable = is_linkable(file.fileno())

@@ -15,7 +15,7 @@ from _weakref import ref
 
 from mblob import errors, texts
 from mblob.annotations import TYPE_CHECKING, Any
-from mblob.loader import _call, bridge
+from mblob.loader import _call, node_registry
 from mblob.loader.callbacks import made_module
 from mblob.loader.loaders import LoaderContext, fallback_loader, find_loader, load_entry_point
 from mblob.module import FFI_PREFIX, LIBRARY, Module, Node
@@ -137,7 +137,7 @@ class OpenedNode(Node):
         return True
 
     def opened_file(self) -> AbstractContextManager[str]:
-        from mblob.loader.sources import path_of_opened
+        from mblob.loader.library_sources import path_of_opened
 
         return path_of_opened(self.origin.path, self.origin.library)
 
@@ -187,7 +187,7 @@ class OpenedNode(Node):
             return 0
 
         form = "int(void *, const void *, size_t)"
-        status = bridge.call_back(write, form, lib.mblob_module_save, self.handle)
+        status = node_registry.call_back(write, form, lib.mblob_module_save, self.handle)
         if status == lib.MBLOB_E_NOT_FOUND:
             return None
         if status:
@@ -323,7 +323,7 @@ class OpenedNode(Node):
             found.setdefault(text(name), "")
 
         form = "void(void *, const char *)"
-        check(bridge.call_back(visit, form, lib.mblob_module_names, self.handle))
+        check(node_registry.call_back(visit, form, lib.mblob_module_names, self.handle))
         if found:
             return found
         from mblob.loader import payloads
@@ -442,7 +442,7 @@ def _in_child() -> None:
     """After a fork: what other threads of the parent were amid, nobody ends here."""
     me = get_ident()
     _asking.difference_update([asking for asking in _asking if asking[0] != me])
-    for node in bridge.nodes.all():
+    for node in node_registry.nodes.all():
         if isinstance(node, OpenedNode) and not node._lock._is_owned():  # type: ignore[attr-defined]
             node._lock = RLock()
             node._opening = False
@@ -543,7 +543,7 @@ def _tree(
         node = OpenedNode(hold(pointer), Origin(path) if path else origin)
         made[key] = module = Module(node=node)
         node.attach(module)
-        bridge.nodes.put(key, node)
+        node_registry.nodes.put(key, node)
         count = lib.mblob_module_import_count(pointer)
         children = [lib.mblob_module_import_at(pointer, i) for i in range(count)]
         rows.append((module, children))
@@ -559,7 +559,7 @@ def _hold(pointer: Any) -> Any:
 
 def wrap_tree(root: Any, origin: Origin) -> Module:
     """The tree below an open library; the caller gives back its own reference to `root`."""
-    return _tree(root, origin, _hold, bridge.module_made_of)
+    return _tree(root, origin, _hold, node_registry.module_made_of)
 
 
 def _borrowed(root: Any, path: str) -> Module:
@@ -567,13 +567,13 @@ def _borrowed(root: Any, path: str) -> Module:
     return _tree(root, Origin(path), lambda pointer: pointer, _known)
 
 
-bridge.nodes.borrow = _borrowed
+node_registry.nodes.borrow = _borrowed
 
 
 def _known(address: int) -> Module | None:
     """The Module of a C module, if Python has one."""
-    node = bridge.nodes.get(address)
-    return node.module if node is not None else bridge.module_made_of(address)
+    node = node_registry.nodes.get(address)
+    return node.module if node is not None else node_registry.module_made_of(address)
 
 
 def adopt(pointer: Any) -> Module:

@@ -26,10 +26,10 @@ from mblob.errors import (
     DigestError,
     MblobError,
 )
-from mblob.loader.functions import get_global_func
+from mblob.loader.global_functions import get_global_func
+from mblob.loader.library_sources import identity, memory_file
 from mblob.loader.load import load_module
 from mblob.loader.opened import OpenedNode, Origin
-from mblob.loader.sources import identity, memory_file
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
 from mblob.node import has_same_bytes

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from mblob.devices import Device
-from mblob.loader.bridge import call_back
-from mblob.loader.functions import get_global_func
+from mblob.loader.global_functions import get_global_func
+from mblob.loader.node_registry import call_back
 from mblob.native.runtime import bytes_of_name, ffi, last_error, lib, text
 
 DESCRIPTION_SIZE = 512  # bytes

@@ -18,12 +18,12 @@ from mblob.errors import (
     one_line,
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
-from mblob.loader import bridge, missing
+from mblob.loader import node_registry, relax_missing_functions
 from mblob.loader.benchmark import Asked, Timed
-from mblob.loader.lent import Held, lend
-from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
+from mblob.loader.kept_functions import KeptFunction, with_kept_functions
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
+from mblob.loader.vm_common import ALLOCATORS, check_nesting, placements, scalar
 from mblob.module import Module
 from mblob.typed import Allocator, Linked
 
@@ -86,7 +86,7 @@ class VirtualMachine(Timed):
         if not devices or devices[-1].device_type != CPU.device_type:
             devices.append(CPU)  # TVM adds it too: it computes shapes
         self.module["vm_initialization"](*placements(devices, memory_cfg))
-        missing.warn(program, self.missing, 3)
+        relax_missing_functions.warn(program, self.missing, 3)
 
     if not TYPE_CHECKING:  # an attribute that is not there stays an error of type checkers
 
@@ -143,7 +143,7 @@ class VirtualMachine(Timed):
     def missing(self) -> list[str]:
         """Functions that the program calls, and that are neither in its library nor registered.
         Register them with `mblob.register_func`."""
-        return missing.of_program(self._executable)
+        return relax_missing_functions.of_program(self._executable)
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -172,9 +172,9 @@ class VirtualMachine(Timed):
             include_return: False: the call returns None.
         """
         given = self._arguments(func_name, args, kwargs)
-        held: list[Held] = []
-        lent = lend(given, held)
-        self.module["save_function"](func_name, saved_name, include_return, *lent)
+        held: list[KeptFunction] = []
+        arguments = with_kept_functions(given, held)
+        self.module["save_function"](func_name, saved_name, include_return, *arguments)
         self._kept[f"saved {saved_name}"] = held
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
@@ -184,9 +184,9 @@ class VirtualMachine(Timed):
         Raises:
             TypeError: an input is missing, or there are too many.
         """
-        held: list[Held] = []
-        lent = lend(self._arguments(func_name, args, kwargs), held)
-        self.module["set_input"](func_name, *lent)
+        held: list[KeptFunction] = []
+        arguments = with_kept_functions(self._arguments(func_name, args, kwargs), held)
+        self.module["set_input"](func_name, *arguments)
         self._kept[f"inputs {func_name}"] = held
 
     def invoke_stateful(self, func_name: str) -> None:
@@ -275,8 +275,8 @@ class VirtualMachine(Timed):
                 returns `VirtualMachine.SKIP_RUN`, the call is skipped. A str is the name of a
                 global function that makes it. None removes it.
         """
-        held: list[Held] = []
-        self.module["set_instrument"](lend(instrument, held))
+        held: list[KeptFunction] = []
+        self.module["set_instrument"](with_kept_functions(instrument, held))
         self._kept["instrument"] = held
 
     SKIP_RUN = 1
@@ -361,4 +361,4 @@ def _debug_print(where: str, tensor: Tensor) -> None:
 
 
 # Not where the program's owner has registered one.
-bridge.register_global("vm.builtin.debug_print", _debug_print, override=False)
+node_registry.register_global("vm.builtin.debug_print", _debug_print, override=False)

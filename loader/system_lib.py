@@ -8,8 +8,8 @@ from typing import Any
 from mblob import arguments
 from mblob.format import exported_functions
 from mblob.loader.c_functions import read_table
+from mblob.loader.library_sources import signatures
 from mblob.loader.opened import Origin, wrap_tree
-from mblob.loader.sources import signatures
 from mblob.module import Module
 from mblob.native.runtime import address_of, check, ffi, lib
 

@@ -255,7 +255,7 @@ class Tensor(_call.TensorBase):
             expected, found = (f"{t.dtype} of shape {t.shape}" for t in (self, other))
             raise ArgumentValueError(f"copyfrom: {texts.say(texts.EXPECTED, expected, found)}")
         if not _takes(self.dtype, other.dtype):
-            from mblob.loader.conversion import converted
+            from mblob.loader.element_conversion import converted
 
             other = converted(other, self.dtype, "copyfrom")
         self._copy_bytes(other)

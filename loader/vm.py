@@ -14,10 +14,10 @@ from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, listed
 from mblob.format.type_keys import RELAY_EXECUTABLE
 from mblob.loader.benchmark import Asked, Timed, check_nothing_given
-from mblob.loader.functions import get_global_func
-from mblob.loader.machines import ALLOCATORS, check_nesting, placements, scalar
+from mblob.loader.global_functions import get_global_func
 from mblob.loader.payloads import load_param_dict
 from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
+from mblob.loader.vm_common import ALLOCATORS, check_nesting, placements, scalar
 from mblob.module import Module, checked_module
 from mblob.typed import Allocator
 

@@ -30,11 +30,11 @@ from mblob.loader import graph_executor as graph_executor
 from mblob.loader import relax as relax
 from mblob.loader import vm as vm
 from mblob.loader._call import PackedFunction as PackedFunction
-from mblob.loader.functions import get_global_func as get_global_func
-from mblob.loader.functions import list_global_func_names as list_global_func_names
-from mblob.loader.functions import packed_function as packed_function
-from mblob.loader.functions import register_func as register_func
-from mblob.loader.functions import remove_global_func as remove_global_func
+from mblob.loader.global_functions import get_global_func as get_global_func
+from mblob.loader.global_functions import list_global_func_names as list_global_func_names
+from mblob.loader.global_functions import packed_function as packed_function
+from mblob.loader.global_functions import register_func as register_func
+from mblob.loader.global_functions import remove_global_func as remove_global_func
 from mblob.loader.load import load_module as load_module
 from mblob.loader.loaders import register_loader as register_loader
 from mblob.loader.payloads import load_param_dict as load_param_dict

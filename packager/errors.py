@@ -7,12 +7,12 @@ from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.user_warnings import warn as warn
 
 
-class CannotJoin(BuildError):
+class CannotJoinError(BuildError):
     """Code that cannot join a finished library. The command that joins it adds what users can do
     instead."""
 
 
-class NameTaken(CannotJoin):
+class NameTakenError(CannotJoinError):
     """The finished library has a name of the new code."""
 
 

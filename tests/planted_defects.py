@@ -109,7 +109,7 @@ DEFECTS = (
     # -- loader ------------------------------------------------------------------------------------
     Defect("loader/tensor.py", "if other.shape != self.shape:", "if other.numel() != self.numel():",
            "copyfrom takes another shape", ("tests/loader/calls/test_tensor.py",)),
-    Defect("loader/machines.py", "-(2**31) <= value < 2**31", "-(2**31) <= value <= 2**31",
+    Defect("loader/vm_common.py", "-(2**31) <= value < 2**31", "-(2**31) <= value <= 2**31",
            "2^31 becomes a negative int32 input", ("tests/loader/executors/test_vm_face.py",)),
     Defect("loader/_call/dlpack.c", "out->readonly = (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;", "out->readonly = false;",
            "kernels write to read-only arrays", ("tests/loader/calls/test_read_only.py", "tests/loader/calls/test_tensor.py", "tests/loader")),

@@ -149,7 +149,7 @@ class Graph(Executor):
         ]
 
 
-class Ahead(Executor):
+class AotModel(Executor):
     """A model compiled ahead of time: one function."""
 
     def has_input(self, name: str) -> bool:
@@ -311,7 +311,7 @@ def open_model(
             f"{file}: {error}", hint="--name NAME, as the model was called when it was built"
         ) from None
     if module.type_key == AOT_FACTORY:
-        return Ahead(mblob.aot_executor.AotModule(create(*devices)))
+        return AotModel(mblob.aot_executor.AotModule(create(*devices)))
     if profiled:
         return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))
     return Graph(mblob.graph_executor.GraphModule(create(*devices)))
@@ -488,7 +488,7 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
         print(
             f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %"
         )
-    if isinstance(model, Ahead):
+    if isinstance(model, AotModel):
         print(
             "  the first line is all of the model: kernels that its code calls itself cannot be told apart;"
         )
@@ -500,7 +500,7 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
 def whole_time(rows: list[Row], model: Model) -> float:
     """Seconds that shares are of. What was called through the runtime is a part of the time of the
     function that a model compiled ahead of time is."""
-    if isinstance(model, Ahead) and rows:
+    if isinstance(model, AotModel) and rows:
         return rows[0].seconds or 1.0
     return sum(row.seconds for row in rows) or 1.0
 
@@ -527,7 +527,7 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
         ("around it", ", ".join(f"{name} {milliseconds(value)}" for name, value in around.items())),
     ]
     note = ""
-    if isinstance(model, Ahead):
+    if isinstance(model, AotModel):
         note = (
             "The first bar is all of the model: kernels that its code calls itself cannot be told apart. "
             "Further bars are functions that it called through the runtime, parts of the first."

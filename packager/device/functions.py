@@ -16,7 +16,7 @@ from mblob.packager.errors import BuildError, BuildTypeError, warn
 
 _SIZES = ("blockIdx", "threadIdx", "clusterCtaIdx", "preferredClusterCtaIdx")
 SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
-# Those from the third of the sizes on are the ffi dialect's; packager/modules/reexpress.py says
+# Those from the third of the sizes on are the ffi dialect's; packager/modules/payload_conversion.py says
 # what the classic one lacks.
 TAGS = (
     *(f"{kind}.{axis}" for kind in _SIZES for axis in "xyz"),

@@ -29,7 +29,7 @@ from mblob.packager.device.kernels import (
 )
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import PayloadNode
-from mblob.packager.modules.reexpress import METAL_VERSION
+from mblob.packager.modules.payload_conversion import METAL_VERSION
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import path_or_text
 

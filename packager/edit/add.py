@@ -29,7 +29,7 @@ from mblob.module import Module, checked_module
 from mblob.packager.edit.names import Names, below, is_set
 from mblob.packager.edit.new_payloads import check_new
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
-from mblob.packager.errors import BuildError, BuildTypeError, CannotJoin, warn
+from mblob.packager.errors import BuildError, BuildTypeError, CannotJoinError, warn
 from mblob.packager.join.first_blob import with_first_blob
 from mblob.packager.modules.nodes import (
     PayloadNode,
@@ -470,7 +470,7 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
     made = work / "with_blob.so"
     try:
         with_first_blob(library.elf, library.path, made, DIALECTS[dialect])
-    except CannotJoin as error:
+    except CannotJoinError as error:
         raise BuildError(f"{error}; pack the objects that it was linked from again") from None
     return made
 

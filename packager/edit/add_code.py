@@ -15,7 +15,7 @@ from mblob.inspect.library import Library
 from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
 from mblob.packager.edit.rewrite import write_library
-from mblob.packager.errors import BuildError, CannotJoin, NameTaken
+from mblob.packager.errors import BuildError, CannotJoinError, NameTakenError
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
@@ -89,13 +89,13 @@ def with_code(
         join(bare, root, joined, DIALECTS[dialect], work, how, replaces=replace)
     except MblobError as error:
         error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
-        if isinstance(error, NameTaken):
+        if isinstance(error, NameTakenError):
             raise BuildError(f"{error}; replace=True replaces it") from None
         if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
             raise BuildError(
                 f"the new code has static C++ objects with destructors; {_RELINK}"
             ) from None
-        if isinstance(error, CannotJoin):
+        if isinstance(error, CannotJoinError):
             raise BuildError(f"{error}; {_RELINK}") from None
         raise
     return joined, left

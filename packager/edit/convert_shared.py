@@ -11,7 +11,7 @@ from typing import Any
 from mblob.format.exported_functions import FFI_PREFIX
 from mblob.inspect.library import Library
 from mblob.module import Module
-from mblob.packager.errors import BuildError, CannotJoin
+from mblob.packager.errors import BuildError, CannotJoinError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.join import finished_code, join
 from mblob.packager.modules.nodes import HostNode
@@ -52,7 +52,7 @@ def convert_shared(
             path, tree(finished_code(path, work, how, needs_runtime=True)), file_name, dialect, work, how,
             hidden=lambda name: _is_hidden(name, dialect), replaced=adapted,
         )  # fmt: skip
-    except CannotJoin as error:
+    except CannotJoinError as error:
         raise BuildError(f"{error}; convert the objects that it was linked from") from None
 
 

@@ -45,7 +45,7 @@ def with_first_blob(library: ElfFile, path: Path, output: Path, dialect: Dialect
         path: of the library.
 
     Raises:
-        CannotJoin: the relocations of its machine are not known, or there is no room for more program
+        CannotJoinError: the relocations of its machine are not known, or there is no room for more program
             headers.
         IncompatibleError: there are no addresses behind its last segment.
         FormatError, OSError: it is damaged, or cannot be read or written.

@@ -28,7 +28,7 @@ from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import Generated, compile_generated, probe
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoinError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.blob_references import find_reference
 from mblob.packager.join.merge import CONTENTS, Names, is_shared, merge
@@ -77,7 +77,7 @@ def join(
             finished library goes on to use its own.
 
     Raises:
-        CannotJoin: the two cannot be one library; the text says why, but not what to do instead.
+        CannotJoinError: the two cannot be one library; the text says why, but not what to do instead.
             The new code has constructors, destructors or thread-local variables with initial
             values, or exports a name of the finished library; the relocations of the machine are
             not known; there is no room for more program headers; or a dynamic linker would not
@@ -107,12 +107,12 @@ def _check_loading(written: Path, path: Path) -> None:
     """Have libmblob judge what was written, if it is for this machine.
 
     Raises:
-        CannotJoin: the dynamic linker would not open it.
+        CannotJoinError: the dynamic linker would not open it.
     """
     try:
         check_loading(ElfFile(map_file(written), str(path)))
     except (FormatError, IncompatibleError) as error:
-        raise CannotJoin(str(error)) from None
+        raise CannotJoinError(str(error)) from None
 
 
 def _unused_blob(path: Path) -> tuple[int, int]:
@@ -158,7 +158,7 @@ def finished_code(
             name); None: it may not.
 
     Raises:
-        CannotJoin: a name that no assembler takes.
+        CannotJoinError: a name that no assembler takes.
         ToolchainError: the compiler does not work.
         FormatError, OSError: the library is damaged, or cannot be read.
     """
@@ -227,7 +227,7 @@ def _is_function(s: Symbol) -> bool:
 
 def _check_name(name: str, label: str) -> None:
     if not _NAME.fullmatch(name):
-        raise CannotJoin(f"{label}: has a function {name!r}, a name that no assembler takes")
+        raise CannotJoinError(f"{label}: has a function {name!r}, a name that no assembler takes")
 
 
 def _text_of(library: Library, symbol: Symbol) -> str:

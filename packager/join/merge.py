@@ -32,7 +32,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.elf_versions import NeededVersion
 from mblob.errors import FormatError, ToolchainError
-from mblob.packager.errors import CannotJoin, NameTaken
+from mblob.packager.errors import CannotJoinError, NameTakenError
 from mblob.packager.join import relocations
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, Entry, entry_of
 from mblob.packager.join.relocations import Relocation
@@ -147,7 +147,7 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
         hidden, replaced: as of `mblob.packager.join.join.join`.
 
     Raises:
-        CannotJoin: the two cannot be joined; the text says why.
+        CannotJoinError: the two cannot be joined; the text says why.
         FormatError: a table is damaged.
     """
     types = relocations.types_of(host)
@@ -196,7 +196,7 @@ def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:
 def _check_part(part: ElfFile) -> None:
     chosen = [s.name for s in part.symtab if s.type == STT_GNU_IFUNC and s.is_defined]
     if chosen:
-        raise CannotJoin(
+        raise CannotJoinError(
             f"the new code has a function that is chosen when the library is loaded ({chosen[0]}: IFUNC, as"
             " target_clones makes)"
         )
@@ -204,7 +204,7 @@ def _check_part(part: ElfFile) -> None:
                       (DT_FINI, "a function for its end")):  # fmt: skip
         if tag in part.dynamic:
             named = _called_by(part, tag)
-            raise CannotJoin(
+            raise CannotJoinError(
                 f"the new code has {what}{f' ({named})' if named else ', which an option of the link may have brought'}"
             )
 
@@ -227,7 +227,7 @@ def _thread(host: ElfFile, part: ElfFile) -> int:
     if ours is None or theirs is None:
         return 0
     if ours.p_filesz:
-        raise CannotJoin("the new code has variables of threads with initial values")
+        raise CannotJoinError("the new code has variables of threads with initial values")
     # the block of a thread has its address, modulo the alignment
     end = theirs.p_vaddr + theirs.p_memsz
     return theirs.p_memsz + -end % max(ours.p_align, 1)
@@ -301,7 +301,9 @@ class _MergedSymbols:
             and s.type in CONTENTS
             and not self._hidden(s.name)
         ):
-            raise NameTaken(f"{self._host.name}: exports {s.name}, a name that the new code needs")
+            raise NameTakenError(
+                f"{self._host.name}: exports {s.name}, a name that the new code needs"
+            )
         if s.name in wanted:  # which the host calls, and nobody else has
             self._bind(wanted[s.name], own)
             if self._hidden(s.name):
@@ -368,7 +370,7 @@ class _MergedSymbols:
                 and s.p_flags & PF_W
             ):
                 return
-        raise CannotJoin(
+        raise CannotJoinError(
             f"{self._host.name}: {variable.name} lies in memory that cannot be written"
         )
 

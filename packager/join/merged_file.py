@@ -52,7 +52,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format import note
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoinError
 from mblob.packager.join import (
     android_relocations,
     dynamic_symbols,
@@ -81,7 +81,7 @@ def write(
         hole: offset and bytes of what the host has no use for any more: they become zero.
 
     Raises:
-        CannotJoin: there is no room for more program headers, or code of the part cannot be moved.
+        CannotJoinError: there is no room for more program headers, or code of the part cannot be moved.
         IncompatibleError: there are no addresses for the part.
         FormatError, OSError: a file is damaged, or cannot be read or written.
     """
@@ -242,7 +242,9 @@ def _final(b: MergedRelocation, types: relocations.Types, moved: int, thread: in
         if r.type in (types.descriptor, types.fixed, types.offset):
             return replace(r, addend=r.addend + thread)
     if b.entry is None and r.type not in (types.relative, types.module):
-        raise CannotJoin(f"the new code has relocations of type {r.type}, which cannot be moved")
+        raise CannotJoinError(
+            f"the new code has relocations of type {r.type}, which cannot be moved"
+        )
     return r
 
 
@@ -322,7 +324,7 @@ def _headers_size(merged: MergeInput) -> int:
     more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in merged.part.segments) + 2
     count = len(merged.host.segments) + more
     if count >= PN_XNUM:
-        raise CannotJoin(
+        raise CannotJoinError(
             f"{merged.host.name}: {len(merged.host.segments)} program headers, there is no room for more"
         )
     return count * merged.host.e_phentsize

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoinError
 from mblob.packager.join import android_relocations
 from mblob.packager.join.blob_references import word_of
 from mblob.packager.write.elf_patch import fitting
@@ -92,12 +92,12 @@ def types_of(elf: ElfFile) -> Types:
     """The numbers of a file's machine.
 
     Raises:
-        CannotJoin: they are not known here.
+        CannotJoinError: they are not known here.
     """
     found = _TYPES.get((elf.machine, elf.bits))
     if found is None:
         known = ", ".join(f"{name} ({bits}-bit)" for name, bits in _TYPES)
-        raise CannotJoin(
+        raise CannotJoinError(
             f"{elf.name}: for {elf.machine} ({elf.bits}-bit), whose relocations are not known here; known are {known}"
         )
     return found

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import HIDDEN
 from mblob.binary.elf_versions import VER_FLG_WEAK, NeededVersion, Versions
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoinError
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, elf_hash
 from mblob.packager.write.elf_patch import fitting
 
@@ -22,7 +22,7 @@ def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersio
     host's versions keep their indices. The first is empty if the host's table has all of them.
 
     Raises:
-        CannotJoin: there is no index for one more.
+        CannotJoinError: there is no index for one more.
         FormatError: a table is damaged.
     """
     ours, theirs = Versions(part), Versions(host)
@@ -37,7 +37,7 @@ def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersio
             continue
         index = known.setdefault((version.file, version.name), last + 1)
         if index & HIDDEN:
-            raise CannotJoin(
+            raise CannotJoinError(
                 f"{host.name}: version indices up to {last}, there is no room for more"
             )
         last = max(last, index)

@@ -31,7 +31,7 @@ from mblob.packager.compile.host_objects import (
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.wrappers import source
-from mblob.packager.link import carry, embed, system_lib
+from mblob.packager.link import carried_plugins, embed, system_lib
 from mblob.packager.link.inputs import (
     classify_functions,
     hide_plain_functions,
@@ -146,9 +146,9 @@ def _plugin_files(request: Request, object_format: str, work: Path) -> list[Path
             f"carry: fcompile= takes {object_format} files, a plug-in is linked as an ELF object"
         )
     tools = request.tools()
-    made = carry.compile_plugins(tools, request.carry, request.options, work)
-    plugins = carry.close_plugins(made, work, request.type_keys(), [])
-    carry.check_needs(plugins, [])
+    made = carried_plugins.compile_plugins(tools, request.carry, request.options, work)
+    plugins = carried_plugins.close_plugins(made, work, request.type_keys(), [])
+    carried_plugins.check_needs(plugins, [])
     warn_of_unreadable(request, plugins.plugins)
     return [f.path for f, _ in plugins.files]
 

@@ -9,7 +9,7 @@ from copy import copy
 from mblob.binary.elf import ElfFile
 from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
-from mblob.packager.errors import BuildError, NameTaken
+from mblob.packager.errors import BuildError, NameTakenError
 from mblob.packager.link.request import Request
 from mblob.packager.modules.nodes import Declared, HostNode
 
@@ -19,7 +19,7 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
     prototypes the source tells. Their names are weak then.
 
     Raises:
-        NameTaken: the names are not weak.
+        NameTakenError: the names are not weak.
     """
     nodes = list(zip(request.host, host))
     joined = [(node, item) for node, item in nodes if item.file.elsewhere]
@@ -35,7 +35,7 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
     kept: dict[int, HostNode] = {}
     for node, (file, contents) in joined:
         if taken := forms.keys() & contents.defined:
-            raise NameTaken(f"{file.label}: has a function {forms[min(taken)]!r} already")
+            raise NameTakenError(f"{file.label}: has a function {forms[min(taken)]!r} already")
         gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
         kept[id(node)] = changed = copy(node)
         changed.rows = tuple(row for row in node.rows if row.symbol not in gone)
@@ -47,13 +47,13 @@ def check_names_are_new(request: Request, objects: Sequence[LinkInput]) -> None:
     """Refuse code that defines what a finished library has, which it joins.
 
     Raises:
-        NameTaken: naming the function.
+        NameTakenError: naming the function.
     """
     old = {name: f.label for f, c in objects if f.elsewhere for name in c.defined}
     names = (name for f, c in objects if not f.elsewhere for name in c.defined)
     if name := min((name for name in names if name in old), default=""):
         shown = name.removeprefix(request.dialect.function_prefix).removesuffix("__packed")
-        raise NameTaken(f"{old[name]}: has a function {shown!r} already")
+        raise NameTakenError(f"{old[name]}: has a function {shown!r} already")
 
 
 def check_names_of_others(finished: ElfFile, joined: ElfFile, shown: str) -> None:

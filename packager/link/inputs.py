@@ -47,7 +47,7 @@ from mblob.packager.functions.source_prototypes import (
     with_structs,
 )
 from mblob.packager.functions.wrappers import Wrapped, rows_of, source
-from mblob.packager.link import carry
+from mblob.packager.link import carried_plugins
 from mblob.packager.link.finished_names import check_names_are_new, with_places
 from mblob.packager.link.request import Request, warn_of_unreadable
 from mblob.packager.modules.nodes import SourceNode
@@ -123,7 +123,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     words = [moved.get(word, word) for word in words]
     plugins: list[list[LinkInput]] = []
     if request.carry:
-        plugins = carry.compile_plugins(tools, request.carry, request.options, work)
+        plugins = carried_plugins.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
     if any(file.elsewhere for file, _ in host):
@@ -155,8 +155,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
     gathered = Gathered(request, tools, machine, host, with_table, words, addons, [], [])
     if not request.carry:
         return gathered
-    carried = carry.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
-    carry.check_needs(carried, [*host, *addons])
+    carried = carried_plugins.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
+    carried_plugins.check_needs(carried, [*host, *addons])
     warn_of_unreadable(request, carried.plugins)
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
 

@@ -35,7 +35,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.link.carry import given_plugins
+from mblob.packager.link.carried_plugins import given_plugins
 from mblob.packager.modules.nodes import (
     HostNode,
     ObjectNode,
@@ -99,7 +99,7 @@ class Triple:
 
 class Request(NamedTuple):
     """The arguments of `export_library`, of which see the meaning there; `options` is split,
-    `carry` as of `mblob.packager.link.carry.given_plugins`.
+    `carry` as of `mblob.packager.link.carried_plugins.given_plugins`.
 
     Attributes:
         plan: of the blob; its target is `triple`.

@@ -28,8 +28,8 @@ from mblob.inspect import payload_layouts
 from mblob.module import Module, Node
 from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.packager.modules.payload_conversion import check, convert_payload, key_in, to_classic
 from mblob.packager.modules.prototypes import Prototype
-from mblob.packager.modules.reexpress import check, key_in, reexpress, to_classic
 from mblob.packager.modules.source_comments import comments_of
 from mblob.packager.path_arguments import check_key, existing_file
 from mblob.source_suffixes import LANGUAGE_OF
@@ -399,7 +399,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             return OutEntry(
                 node.type_key, node.content, (), node.data, node.alignment, node.align_at
             )
-        pieces = reexpress(node.type_key, node.payload(), written, dialect, node.kernels)
+        pieces = convert_payload(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
     payload = to_write(module)
     if not node.is_opened:  # made by the program that exports it
@@ -412,7 +412,7 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
         return OutEntry(
             SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset
         )
-    pieces = reexpress(module.type_key, payload, written, dialect)
+    pieces = convert_payload(module.type_key, payload, written, dialect)
     return OutEntry(key_in(module.type_key, dialect), PiecesPayload(pieces), (), node.data)
 
 

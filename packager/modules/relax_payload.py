@@ -37,7 +37,7 @@ _OF_FFI = tuple(
 )  # fmt: skip
 
 
-def reexpressed(
+def converted_program(
     key: str,
     code: memoryview,
     source: str,
@@ -50,7 +50,7 @@ def reexpressed(
     Args:
         key: of its module, for errors.
         code: the program, without the length that may stand in front.
-        source, target: as of `mblob.packager.modules.reexpress.reexpress`.
+        source, target: as of `mblob.packager.modules.payload_conversion.convert_payload`.
         of_0_16: it is of TVM 0.16 to 0.19.
         mapped: an element type as the target has it.
 

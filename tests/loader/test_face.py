@@ -85,7 +85,7 @@ LATE_USES = {
     "a tensor": "assert type(mblob.empty((2,), 'float32')).__module__ == 'mblob.loader.tensor'",
     "a tensor that C makes": "assert lib['call_it'](lambda t: type(t).__name__, memoryview(b'ab')) == 'Tensor'",
     "a callback": "assert describe(print)[:1] == '1' and 'mblob.loader.tensor' not in sys.modules",
-    "a global function": "mblob.register_func('f', print); assert 'mblob.loader.functions' in sys.modules",
+    "a global function": "mblob.register_func('f', print); assert 'mblob.loader.global_functions' in sys.modules",
     "what plug-ins look for": "assert mblob.get_global_func('mblob.python_prefix')() == sys.prefix",
     "a wrong source": "with raises('source: expected a path'): mblob.load_module(3.5)",
     "a wrong argument": "with raises('found object'): describe(object())",
@@ -113,7 +113,7 @@ class raises:
 lib = mblob.load_module(sys.argv[1])
 describe = lib["describe"]
 describe(memoryview(b"ab"), 1, "text", None)
-late = {"mblob.loader.tensor", "mblob.devices", "mblob.loader.call_hooks", "mblob.loader.functions"}
+late = {"mblob.loader.tensor", "mblob.devices", "mblob.loader.call_hooks", "mblob.loader.global_functions"}
 assert not late & set(sys.modules), late & set(sys.modules)
 """
     words = [sys.executable, "-c", code + LATE_USES[use], kernels]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.loader import bridge
+from mblob.loader import node_registry
 
 
 def functions(**functions: Callable[..., object]) -> mblob.Module:
@@ -94,12 +94,12 @@ def test_a_module_that_refers_to_the_library_does_not_keep_it(
 
 def test_it_is_an_argument_and_comes_back_as_the_same_object(lib: mblob.Module) -> None:
     gc.collect()  # those of tests before this one
-    before = len(bridge.made)
+    before = len(node_registry.made)
     made = functions(f=lambda: 1)
     assert lib["call_it"](lambda m: m is made, made) == 1
     assert lib["call_it"](lambda m: m, made) is made
     assert lib["call_it"](lambda: made) is made
-    assert len(bridge.made) == before  # nothing in C holds one any more
+    assert len(node_registry.made) == before  # nothing in C holds one any more
 
 
 def test_what_a_function_returned_lives_as_long_as_it_is_held(lib: mblob.Module) -> None:

@@ -37,7 +37,7 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
             "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;",
         )
         write(tree / "plugins" / name / "plugin.c", text)
-    monkeypatch.setattr("mblob.packager.link.carry.include_dir", lambda: tree / "include")
+    monkeypatch.setattr("mblob.packager.link.carried_plugins.include_dir", lambda: tree / "include")
     return tree
 
 
@@ -76,10 +76,10 @@ def test_a_name_that_there_is_not(tree: mblob.Module, shipped: Path, tmp_path: P
 
 
 def test_they_are_compiled_as_the_runtime_compiles_them(root: Path) -> None:
-    from mblob.packager.link import carry
+    from mblob.packager.link import carried_plugins
 
     flags = dict(
         re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE)
     )
-    assert set(flags["PLUGIN_SHARED"].split()) == set(carry.SHIPPED_SHARED)
-    assert set(flags["COMPILE"].split()) - {"-fPIC"} == set(carry.SHIPPED_OPTIONS)
+    assert set(flags["PLUGIN_SHARED"].split()) == set(carried_plugins.SHIPPED_SHARED)
+    assert set(flags["COMPILE"].split()) - {"-fPIC"} == set(carried_plugins.SHIPPED_OPTIONS)

@@ -441,7 +441,7 @@ def test_a_misspelt_word_is_answered_with_the_one_that_was_meant(case: Case, mis
 
 
 def test_an_allocator_that_is_none_is_named(case: Case) -> None:
-    from mblob.loader.machines import placements
+    from mblob.loader.vm_common import placements
 
     for config in ("nave", {mblob.cpu(): "nave"}):
         with pytest.raises(mblob.ArgumentError, match=r"memory_cfg: .*did you mean 'naive'"):

@@ -28,8 +28,8 @@ LATE = {
     "a first result does not wait for `re`, `typing`, `contextlib` and what imports them, 3 to 10 ms": {
         "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.inspect.payload_layouts", "mblob.json_text",
         "mblob.relax_texts", "mblob.user_warnings",
-        "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.missing", "mblob.loader.payloads",
-        "mblob.loader.pickled", "mblob.loader.sources",
+        "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.relax_missing_functions",
+        "mblob.loader.payloads", "mblob.loader.pickled", "mblob.loader.library_sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
         "ast", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
@@ -45,7 +45,7 @@ LATE = {
         "mblob.binary.c_text", "mblob.cli.pages", "mblob.inspect.html", "mblob.loader.link_object",
     },
     "made of Tensors, and has what a Tensor can do": {
-        "mblob.loader.conversion", "mblob.loader.pickled_tensor",
+        "mblob.loader.element_conversion", "mblob.loader.pickled_tensor",
     },
     "10 ms, for a look at a file without programs, which checks nothing": {
         "mblob.inspect.relax_graph", "mblob.inspect.relax_program", "mblob.inspect.relax_summary",

@@ -31,13 +31,13 @@ from mblob.format import (
 )
 from mblob.inspect import tensors
 from mblob.inspect.html import headers
-from mblob.loader import load, machines, tensor
+from mblob.loader import load, tensor, vm_common
 from mblob.native import runtime
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
 from mblob.packager.link import build, manifest
-from mblob.packager.modules import reexpress
+from mblob.packager.modules import payload_conversion
 from mblob.packager.write.dialects import DIALECTS, EMBEDDINGS
 from mblob.source_suffixes import LANGUAGE_OF
 
@@ -207,7 +207,7 @@ def test_small_floats_of_tvm_are_the_same_of_dlpack_everywhere() -> None:
     assert tensor._TVM_NAMES == OF_TVM and same == tensors._CODES_OF_CLASSIC
     turned = {SMALL_FLOATS[tvm]: SMALL_FLOATS[dlpack] for tvm, dlpack in OF_TVM.items()}
     turned |= {(1, 1): OF_DLPACK["bool"], SMALL_FLOATS["float8_e3m4"]: OF_DLPACK["float8_e3m4"]}
-    assert turned == reexpress._TYPES
+    assert turned == payload_conversion._TYPES
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_options_take_what_the_functions_take() -> None:
 LITERALS = {
     "Dialect": DIALECTS, "Embed": EMBEDDINGS, "Digest": ALGORITHMS, "Level": classic.LEVELS, "Missing": load.MISSING,
     "Assume": load.ASSUME, "SourceFormat": LANGUAGE_OF, "TensorFormat": extract.FORMATS,
-    "DeviceCode": device_modules._ENCODERS, "Allocator": machines.ALLOCATORS,
+    "DeviceCode": device_modules._ENCODERS, "Allocator": vm_common.ALLOCATORS,
 }  # fmt: skip
 
 

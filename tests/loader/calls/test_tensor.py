@@ -467,7 +467,7 @@ def test_parameter_dictionaries_go_both_ways() -> None:
 
 @pytest.mark.parametrize("statement", [
     "mblob.empty(2).numpy()", "mblob.array([1, 2])",
-    "from mblob.loader import machines; machines.scalar(1, 'int32', 'x', 'main')",
+    "from mblob.loader import vm_common; vm_common.scalar(1, 'int32', 'x', 'main')",
 ])  # fmt: skip
 def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"

@@ -16,7 +16,7 @@ import mblob
 from mblob.errors import PortabilityWarning
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.reexpress import key_in, reexpress
+from mblob.packager.modules.payload_conversion import convert_payload, key_in
 from tests.loader.executors import relax_programs
 from tests.loader.executors.test_relax_golden import CLASSIC, Player
 
@@ -194,8 +194,8 @@ def test_a_payload_comes_back_byte_for_byte(relax: Path, name: str) -> None:
     with mblob.open(relax / f"{name}.so") as lib:
         key, payload, first = lib.entries[0].type_key, lib.entries[0].view(), str(lib.dialect)
     other = {"classic": "ffi", "ffi": "classic"}[first]
-    there = b"".join(map(bytes, reexpress(key, payload, first, other)))
-    back = b"".join(map(bytes, reexpress(key, memoryview(there), other, first)))
+    there = b"".join(map(bytes, convert_payload(key, payload, first, other)))
+    back = b"".join(map(bytes, convert_payload(key, memoryview(there), other, first)))
     assert there != bytes(payload)
     assert back == bytes(payload)
 
@@ -220,7 +220,7 @@ def test_one_program_has_the_bytes_that_it_has_in_the_other_release(
     first, second = (relax / "classic" / f"relax_{r}.so" for r in (release, like))
     with mblob.open(first) as lib, mblob.open(second) as other:
         (entry, *_), (expected, *_) = lib.entries, other.entries
-        made = reexpress(entry.type_key, entry.view(), source, target)
+        made = convert_payload(entry.type_key, entry.view(), source, target)
         assert b"".join(map(bytes, made)) == bytes(expected.view())
 
 
@@ -262,7 +262,9 @@ def test_names_types_and_tags_change_with_the_dialect() -> None:
         struct.pack("<i", 3) + text_of(b"\0x"),
     ]
     classic = program(names, [*(dtype(1, *t) for t in ((1, 1), (6, 8), (2, 32))), *values])
-    made = reexpress("relax.Executable", memoryview(text_of(bytes(classic))), "classic", "ffi")
+    made = convert_payload(
+        "relax.Executable", memoryview(text_of(bytes(classic))), "classic", "ffi"
+    )
     tags = [
         struct.pack("<iq", 1, 7),
         struct.pack("<id", 3, 2.5),
@@ -274,7 +276,7 @@ def test_names_types_and_tags_change_with_the_dialect() -> None:
     )  # fmt: skip
     assert b"".join(map(bytes, made)) == bytes(expected)
     assert key_in("relax.Executable", "ffi") == "relax.VMExecutable"
-    back = reexpress("relax.VMExecutable", expected, "ffi", "classic")
+    back = convert_payload("relax.VMExecutable", expected, "ffi", "classic")
     assert b"".join(map(bytes, back)) == text_of(bytes(classic))
 
 
@@ -282,16 +284,16 @@ def test_what_the_other_dialect_cannot_say_of_a_program_is_an_error() -> None:
     key = "relax.VMExecutable"
     scoped = program([], [dtype(5, 2, 32)], 0x1E, {0: "global.texture"})
     with pytest.raises(BuildError, match="constants have memory scopes, which the classic"):
-        reexpress(key, scoped, "ffi", "classic")
+        convert_payload(key, scoped, "ffi", "classic")
     odd = program([], [dtype(5, 7, 8)], 0x1E)
     with pytest.raises(BuildError, match="constant 0: the classic dialect has no type float8_e3m4"):
-        reexpress(key, odd, "ffi", "classic")
+        convert_payload(key, odd, "ffi", "classic")
     cache = program(["vm.builtin.paged_attention_kv_cache_create_reduced"], [])
     with pytest.raises(BuildError, match=r"arguments have another order since TVM 0\.20"):
-        reexpress("relax.Executable", memoryview(text_of(bytes(cache))), "classic", "ffi")
-    reexpress(key, memoryview(text_of(bytes(cache))), "classic", "ffi")
+        convert_payload("relax.Executable", memoryview(text_of(bytes(cache))), "classic", "ffi")
+    convert_payload(key, memoryview(text_of(bytes(cache))), "classic", "ffi")
     late = program(["vm.builtin.check_string_info"], [], 0x1E)
     with pytest.warns(PortabilityWarning, match="check_string_info, which no TVM of the classic"):
-        reexpress(key, late, "ffi", "classic")
+        convert_payload(key, late, "ffi", "classic")
     with pytest.raises(mblob.FormatError):
-        reexpress(key, late[:-3], "ffi", "classic")
+        convert_payload(key, late[:-3], "ffi", "classic")

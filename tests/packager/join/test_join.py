@@ -15,7 +15,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_VERSYM
 from mblob.binary.elf_versions import NeededVersion, Versions
 from mblob.bytes.mapping import map_file
-from mblob.packager.errors import CannotJoin
+from mblob.packager.errors import CannotJoinError
 from mblob.packager.join.join import finished_code, join
 from mblob.packager.join.symbol_versions import merge_versions
 from mblob.packager.write.dialects import DIALECTS
@@ -150,7 +150,7 @@ def test_what_cannot_join_is_refused_and_leaves_nothing(
     first = packed_with_thread(tmp_path / "a.so")
     before = sorted(tmp_path.iterdir()), first.read_bytes()
     work = tmp_path / "work"
-    with pytest.raises((CannotJoin, mblob.ToolchainError), match=culprit):
+    with pytest.raises((CannotJoinError, mblob.ToolchainError), match=culprit):
         add(first, first, "classic", work, NEW + more)
     assert (
         sorted(path for path in tmp_path.iterdir() if path != work),
@@ -179,5 +179,5 @@ def test_no_version_gets_an_index_that_means_hidden(
     elf = ElfFile(memoryview(bytes(data)), "a.so")
     at = elf.offset_of(elf.dynamic[DT_VERSYM][0], 4, "versions")
     data[at + 2 : at + 4] = b"\xff\x7f"
-    with pytest.raises(CannotJoin, match="version indices up to 32767"):
+    with pytest.raises(CannotJoinError, match="version indices up to 32767"):
         merge_versions(ElfFile(memoryview(data), "a.so"), ElfFile(map_file(part)))

@@ -16,7 +16,7 @@ from mblob.loader import _call
 from mblob.module import Module
 
 
-class Held:
+class KeptFunction:
     """A function that a node keeps.
 
     Args:
@@ -29,25 +29,25 @@ class Held:
         self.function = function
 
 
-def lend(value: Any, held: list[Held]) -> Any:
+def with_kept_functions(value: Any, kept: list[KeptFunction]) -> Any:
     """The value that a machine is given for `value`: the same, with other functions in place of
-    those of Python, which are put into `held`. Lists are no deeper than arguments may be."""
+    those of Python, which are put into `kept`. Lists are no deeper than arguments may be."""
     if isinstance(value, list):
-        return [lend(item, held) for item in value]
+        return [with_kept_functions(item, kept) for item in value]
     is_packed = isinstance(value, _call.PackedFunction)
     function = _call.python_function(value) if is_packed else value
     of_others = isinstance(value, (type, Module)) or hasattr(value, "__chandle__")
     if of_others or not callable(function):
         return value
-    held.append(Held(function))
-    return _late(weakref.ref(held[-1]))
+    kept.append(KeptFunction(function))
+    return _late(weakref.ref(kept[-1]))
 
 
-def _late(reference: weakref.ref[Held]) -> Callable[..., Any]:
+def _late(reference: weakref.ref[KeptFunction]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
-        held = reference()
-        if held is None:
+        kept = reference()
+        if kept is None:
             raise StateError("the machine that a function of Python was given to is gone")
-        return held.function(*args)
+        return kept.function(*args)
 
     return call

@@ -14,8 +14,8 @@ from mblob.bytes.wire import encode_string
 from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, decode_payload
 from mblob.format.type_keys import CONST_LOADER, RELAX_EXECUTABLES
 from mblob.packager.errors import BuildError
-from mblob.packager.modules import reexpress as reexpress_module
-from mblob.packager.modules.reexpress import reexpress
+from mblob.packager.modules import payload_conversion
+from mblob.packager.modules.payload_conversion import convert_payload
 
 SPIRV = b"\x03\x02\x23\x07" + bytes(16)
 TAGS = ["blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"]
@@ -46,10 +46,10 @@ def joined(pieces: list[Any]) -> bytes:
 def test_there_and_back_nothing_is_lost(name: str) -> None:
     module = MODULES[name]()
     classic = bytes(module.payload)
-    ffi = joined(reexpress(module.type_key, module.payload, "classic", "ffi"))
+    ffi = joined(convert_payload(module.type_key, module.payload, "classic", "ffi"))
     fields = decode_payload(module.type_key, memoryview(ffi), FFI_GRAMMARS)
     assert fields
-    assert joined(reexpress(module.type_key, memoryview(ffi), "ffi", "classic")) == classic
+    assert joined(convert_payload(module.type_key, memoryview(ffi), "ffi", "classic")) == classic
     if "functions" in fields:
         kernels = fields["functions"]
         assert [(k.name, k.launch_param_tags[2:]) for k in kernels.values()] == [
@@ -64,7 +64,7 @@ def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -
     module = mblob.device_module(
         "cuda", "//PTX", functions=[("k", ["float8_e3m4", "e5m2_float8"], TAGS[:1])]
     )
-    ffi = joined(reexpress("cuda", module.payload, "classic", "ffi"))
+    ffi = joined(convert_payload("cuda", module.payload, "classic", "ffi"))
     assert b"\x07\x08\1\0\x0c\x08\1\0" in ffi
     (kernel,) = decode_payload("cuda", memoryview(ffi), FFI_GRAMMARS)["functions"].values()
     assert [str(t) for t in kernel.arg_types] == ["float8_e3m4", "float8_e5m2"]
@@ -72,12 +72,12 @@ def test_float8_e3m4_has_its_number_in_the_ffi_dialect_and_none_in_the_other() -
         BuildError,
         match="kernel 'k': the classic dialect has no type float8_e3m4; use dialect='ffi'",
     ):
-        reexpress("cuda", memoryview(ffi), "ffi", "classic")
+        convert_payload("cuda", memoryview(ffi), "ffi", "classic")
 
 
 def test_shaders_of_vulkan_keep_flag_and_words() -> None:
     module = MODULES["vulkan"]()
-    ffi = joined(reexpress("vulkan", module.payload, "classic", "ffi"))
+    ffi = joined(convert_payload("vulkan", module.payload, "classic", "ffi"))
     shaders = decode_payload("vulkan", memoryview(ffi), FFI_GRAMMARS)["sources"]
     assert {k: bytes(v) for k, v in shaders.items()} == {
         "a": struct.pack("<IQ", 1, 5) + SPIRV, "b": struct.pack("<IQ", 0, 5) + SPIRV
@@ -88,9 +88,11 @@ def test_shaders_of_vulkan_keep_flag_and_words() -> None:
 def test_payloads_that_tvm_wrote_come_back_byte_for_byte(golden: Path, name: str) -> None:
     with mblob.open(golden / f"ffi/{name}.so") as lib:
         (e,) = (e for e in lib.entries if e.type_key == name)
-        classic = joined(reexpress(name, e.view(), "ffi", "classic"))
+        classic = joined(convert_payload(name, e.view(), "ffi", "classic"))
         assert decode_payload(name, memoryview(classic))["functions"].keys() == {"vadd_kernel"}
-        assert joined(reexpress(name, memoryview(classic), "classic", "ffi")) == bytes(e.view())
+        assert joined(convert_payload(name, memoryview(classic), "classic", "ffi")) == bytes(
+            e.view()
+        )
 
 
 @pytest.mark.parametrize("name", ["opencl_llvm", "dnnl_llvm_factory", "dag"])
@@ -100,9 +102,9 @@ def test_classic_payloads_of_tvm_come_back_byte_for_byte(golden: Path, name: str
         entries = [e for e in lib.entries if e.type_key in known]
         assert entries
         for e in entries:
-            ffi = joined(reexpress(e.type_key, e.view(), "classic", "ffi"))
+            ffi = joined(convert_payload(e.type_key, e.view(), "classic", "ffi"))
             decode_payload(e.type_key, memoryview(ffi), FFI_GRAMMARS)
-            assert joined(reexpress(e.type_key, memoryview(ffi), "ffi", "classic")) == bytes(
+            assert joined(convert_payload(e.type_key, memoryview(ffi), "ffi", "classic")) == bytes(
                 e.view()
             )
 
@@ -190,7 +192,9 @@ def test_extra_tags_are_checked(extra: list[int]) -> None:
 
 
 def test_every_key_of_both_dialects_can_be_written_in_the_other() -> None:
-    both = {key for key in GRAMMARS if reexpress_module.key_in(key, "ffi") in FFI_GRAMMARS}
-    by_hand = {*RELAX_EXECUTABLES, CONST_LOADER, *reexpress_module._SAME}
-    assert both - by_hand <= set(reexpress_module._TO_FFI)
-    assert {k for k in FFI_GRAMMARS if k in GRAMMARS} - by_hand <= set(reexpress_module._TO_CLASSIC)
+    both = {key for key in GRAMMARS if payload_conversion.key_in(key, "ffi") in FFI_GRAMMARS}
+    by_hand = {*RELAX_EXECUTABLES, CONST_LOADER, *payload_conversion._SAME}
+    assert both - by_hand <= set(payload_conversion._TO_FFI)
+    assert {k for k in FFI_GRAMMARS if k in GRAMMARS} - by_hand <= set(
+        payload_conversion._TO_CLASSIC
+    )

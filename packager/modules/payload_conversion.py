@@ -72,7 +72,7 @@ _TAGS_BACK = {new: old for old, new in _TAGS.items()}
 _FFI_TAGS = ("clusterCtaIdx.", "preferredClusterCtaIdx.", "tirx.")
 
 
-def reexpress(
+def convert_payload(
     kind: str, payload: memoryview, source: str, target: str, extra: Sequence[FunctionInfo] = ()
 ) -> Pieces:
     """A payload in the grammar of another dialect, in pieces that may be views of it.
@@ -317,7 +317,7 @@ def _relax(kind: str, code: memoryview, source: str, target: str) -> Pieces:
     of_0_16 = kind == RELAX_EXECUTABLE_OF_0_16
     from mblob.packager.modules import relax_payload  # with `mblob.inspect`
 
-    pieces = relax_payload.reexpressed(kind, code, source, target, of_0_16, mapped)
+    pieces = relax_payload.converted_program(kind, code, source, target, of_0_16, mapped)
     return pieces if target == "ffi" else [encode_u64(sum(map(len, pieces))), *pieces]
 
 

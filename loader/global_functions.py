@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, overload
 
 from mblob import arguments
 from mblob.errors import ArgumentValueError, NotFoundError, also, one_line
-from mblob.loader import _call, bridge
+from mblob.loader import _call, node_registry
 from mblob.loader.loaders import loader_key, register_loader
 from mblob.module import CODEGEN_PREFIXES
 from mblob.native.runtime import address_of, ffi, last_error, lib
@@ -54,7 +54,7 @@ def register_func(
         if key is not None:
             register_loader(key, function)
             return function
-        status = bridge.register_global(name, function, bool(override))
+        status = node_registry.register_global(name, function, bool(override))
         if status == lib.MBLOB_E_ARGUMENT:
             raise ArgumentValueError(
                 one_line(
