@@ -109,7 +109,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def words(self) -> str | None:
-        """Where this parser of a verb puts any number of words; None if the verb takes no such."""
+        """The attribute for any number of words of a verb; None if the verb takes no such."""
         lists = (a.dest for a in self._actions if a.nargs == "*" and not a.option_strings)
         return next(lists, None)
 

@@ -25,7 +25,7 @@ _WAYS = {
 }
 _EXPECTED = {
     "kernel": f"a source in {', '.join(SHOWN.values())}",
-    "object": "an object (.o, .a, .tar)",
+    "object": "an object (.o, .a, .tar, or a folder of these)",
     "weights": "weights (.safetensors, .npz, .npy)",
     "manifest": "a manifest (.toml)",
     "blob": "KEY=FILE",
@@ -66,7 +66,10 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
         "--kernel", metavar="FILE", help=f"source in {', '.join(SHOWN.values())}", **repeated
     )
     group.add_argument(
-        "--object", metavar="FILE", help="object, archive, or the .tar of a library", **repeated
+        "--object",
+        metavar="FILE",
+        help="object, archive, or the .tar of a library or a folder with its members",
+        **repeated,
     )
     group.add_argument("--function", metavar="PROTOTYPE", action="append",
                        help="name or prototype of a C function that becomes callable (default: all of the sources, "
@@ -120,6 +123,8 @@ def _option_of(args: argparse.Namespace, word: str) -> str:
         )
     if option is not None and hasattr(args, option):
         return option
+    if path.is_dir():
+        return "object"  # a folder of objects; without any, the packager says what it expects
     from mblob.packager.path_arguments import existing_file
 
     with existing_file(path, args.verb).open("rb") as file:

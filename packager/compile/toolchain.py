@@ -189,6 +189,10 @@ class Toolchain:
         status, output = Processes().run(command, cwd)
         if status:
             check_space(command, output, cwd)
+            if culprit := _without_pic(command, output):
+                raise BuildError(
+                    f"{culprit}: compiled without -fPIC, which a shared library needs; compile it with -fPIC"
+                )
             said = failure(output, status, command)
             raise ToolchainError(f"the link failed: {said}", command=command, output=output)
         if _NEEDS_STACK.search(output) and not asks_for_stack(
@@ -213,6 +217,15 @@ class Toolchain:
 
 
 # "x.o: requires executable stack (because ...)", "x.o: ... it requires an executable stack."
+def _without_pic(command: Sequence[str], output: str) -> str:
+    """The input of a link of which the linker says that its code depends on its address; "" if none."""
+    if not _NEEDS_PIC.search(output):
+        return ""
+    named = (word for word in command if word.endswith((".o", ".a")) and word in output)
+    return next(named, "an input of the link")
+
+
+_NEEDS_PIC = re.compile(r"recompile with -fPIC|read-only segment has dynamic relocations")
 _NEEDS_STACK = re.compile(r"requires (?:an )?executable stack")
 # What linkers answer to --version; compilers print their own command line around it.
 _LINKERS = (

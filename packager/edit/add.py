@@ -40,7 +40,8 @@ from mblob.packager.modules.nodes import (
     suggesting,
 )
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
-from mblob.packager.modules.weights import check_tensors, named_arrays, safetensors_module
+from mblob.packager.modules.repeated import check_names
+from mblob.packager.modules.weights import named_arrays, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
@@ -117,7 +118,10 @@ def add(
         OSError: a file cannot be read or written.
     """
     how = {"cc": cc, "target": target, "options": options}
-    path = existing_file(Path(checked_path(file, "add: file")), "add: file")
+    path = Path(checked_path(file, "add: file"))
+    if path.is_dir():
+        raise BuildError(f"{path}: a folder; build links the objects in it with what is added")
+    existing_file(path, "add: file")
     hung = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
     code: list[Module] = []
@@ -144,15 +148,16 @@ def add(
             from mblob.packager.edit.add_code import link_again
 
             link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
+            _warn_of_tvm(opened, [m.type_key for m in _all(hung)])
             return 0
         if output is not None and result.suffix in (".tar", ".o", ".a"):
             raise BuildError(
                 f"{path}: a finished library has no objects to put into {result}; name a .so, or add to the .tar"
                 " that TVM exported"
             )
-        dialect = _dialect_for(opened)
+        dialect = _dialect_for(opened, [*code, *_all(hung)])
         graph = {} if params is None else _parameters(opened, params, order, hung, replace, names)
-        check_tensors((*_all(hung), *graph.values()))
+        check_names((*_all(hung), *graph.values()))
         work = stack.enter_context(workspace(None))
         new = _New(opened, hung, code, names, graph)
         changed, added = _entries(opened, new, dialect)
@@ -174,8 +179,8 @@ def add(
                 check_ffi(plan.entries)
             except ValueError as error:
                 raise BuildError(str(error)) from None
-        _warn_of_tvm(opened, [e.type_key for e in added])
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=source)
+        _warn_of_tvm(opened, [e.type_key for e in added])
         _warn_of_strip(opened, result)
         return left if new.code else moved
 
@@ -201,7 +206,7 @@ def _for_objects(
             )
         parameters = _set_of(params, order)
         rows[model.index] = [*rows.get(model.index, ()), parameters]
-    check_tensors(_all(rows))
+    check_names(_all(rows))
     for i, row in rows.items():
         for module in (m for new in row for m in new.walk() if not is_host(m)):
             names.taken_by(module, i)
@@ -443,11 +448,11 @@ def _entries(
 # -- the library that gets it ----------------------------------------------------------------------
 
 
-def _dialect_for(library: Library) -> str:
-    """The dialect of what is added to a library.
+def _dialect_for(library: Library, modules: Sequence[Module]) -> str:
+    """The dialect of a library, of what is added to it if it has none.
 
     Raises:
-        BuildError: nothing can be added to it.
+        BuildError: nothing can be added to it, or it is of another dialect than the modules.
     """
     elf = shared_elf(library)
     if elf is None:
@@ -457,11 +462,14 @@ def _dialect_for(library: Library) -> str:
     if library.blob is not None:
         if why := no_index(library):
             raise BuildError(f"{library.path}: {why}; export the model with another release of TVM")
-        return library.blob.dialect
-    if CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
+    elif CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
         raise BuildError(
             f"{library.path}: of TVM 0.21; export the model with another release of TVM"
         )
+    if any(map(is_host, modules)):
+        from mblob.packager.edit.add_code import dialect_with
+
+        return dialect_with(library, modules)
     return library.dialect or "classic"
 
 
@@ -490,7 +498,11 @@ def _warn_of_strip(library: Library, result: Path) -> None:
 def _warn_of_tvm(library: Library, keys: Sequence[str]) -> None:
     """Warn of keys that TVM refuses, if it can open the library without them."""
     refused = sorted({key for key in keys if key not in ROWS})
-    is_of_tvm = library.dialect is not None and not note.announced(library.elf).flags
+    elf = shared_elf(library)
+    if elf is None:  # objects: TVM writes no index
+        is_of_tvm = library.blob is not None and library.blob.index_offset is None
+    else:
+        is_of_tvm = library.is_model_library and not note.announced(elf).flags
     if not refused or not is_of_tvm:
         return
     if all(e.offset is None or e.type_key in ROWS for e in library.entries):

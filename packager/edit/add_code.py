@@ -22,7 +22,7 @@ from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
 from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import tree_of
-from mblob.packager.link.request import dialect_of
+from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
 from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
 from mblob.packager.write.blob_stream import producer
@@ -41,6 +41,7 @@ def link_again(
     """
     root = tree_of([path], NOTHING)
     dialect = dialect_of(root)
+    check_dialect([*code, *(m for new in hung for m in new.walk())], dialect, path)
     library = next(m for m in root.walk() if is_host(m))
     for module in code:
         library.import_module(module)
@@ -50,6 +51,17 @@ def link_again(
         program = next(m for m in root.walk() if m.type_key in RELAX_EXECUTABLES)
         program.import_module(parameters)
     export_library(root, target, **{**how, "dialect": dialect})
+
+
+def dialect_with(library: Library, modules: Sequence[Module]) -> str:
+    """The dialect of a library; if it has none, that of modules that are added.
+
+    Raises:
+        BuildError: they are of another dialect.
+    """
+    dialect = library.dialect or next(iter(dialects_of(modules)), "classic")
+    check_dialect(modules, dialect, library.path)
+    return dialect
 
 
 def with_code(

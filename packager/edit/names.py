@@ -10,6 +10,7 @@ from mblob.module import Module
 from mblob.packager.edit.new_payloads import tensors_by_name
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, node_of
+from mblob.packager.modules.repeated import is_found_by_key
 
 
 class Names:
@@ -42,10 +43,9 @@ class Names:
             return None
         names = node.tensor_names if isinstance(node, PayloadNode) else ()
         # Of other modules programs ask for the functions. A tree may have any number of a key.
-        has_key = node.is_found_by_key if isinstance(node, PayloadNode) else node.data
         old = self._old_set(importer) if is_set(module) else None
         entry = self._with_tensors(names, old) if names or old else None
-        if not names and has_key:
+        if not names and is_found_by_key(node):
             entry = self._with_key(node.type_key)
         if entry is None:
             return None

@@ -19,6 +19,7 @@ from mblob.packager.modules.payload_modules import (
     check_alignment,
     graph_executor_factory,
 )
+from mblob.packager.modules.repeated import check_names
 from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class BuildPlan(NamedTuple):
     Attributes:
         output: the file to write.
         kernels: C, C++, CUDA and Fortran sources.
-        objects: object files and archives. Kernels and objects together are the root library.
+        objects: object files and archives, and folders of these. Kernels and objects together are the root library.
         functions: prototypes and names of plain C functions in them; None: all whose types the sources
             and debug information tell.
         packed: functions whose packed function takes the bare name (["name"]: all).
@@ -141,10 +142,7 @@ def module_of(plan: BuildPlan) -> Module:
     elif plan.params is not None:
         _add_params(library, plan.params, plan.order)
     modules = list(root.walk())
-    if len(modules) > 1:
-        from mblob.packager.modules.weights import check_tensors
-
-        check_tensors(modules)
+    check_names(modules)
     return root
 
 
@@ -250,17 +248,12 @@ def host_modules(
         made.append(source_module(Path(path), None, others if made else declared))
     if not objects:
         return made
-    from mblob.packager.link.relink import has_blob, is_tar, tree_of
+    from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
 
-    files = [Path(path) for path in objects]
+    files = [part for path in map(Path, objects) for part in parts_in(path)]
     there = [path for path in files if path.is_file()]
-    tars = [path for path in there if is_tar(path)]
-    if len(tars) > 1:
-        raise BuildError(
-            f"{tars[0]} and {tars[1]}: objects of two libraries, and a library has one tree of modules"
-        )
     # The code that packed modules call is in the objects beside them.
-    if tars or (len(files) > 1 and any(map(has_blob, there))):
+    if any(map(is_tar, there)) or (len(files) > 1 and any(map(has_blob, there))):
         return [*made, tree_of(files, others if made else declared)]
     for path in files:
         made.append(object_module(path, others if made else declared))

@@ -34,6 +34,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
+from mblob.packager.link.request import both_dialects
 from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
 from mblob.packager.modules.nodes import (
     Declared,
@@ -93,11 +94,22 @@ def parts_of(given: Any) -> list[Path] | None:
         return None
     path = Path(given)
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.suffix in _PARTS)
-        if not found:
-            raise BuildError(f"{path}: a folder without objects ({', '.join(_PARTS)})")
-        return found
+        return parts_in(path)
     return [path] if is_tar(existing_file(path, "static_library")) else None
+
+
+def parts_in(path: Path) -> list[Path]:
+    """The objects and sources in a folder; `path` itself if it is none.
+
+    Raises:
+        BuildError: a folder without any.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.iterdir() if p.suffix in _PARTS)
+    if not found:
+        raise BuildError(f"{path}: a folder without objects ({', '.join(_PARTS)})")
+    return found
 
 
 _PARTS = (".o", ".a", *FORMAT_OF)
@@ -302,8 +314,10 @@ class Contents:
 
     def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
         if self.blob is not None:
+            files = {self.blob.dialect: self.label, blob.dialect: label}
+            who = f"{self.label} and {label}" if len(files) < 2 else both_dialects(files)
             raise BuildError(
-                f"{label}: packed modules, as there are in {self.label}; expected those of one library"
+                f"{who}: packed modules of two libraries, and a library has one tree; give those of one of them"
             )
         self.blob, self.data, self.label = blob, data, label
 

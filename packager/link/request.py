@@ -6,8 +6,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -39,13 +38,12 @@ from mblob.packager.link.carried_plugins import given_plugins
 from mblob.packager.modules.nodes import (
     HostNode,
     ObjectNode,
-    PayloadNode,
     file_of,
     files_in,
     files_of,
     node_of,
 )
-from mblob.packager.modules.weights import repeated_tensors
+from mblob.packager.modules.repeated import repeated_names
 from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
@@ -320,18 +318,45 @@ def dialect_of(root: Module) -> str:
         BuildError: inputs of both dialects; one of each is named.
         FormatError: a damaged object. OSError: one that cannot be read.
     """
+    found = dialects_of(root.walk())
+    if len(found) > 1:
+        raise BuildError(
+            f"{both_dialects(found)}: dialect= (--dialect) says which one the library is for"
+        )
+    return next(iter(found), "classic")
+
+
+def dialects_of(modules: Iterable[Module]) -> dict[str, str]:
+    """The dialects of modules, as `dialect_of` tells them, and an input that is of each."""
     found: dict[str, str] = {}
-    for module in root.walk():
+    for module in modules:
         home = node_of(module).home
         name, file = home or (_name_of(module), file_of(module))
         if name is not None:
             found.setdefault(name, file or f"the module {module.type_key!r}")
-    if len(found) > 1:
+    return found
+
+
+def both_dialects(found: Mapping[str, str]) -> str:
+    """The beginning of an error about inputs of two dialects."""
+    return (
+        f"{found['classic']} is of the classic dialect (TVM up to 0.20), {found['ffi']} of the ffi dialect (TVM"
+        " 0.22 and later)"
+    )
+
+
+def check_dialect(modules: Iterable[Module], dialect: str, path: Path) -> None:
+    """Refuse modules of another dialect than that of the library that they are added to.
+
+    Raises:
+        BuildError: naming both.
+    """
+    other = {name: file for name, file in dialects_of(modules).items() if name != dialect}
+    if other:
         raise BuildError(
-            f"{found['classic']} is of the classic dialect (TVM up to 0.20), {found['ffi']} of the ffi dialect (TVM"
-            " 0.22 and later): dialect= (--dialect) says which one the library is for"
+            f"{both_dialects({**other, dialect: str(path)})}, and a library is of one; convert writes a"
+            " library or a .tar in the other dialect"
         )
-    return next(iter(found), "classic")
 
 
 def _name_of(module: Module) -> str | None:
@@ -546,11 +571,7 @@ def _warn_of_graphs(request: Request) -> None:
 def _warn_of_repeated(mod: Module) -> None:
     """Warn of payloads and tensors that nobody finds by their names, because another module has the
     same."""
-    nodes = [node for node in map(node_of, mod.walk()) if isinstance(node, PayloadNode)]
-    keys = Counter(node.type_key for node in nodes if node.is_found_by_key)
-    repeated = [("payload", key) for key, count in keys.items() if count > 1]
-    repeated += [("tensor", name) for name in repeated_tensors(mod.walk())]
-    for what, name in repeated:
+    for what, name, _ in repeated_names(mod.walk()):
         warn(
             f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"
             " give each its own name",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,6 @@ from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
     PayloadNode,
     PiecesPayload,
-    file_of,
-    node_of,
     payload_of,
     record_of,
     suggesting,
@@ -122,37 +120,6 @@ def _module(
     node.is_parameters = is_parameters
     node.files = files
     return Module(node=node)
-
-
-def check_tensors(modules: Iterable[Module]) -> None:
-    """Refuse modules of weights that have a tensor of one name, of which programs would find only one.
-
-    Raises:
-        BuildError: naming both files and the tensor.
-    """
-    for name, owners in repeated_tensors(modules).items():
-        files = [file_of(m) or (node_of(m).home or ("", ""))[1] for m in owners[:2]]
-        if files[0] == files[1] != "":
-            raise BuildError(f"{files[0]}: given twice, expected each file of weights once")
-        who = f"{files[0]} and {files[1]} both" if all(files) else "two modules"
-        raise BuildError(
-            f"{who} have a tensor {name[:80]!r}, of which programs would find only one; rename it in one of them"
-        )
-
-
-def repeated_tensors(modules: Iterable[Module]) -> dict[str, list[Module]]:
-    """Names of tensors that several modules have, at least one of which is of weights; and the modules.
-    Models find their own parameters."""
-    owners: dict[str, list[Module]] = {}
-    for module in dict.fromkeys(modules):
-        node = node_of(module)
-        for name in node.tensor_names if isinstance(node, PayloadNode) else ():
-            owners.setdefault(name, []).append(module)
-    return {
-        name: found
-        for name, found in owners.items()
-        if len(found) > 1 and any(m.type_key == SAFETENSORS for m in found)
-    }
 
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:

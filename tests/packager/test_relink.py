@@ -122,7 +122,7 @@ def test_what_cannot_be_linked_again(tmp_path: Path) -> None:
         mblob.BuildError, match="a finished library, which cannot be linked again; give its sources"
     ):
         mblob.static_library(tmp_path / "a.so")
-    with pytest.raises(mblob.BuildError, match="expected those of one library"):
+    with pytest.raises(mblob.BuildError, match="packed modules of two libraries"):
         mblob.static_library([tar, exported(tmp_path / "n.tar", "ffi")])
     (tmp_path / "empty").mkdir()
     with pytest.raises(mblob.BuildError, match="a folder without objects"):
@@ -143,7 +143,7 @@ def test_a_library_as_an_object_names_the_verb(
     for name in ("m.tar", "n.tar"):
         exported(tmp_path / name, "ffi")
     assert main(["build", "m.tar", "--object", "n.tar", "-o", "b.so"]) == 2
-    assert "objects of two libraries" in capsys.readouterr().err
+    assert "packed modules of two libraries" in capsys.readouterr().err
 
 
 def test_names_that_the_objects_have_already(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""Inputs of `add` and `build` that differ from the model, or that only a folder has."""
+
+from __future__ import annotations
+
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.cli.main import main
+
+TWO = "int two(void) { return 2; }"
+
+
+def members(tmp_path: Path, dialect: Any = "classic") -> Path:
+    """A folder with the members of a `.tar`, and the `.tar` beside it."""
+    folder = tmp_path / f"of_{dialect}"
+    folder.mkdir()
+    tar = folder.with_suffix(".tar")
+    mblob.csource_module(TWO).export_library(tar, dialect=dialect)
+    subprocess.run(["tar", "xf", tar, "-C", folder], check=True)
+    return folder
+
+
+def model(path: Path, **options: Any) -> Path:
+    mblob.csource_module("int one(void) { return 1; }").export_library(path, **options)
+    return path
+
+
+def test_a_folder_of_objects_is_an_input(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = members(tmp_path).name
+    assert main(["build", folder, "-q", "-o", "built.so"]) == 0
+    assert mblob.load_module("built.so").two() == 2
+    model(tmp_path / "m.so")
+    mblob.add("m.so", objects=[folder], output="added.so")
+    assert mblob.load_module("added.so").two() == 2
+    assert main(["add", "m.so", "--object", folder, "-q", "-o", "again.so"]) == 0
+    assert (tmp_path / "again.so").read_bytes() == (tmp_path / "added.so").read_bytes()
+    with pytest.raises(mblob.BuildError, match="of_classic: a folder; build links the objects"):
+        mblob.add(folder, blobs={"k": b"1"}, output="no.so")
+
+
+def test_a_library_of_tvm_without_modules_is_one_of_tvm(golden: Path, tmp_path: Path) -> None:
+    for name in ("host_c.so", "mlp_c.so"):
+        with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(k\)"):
+            mblob.add(golden / name, blobs={"k": b"1"}, output=tmp_path / name)
+    plain = model(tmp_path / "m.so")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mblob.add(plain, blobs={"k": b"1"}, output=tmp_path / "added.so")
+
+
+def test_two_of_one_name_by_hand(tmp_path: Path) -> None:
+    x = np.ones(1, "float32")
+    for clash, what in (
+        (lambda: mblob.blob_module("k", b"1"), "payload 'k'"),
+        (lambda: mblob.safetensors_module({"w": x}), "tensor 'w'"),
+    ):
+        new = mblob.csource_module(TWO)
+        old = mblob.load_module(model(tmp_path / "m.so"))
+        for root in (new, old):
+            root.import_module(clash())
+            root.import_module(clash())
+        # who makes a whole tree may walk it, as programs of TVM do
+        with pytest.warns(mblob.HiddenNameWarning, match=what):
+            new.export_library(tmp_path / "new.so")
+        with pytest.raises(mblob.BuildError, match=f"two modules have a {what}, of which programs"):
+            old.export_library(tmp_path / "old.so")
+        assert not (tmp_path / "old.so").exists()
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("own", ["classic", "ffi"])
+def test_code_of_the_other_dialect_is_told_with_both(tmp_path: Path, own: Any) -> None:
+    other = "ffi" if own == "classic" else "classic"
+    tar = members(tmp_path, other).with_suffix(".tar")
+    file = model(tmp_path / "m.so", dialect=own)
+    home = members(tmp_path, own).with_suffix(".tar")
+    for base in (file, home):
+        with pytest.raises(mblob.BuildError) as told:
+            mblob.add(base, objects=[tar], output=tmp_path / "no.so")
+        for text in (
+            "the classic dialect",
+            "the ffi dialect",
+            base.name,
+            tar.name,
+            "convert writes",
+        ):
+            assert text in str(told.value)
+    lib = mblob.load_module(file)
+    lib.import_module(mblob.static_library(tar))
+    with pytest.raises(mblob.BuildError, match="a library is of one"):
+        lib.export_library(tmp_path / "no.so")
+    with pytest.raises(mblob.BuildError, match=r"(?s)the classic.*the ffi.*of two libraries"):
+        mblob.static_library([home, tar])
+    mblob.convert(tar, tmp_path / "same.tar", dialect=own)
+    mblob.add(file, objects=[tmp_path / "same.tar"], output=tmp_path / "a.so")
+    assert mblob.load_module(tmp_path / "a.so").two() == 2
+
+
+@pytest.mark.parametrize("linker", ["", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"])
+def test_an_object_without_pic_is_named(tmp_path: Path, linker: str) -> None:
+    (tmp_path / "k.c").write_text("int table[4]; int at(int i) { return table[i]; }")
+    file = model(tmp_path / "m.so")
+    for option in ("-mcmodel=small", "-mcmodel=large"):
+        words = ["cc", "-c", "-O2", "-g", "-fno-pic", option, "k.c", "-o", "fixed.o"]
+        if subprocess.run(words, cwd=tmp_path, check=False).returncode:
+            pytest.skip(f"no {option} on this machine")
+        named = "an input" if "gold" in linker and "large" in option else "fixed.o"
+        with pytest.raises(
+            mblob.BuildError, match=f"{named}.*: compiled without -fPIC, .* with -fPIC"
+        ):
+            mblob.add(
+                file, objects=[tmp_path / "fixed.o"], output=tmp_path / "a.so", options=linker
+            )
