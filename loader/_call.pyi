@@ -8,8 +8,6 @@ from mblob.loader.opened import OpenedNode
 from mblob.loader.tensor import Shape, Tensor
 from mblob.module import Module
 
-NESTING: int  # lists in lists that a call takes
-
 class PackedFunction:
     __name__: str
     def __tvm_ffi_object__(self) -> Any: ...

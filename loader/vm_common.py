@@ -9,7 +9,6 @@ from mblob import texts
 from mblob.arguments import wrong_type
 from mblob.devices import Device
 from mblob.errors import ArgumentValueError, argument_class, one_of
-from mblob.loader import _call
 from mblob.loader.tensor import numpy_for
 from mblob.typed import Allocator
 
@@ -47,10 +46,8 @@ def check_nesting(nesting: int, key: str | int, func_name: str) -> None:
     Raises:
         ValueError: they are.
     """
-    if nesting > _call.NESTING:
-        raise ArgumentValueError(
-            f"{func_name}: input {key!r}: {texts.say(texts.NESTED, _call.NESTING)}"
-        )
+    if nesting > texts.NESTING_LIMIT:
+        raise ArgumentValueError(f"{func_name}: input {key!r}: {texts.NESTED}")
 
 
 def scalar(value: float, dtype: str, key: str | int, func_name: str) -> Any:

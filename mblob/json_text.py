@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-DEPTH_LIMIT = 64  # objects and arrays inside each other: MB_JSON_DEPTH
-DIGITS_LIMIT = 512  # digits in a row: MB_JSON_DIGITS; below what Python may be told to read
+from mblob.texts import JSON_DIGITS, NESTING_LIMIT
+
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
-_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS_LIMIT + 1))
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (JSON_DIGITS + 1))
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
 
@@ -51,9 +51,9 @@ def parse(
         raise JsonError("it starts with a byte order mark")
     outside = _outside_strings(text)
     if _is_deep(outside):
-        raise JsonError(f"nested too deep, over {DEPTH_LIMIT} levels")
+        raise JsonError(f"nested too deep, over {NESTING_LIMIT} levels")
     if _LONG_NUMBER.search(outside):
-        raise JsonError(f"a number has too many digits, over {DIGITS_LIMIT}")
+        raise JsonError(f"a number has too many digits, over {JSON_DIGITS}")
     whole = _whole if b"-0" in outside else None
     try:
         return json.loads(
@@ -78,13 +78,13 @@ def _is_deep(outside: bytes) -> bool:
     """True if brackets nest beyond the limit. Each round takes away the innermost pairs of the
     whole text."""
     left = outside.translate(_BRACKETS, _OTHERS)
-    if left.count(b"[") <= DEPTH_LIMIT:
+    if left.count(b"[") <= NESTING_LIMIT:
         return False
-    for _ in range(DEPTH_LIMIT):
+    for _ in range(NESTING_LIMIT):
         before, left = left, left.replace(b"[]", b"")
         if len(left) == len(before):
             break
-    return b"[]" in left or left.count(b"[") > DEPTH_LIMIT
+    return b"[]" in left or left.count(b"[") > NESTING_LIMIT
 
 
 def _whole(text: str) -> int | float:

@@ -1,5 +1,6 @@
-"""The one table of error texts that several rooms share: Python, the extension of the hot path, the
-C runtime, plug-ins, and the packed functions that the packager generates.
+"""The one table of error texts that several rooms share, and of the limits that they name: Python,
+the extension of the hot path, the C runtime, plug-ins, and the packed functions that the packager
+generates.
 
 `csrc/src/base/texts.h` is made from it: `python -m mblob.texts > csrc/src/base/texts.h`. C has a
 row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
@@ -10,6 +11,11 @@ in by `say`.
 """
 
 from __future__ import annotations
+
+# Levels of what is read or converted by recursion, on stacks of any thread: containers in containers,
+# objects and arrays of JSON.
+NESTING_LIMIT = 64
+JSON_DIGITS = 512  # in a row; below what Python may be told to read
 
 # Arguments of calls. What begins such texts is the function's and the argument's name.
 ARGUMENT = ": argument "  # in front of its number
@@ -42,7 +48,8 @@ SURROGATES = "the str has surrogates, which no Unicode text has; %s"  # what to 
 GIVES_NO_NUMBERS = "%s gives no numbers: %S"
 IS_NULL = "%s: an argument is NULL"
 NESTED = (
-    "lists are within lists more than %d levels deep, which is the limit; does one contain itself?"
+    f"containers are nested more than {NESTING_LIMIT} levels deep, which is the limit; does one"
+    " contain itself?"
 )
 RETURNED = "%s: returned %d and gave no reason"
 
@@ -79,7 +86,9 @@ IN_MEMORY = "a library in memory"
 NO_FIELD = "no field %lld; there are %zu"
 
 TABLE: dict[str, str] = {
-    name: text for name, text in globals().items() if name.isupper() and name[0] != "_"
+    name: text
+    for name, text in globals().items()
+    if name.isupper() and name[0] != "_" and isinstance(text, str)
 }
 
 # Advice that only Python can follow: the command line leaves it out.
@@ -148,6 +157,8 @@ def header_of(title: str, made_by: str, found: dict[str, str]) -> str:
 def header() -> str:
     """The text of `csrc/src/base/texts.h`."""
     found = {
+        "MB_NESTING_LIMIT": str(NESTING_LIMIT),
+        "MB_JSON_DIGITS": str(JSON_DIGITS),
         **macros(),
         "MB_TEXTS_OF_ARGUMENTS": " ".join(f'{quoted(t)} "\\0"' for t in OF_ARGUMENTS),
     }

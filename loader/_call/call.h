@@ -188,9 +188,6 @@ typedef struct call_slot {
 _Static_assert(offsetof(call_slot, keep) == offsetof(mblob_lent_tensor, keep), "one layout");
 
 #define CALL_INLINE_ARGS 8
-#define CALL_NESTING \
-  64 /* lists in lists, and containers in containers: they are converted by recursion, on stacks \
-        of any thread */
 
 typedef struct call_frame {
   PyObject *name;                   /* of the function, for errors; borrowed */

@@ -90,10 +90,8 @@ static PyObject *convert(void *container) {
 PyObject *call_container_object(void *container) {
   if (container == NULL) Py_RETURN_NONE;
   static __thread int nesting;
-  if (nesting == CALL_NESTING) {
-    call_raise(PyExc_ValueError,
-               "a container holds containers more than %d levels deep, which is the limit",
-               CALL_NESTING);
+  if (nesting == MB_NESTING_LIMIT) {
+    call_raise(PyExc_ValueError, MB_TEXT_NESTED);
     return NULL;
   }
   nesting++;

@@ -84,9 +84,9 @@ static bool convert_items(call_frame *frame, int i, call_frame *items, PyObject 
 /* Also where values stand for values. Python's own limit counts no bytes, and threads have
  * stacks of any size. */
 static bool check_nesting(const call_frame *frame, int i) {
-  if (frame->nesting < CALL_NESTING) return true;
+  if (frame->nesting < MB_NESTING_LIMIT) return true;
   for (; frame->outer != NULL; frame = frame->outer) i = frame->place;
-  return call_frame_error(frame, i, PyExc_ValueError, MB_TEXT_NESTED, CALL_NESTING);
+  return call_frame_error(frame, i, PyExc_ValueError, MB_TEXT_NESTED);
 }
 
 /* On the heap, as a frame is large. */

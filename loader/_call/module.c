@@ -282,7 +282,7 @@ static int execute(PyObject *module) {
     if (PyModule_AddObject(module, types[i].name, Py_NewRef((PyObject *)types[i].type)) != 0)
       return -1;
   }
-  return PyModule_AddIntConstant(module, "NESTING", CALL_NESTING);
+  return 0;
 }
 
 static PyModuleDef_Slot slots[] = {

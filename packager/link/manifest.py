@@ -53,9 +53,9 @@ from mblob.packager.modules.payload_modules import check_alignment
 from mblob.packager.options import as_options
 from mblob.packager.path_arguments import existing_file
 from mblob.packager.write.dialects import CHOICES, check_choices
+from mblob.texts import NESTING_LIMIT
 
 _SIZE_LIMIT = 1 << 20  # bytes of a manifest
-_DEPTH_LIMIT = 64  # brackets inside each other, and dots of a key
 # What in TOML may hold brackets and dots that mean nothing: strings and comments. A string without
 # an end goes on to the end of the text, so that each character is looked at once.
 _STRINGS = re.compile(
@@ -68,7 +68,7 @@ _STRINGS = re.compile(
     """,
     re.DOTALL | re.VERBOSE,
 )
-_LONG_KEY = re.compile(rf"(?:\.[^.=,\[\]{{}}\n]*){{{_DEPTH_LIMIT}}}")
+_LONG_KEY = re.compile(rf"(?:\.[^.=,\[\]{{}}\n]*){{{NESTING_LIMIT}}}")
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
 _FLAGS = ("index", "system_lib", "reuse")
@@ -187,10 +187,10 @@ def _check_depth(text: str, expected: str) -> None:
     depth = 0
     for bracket in re.findall(r"[][{}]", outside):
         depth += 1 if bracket in "[{" else -1
-        if depth > _DEPTH_LIMIT:
-            raise BuildError(f"{expected}: brackets nest deeper than {_DEPTH_LIMIT} levels")
+        if depth > NESTING_LIMIT:
+            raise BuildError(f"{expected}: brackets nest deeper than {NESTING_LIMIT} levels")
     if _LONG_KEY.search(outside):
-        raise BuildError(f"{expected}: a dotted key has more than {_DEPTH_LIMIT} parts")
+        raise BuildError(f"{expected}: a dotted key has more than {NESTING_LIMIT} parts")
 
 
 def _shown(value: Any) -> str:

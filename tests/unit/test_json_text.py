@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from mblob import json_text
+from mblob.texts import NESTING_LIMIT
 
 # Each reader gets a text that would take Python's decoder more stack than there is.
 READERS = """
@@ -42,7 +41,7 @@ def test_no_recursion_limit_lets_a_deep_text_end_the_process() -> None:
     assert (done.returncode, done.stdout.split()) == (0, ["True"] * 7), done.stderr
 
 
-@pytest.mark.parametrize("limit", [json_text.DEPTH_LIMIT, json_text.DEPTH_LIMIT + 1])
+@pytest.mark.parametrize("limit", [NESTING_LIMIT, NESTING_LIMIT + 1])
 @pytest.mark.parametrize("text", ["[", '{"a":'])
 def test_64_levels_are_read_and_one_more_is_refused(text: str, limit: int) -> None:
     whole = (
@@ -52,17 +51,11 @@ def test_64_levels_are_read_and_one_more_is_refused(text: str, limit: int) -> No
     )
     for beside in ("", ',"]]]"', ',"\\"[[[["', ",[],[[]]"):
         given = f"[{whole[1:-1]}{beside}]" if text == "[" and limit > 1 else whole
-        if limit == json_text.DEPTH_LIMIT:
+        if limit == NESTING_LIMIT:
             json_text.parse(given)
         else:
             with pytest.raises(json_text.JsonError, match="over 64 levels"):
                 json_text.parse(given)
-
-
-def test_the_limits_are_those_of_the_c_reader(root: Path) -> None:
-    (header,) = (root / "csrc").rglob("json.h")
-    found = dict(re.findall(r"#define MB_JSON_(\w+) +([0-9]+)", header.read_text()))
-    assert found == {"DEPTH": str(json_text.DEPTH_LIMIT), "DIGITS": str(json_text.DIGITS_LIMIT)}
 
 
 def test_minus_zero_is_no_whole_number() -> None:

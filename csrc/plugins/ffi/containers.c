@@ -7,7 +7,6 @@
 #include "maps.h"
 
 enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
-#define DEPTH 64 /* arrays in arrays: they are converted by recursion, on stacks of any thread */
 
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
                    TVMValue *ret, int *ret_code) {
@@ -85,10 +84,7 @@ static int array_object(TVMValue container, struct mb_any *out) {
   static __thread int depth;
   TVMValue count = {.v_int64 = 0};
   int code, status = ask("runtime.ArraySize", container, 0, 1, &count, &code);
-  if (!status && depth == DEPTH)
-    status =
-        mb_fail(MBLOB_E_ARGUMENT,
-                "Arrays are within Arrays more than %d levels deep, which is the limit", DEPTH);
+  if (!status && depth == MB_NESTING_LIMIT) status = mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
   if (status) return status;
   void *object =
       mb_object_new(MB_RELEASES_0_22, MB_ANY_ARRAY,
@@ -123,9 +119,7 @@ int mb_array_of_object(void *object, TVMValue *value, int *code) {
   if (count > INT_MAX)
     return mb_fail(MBLOB_E_ARGUMENT, "an array of %zu items, at most %d can be passed", count,
                    INT_MAX);
-  if (depth == DEPTH)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "arrays are within arrays more than %d levels deep, which is the limit", DEPTH);
+  if (depth == MB_NESTING_LIMIT) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
   struct mb_place *places = mb_block_take((count + 1) * sizeof(struct argument));
   if (!places) return mb_fail_memory(count * sizeof(struct argument));
   TVMValue *values = (TVMValue *)(void *)(places + count);
@@ -183,7 +177,8 @@ static bool is_unaligned(enum mb_releases releases, const struct mb_any *any, in
 
 int mb_any_align(enum mb_releases releases, struct mb_any *any) {
   int left = LOOKED_AT, code, aligned_code = kTVMNullptr;
-  if (any->type < MB_ANY_OBJECT || !any->u.pointer || !is_unaligned(releases, any, DEPTH, &left))
+  if (any->type < MB_ANY_OBJECT || !any->u.pointer ||
+      !is_unaligned(releases, any, MB_NESTING_LIMIT, &left))
     return MBLOB_OK;
   struct mb_place place;
   struct mb_any made;

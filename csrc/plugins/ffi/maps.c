@@ -9,7 +9,6 @@
 #include "errors.h"
 #include "reflection.h"
 
-#define DEPTH 64 /* Maps within Maps: they are converted by recursion, on stacks of any thread */
 #define RELEASES MB_RELEASES_0_22
 
 /* ---- how a Map lies in memory ---------------------------------------------------------------- */
@@ -327,9 +326,7 @@ int mb_any_of_map(TVMValue map, struct mb_any *out) {
   static __thread int depth;
   TVMValue items = {.v_handle = NULL}, count = {.v_int64 = 0};
   int code = kTVMNullptr, count_code;
-  if (depth == DEPTH)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "Maps are within Maps more than %d levels deep, which is the limit", DEPTH);
+  if (depth == MB_NESTING_LIMIT) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
   int status = ask("runtime.MapItems", map, 0, 1, &items, &code);
   if (!status) status = ask("runtime.ArraySize", items, 0, 1, &count, &count_code);
   depth++;
@@ -393,9 +390,7 @@ static int map_of_cell(const struct map_cell *cell, TVMValue *value, int *code) 
 
 int mb_map_of_object(void *object, TVMValue *value, int *code) {
   static __thread int depth;
-  if (depth == DEPTH)
-    return mb_fail(MBLOB_E_ARGUMENT,
-                   "Maps are within Maps more than %d levels deep, which is the limit", DEPTH);
+  if (depth == MB_NESTING_LIMIT) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
   depth++;
   const int status = map_of_cell(mb_object_cell(RELEASES, object), value, code);
   depth--;

@@ -29,7 +29,7 @@ static bool expect(struct mb_json *j, char c, const char *what) {
 
 static bool begin(struct mb_json *j, char open, const char *what) {
   if (!expect(j, open, what)) return false;
-  if (j->depth == MB_JSON_DEPTH) return mb_json_fail(j, "nested too deep");
+  if (j->depth == MB_NESTING_LIMIT) return mb_json_fail(j, "nested too deep");
   j->first[j->depth++] = true;
   return true;
 }
@@ -170,7 +170,7 @@ static bool skip_word(struct mb_json *j) {
 
 bool mb_json_skip(struct mb_json *j) {
   int outer = j->depth;
-  char open[MB_JSON_DEPTH];
+  char open[MB_NESTING_LIMIT];
   do {
     char c = mb_json_peek(j);
     struct mb_slice ignored;

@@ -13,15 +13,13 @@
 #include <stdio.h>
 
 #include "base/bytes.h"
-
-#define MB_JSON_DEPTH 64   /* objects and arrays inside each other; deeper input is refused */
-#define MB_JSON_DIGITS 512 /* in a row; longer ones are refused, as mblob/json_text.py does */
+#include "base/texts.h"
 
 struct mb_json {
   const char *start, *pos, *end;
   const char *error; /* NULL, or what is wrong at `pos` */
   int depth;
-  bool first[MB_JSON_DEPTH]; /* nothing was read of this object or array yet */
+  bool first[MB_NESTING_LIMIT]; /* nothing was read of this object or array yet */
 };
 
 void mb_json_init(struct mb_json *j, const void *text, size_t size);

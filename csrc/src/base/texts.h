@@ -2,6 +2,8 @@
 #ifndef MB_TEXTS_H
 #define MB_TEXTS_H
 
+#define MB_NESTING_LIMIT 64
+#define MB_JSON_DIGITS 512
 #define MB_TEXT_ARGUMENT ": argument "
 #define MB_TEXT_WHEN_CALLING " when calling:\n"
 #define MB_TEXT_EXPECTED "expected %s, found %s"
@@ -25,7 +27,7 @@
 #define MB_TEXT_SURROGATES "the str has surrogates, which no Unicode text has; %s"
 #define MB_TEXT_GIVES_NO_NUMBERS "%s gives no numbers: %S"
 #define MB_TEXT_IS_NULL "%s: an argument is NULL"
-#define MB_TEXT_NESTED "lists are within lists more than %d levels deep, which is the limit; does one contain itself?"
+#define MB_TEXT_NESTED "containers are nested more than 64 levels deep, which is the limit; does one contain itself?"
 #define MB_TEXT_RETURNED "%s: returned %d and gave no reason"
 #define MB_TEXT_SYMBOL ", or get a function of ctypes with symbol(%s)"
 #define MB_TEXT_PACKED_FIRST "; sources, objects and weights are packed into a shared library first (mblob-pack build)"

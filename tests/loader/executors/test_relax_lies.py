@@ -393,7 +393,7 @@ RING.append(RING)
             OverflowError,
             "down: input 0: .* outside of int32",
         ),
-        (lambda vm: vm.set_input("down", RING), ValueError, "input 0: lists are within lists more"),
+        (lambda vm: vm.set_input("down", RING), ValueError, "input 0: containers are nested more"),
         (lambda vm: vm.set_input("down\0x", 1), ValueError, "argument 0: the name has a NUL"),
         (lambda vm: vm.save_function("down", "a\0b", 1), ValueError, "argument 1: .* has a NUL"),
         (lambda vm: vm.profile("down\0x"), ValueError, "argument 0: the name has a NUL"),
