@@ -3,11 +3,12 @@ written."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DT_JMPREL
+from mblob.binary.relocation_types import TABLE
 from mblob.packager.errors import CannotJoinError
 from mblob.packager.join import android_relocations
 from mblob.packager.join.blob_references import word_of
@@ -39,42 +40,18 @@ class Types:
     descriptor: int = -1
 
 
-# By machine and bits: what the names of its psABI start with; then the type of each field, name and number.
-# What a dynamic linker does for each is in csrc/src/elf/relocation_types.h.
-TABLE: dict[tuple[str, int], tuple[str, dict[str, tuple[str, int]]]] = {
-    ("x86_64", 64): ("R_X86_64_", {
-        "relative": ("RELATIVE", 8), "symbol": ("GLOB_DAT", 6), "word": ("64", 1), "call": ("JUMP_SLOT", 7),
-        "module": ("DTPMOD64", 16), "fixed": ("TPOFF64", 18), "offset": ("DTPOFF64", 17),
-        "descriptor": ("TLSDESC", 36),
-    }),
-    ("aarch64", 64): ("R_AARCH64_", {
-        "relative": ("RELATIVE", 1027), "symbol": ("GLOB_DAT", 1025), "word": ("ABS64", 257),
-        "call": ("JUMP_SLOT", 1026), "module": ("TLS_DTPMOD", 1028), "fixed": ("TLS_TPREL", 1030),
-        "offset": ("TLS_DTPREL", 1029), "descriptor": ("TLSDESC", 1031),
-    }),
-    ("i386", 32): ("R_386_", {
-        "relative": ("RELATIVE", 8), "symbol": ("GLOB_DAT", 6), "word": ("32", 1), "call": ("JMP_SLOT", 7),
-        "module": ("TLS_DTPMOD32", 35), "fixed": ("TLS_TPOFF", 14), "offset": ("TLS_DTPOFF32", 36),
-        "descriptor": ("TLS_DESC", 41),
-    }),
-    ("arm", 32): ("R_ARM_", {
-        "relative": ("RELATIVE", 23), "symbol": ("GLOB_DAT", 21), "word": ("ABS32", 2), "call": ("JUMP_SLOT", 22),
-        "module": ("TLS_DTPMOD32", 17), "fixed": ("TLS_TPOFF32", 19), "offset": ("TLS_DTPOFF32", 18),
-        "descriptor": ("TLS_DESC", 13),
-    }),
-    ("s390x", 64): ("R_390_", {
-        "relative": ("RELATIVE", 12), "symbol": ("GLOB_DAT", 10), "word": ("64", 22), "call": ("JMP_SLOT", 11),
-        "module": ("TLS_DTPMOD", 54), "fixed": ("TLS_TPOFF", 56), "offset": ("TLS_DTPOFF", 55),
-    }),
-    ("riscv", 64): ("R_RISCV_", {
-        "relative": ("RELATIVE", 3), "symbol": ("64", 2), "word": ("64", 2), "call": ("JUMP_SLOT", 5),
-        "module": ("TLS_DTPMOD64", 7), "fixed": ("TLS_TPREL64", 11), "offset": ("TLS_DTPREL64", 9),
-    }),
-}  # fmt: skip
-_TYPES = {
-    machine: Types(**{field: number for field, (_, number) in rows.items()})
-    for machine, (_, rows) in TABLE.items()
-}
+def _types(meanings: Mapping[str, Mapping[str, int]]) -> Types:
+    """The numbers of a machine's types, by what they mean; -1 for what it has not."""
+    first = {meaning: next(iter(numbers.values())) for meaning, numbers in meanings.items()}
+    slots = list(meanings["SLOT"].values())  # the last is for calls
+    return Types(
+        relative=first["RELATIVE"], symbol=slots[0] if len(slots) > 1 else first["ADDRESS"],
+        word=first["ADDRESS"], call=slots[-1], module=first["MODULE"], fixed=first["TLS_PLACE"],
+        offset=first.get("OFFSET", -1), descriptor=first.get("DESCRIPTOR", -1),
+    )  # fmt: skip
+
+
+_TYPES = {machine: _types(found.types) for machine, found in TABLE.items()}
 _NONE = 0  # on every machine
 
 

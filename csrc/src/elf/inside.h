@@ -10,16 +10,10 @@ typedef unsigned long long ull; /* what printf takes for 64 bits */
 #ifndef PT_GNU_PROPERTY /* 2.32 */
 #define PT_GNU_PROPERTY 0x6474e553
 #endif
-#ifndef R_RISCV_IRELATIVE /* 2.34 */
-#define R_RISCV_IRELATIVE 58
-#endif
 #ifndef DT_RELR /* 2.36 */
 #define DT_RELRSZ 35
 #define DT_RELR 36
 #define DT_RELRENT 37
-#endif
-#ifndef R_RISCV_TLSDESC /* 2.40 */
-#define R_RISCV_TLSDESC 12
 #endif
 #ifndef DT_TLSDESC_PLT
 #define DT_TLSDESC_PLT 0x6ffffef6
