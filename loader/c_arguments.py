@@ -287,6 +287,9 @@ class Pointer:
         except (TypeError, ValueError, BufferError) as exc:
             if hasattr(value, "_as_parameter_"):
                 return self.from_param(value._as_parameter_)
+            if self.element is not None and isinstance(value, (int, float)):
+                text = texts.say(texts.NUMBER_FOR_ARRAY, self._expected(), repr(value))
+                raise errors.ArgumentTypeError(text) from None
             if isinstance(exc, TypeError):
                 raise unexpected(self._expected(value), value) from None
             raise errors.ArgumentTypeError(

@@ -219,7 +219,8 @@ def _parameter_of_dwarf(found: CType) -> Any:
     """The entry of `argtypes` for a parameter; None if ctypes has no type for it."""
     if found.kind == "pointer" and found.target is not None:
         target = found.target
-        dims = ("", *("" if d is None else str(d) for d in target.dims)) if target.dims else ()
+        rows = ["" if d is None else str(d) for d in target.dims]
+        dims = tuple(rows or ["static 1"]) if found.is_reference else ("", *rows) if rows else ()
         const = target.text.startswith("const ")
         while target.dims and target.target is not None:
             target = target.target

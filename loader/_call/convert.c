@@ -27,6 +27,14 @@ static bool convert_large_int(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
+static bool number_for_array(call_frame *frame, int i, PyObject *number) {
+  PyObject *shown = number ? PyObject_Repr(number) : NULL;
+  const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
+  if (text) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
+  Py_XDECREF(shown);
+  return false;
+}
+
 static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   if (p != NULL && p->kind == PARAM_FLOAT) {
@@ -46,8 +54,7 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
            set_handle(frame, i, address, kTVMOpaqueHandle);
   }
   if (p != NULL && p->kind == PARAM_POINTER) {
-    return call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the number %R",
-                            arg);
+    return number_for_array(frame, i, arg);
   }
   bool is_uint64 =
       p != NULL && p->kind == PARAM_INT && p->dtype.code == kDLUInt && p->dtype.bits == 64;
@@ -76,9 +83,13 @@ static bool convert_bool(call_frame *frame, int i, PyObject *arg) {
 
 static bool convert_float(call_frame *frame, int i, double value) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
-  if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_POINTER)) {
-    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED,
-                            p->kind == PARAM_INT ? "int" : "an array", "float");
+  if (p != NULL && p->kind == PARAM_INT)
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, "int", "float");
+  if (p != NULL && p->kind == PARAM_POINTER) {
+    PyObject *number = PyFloat_FromDouble(value);
+    number_for_array(frame, i, number);
+    Py_XDECREF(number);
+    return false;
   }
   frame->values[i].v_float64 = value;
   frame->codes[i] = kTVMArgFloat;

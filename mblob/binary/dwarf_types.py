@@ -53,6 +53,7 @@ class CType(NamedTuple):
         base: name of a base type behind typedefs.
         alignment: of a record of which the source says it, or that has vectors; else 0.
         enumerators: of an enum: names and values, the first of them.
+        is_reference: a pointer of C++ that is never NULL.
     """
 
     kind: str
@@ -63,6 +64,7 @@ class CType(NamedTuple):
     base: str = ""
     alignment: int = 0
     enumerators: tuple[tuple[str, int], ...] = ()
+    is_reference: bool = False
 
     @property
     def spelling(self) -> str:
@@ -149,7 +151,8 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     dims = _dims(die) if kind == "other" else ()
     alignment = _alignment(die) if kind == "record" else 0
     enumerators = tuple(_enumerators(die)) if kind == "enum" else ()
-    return CType(kind, size, text, target, dims, base, alignment, enumerators)
+    is_reference = die is not None and die.tag in _POINTERS[1:]
+    return CType(kind, size, text, target, dims, base, alignment, enumerators, is_reference)
 
 
 def _enumerators(die: Any) -> Iterator[tuple[str, int]]:

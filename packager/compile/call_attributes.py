@@ -80,6 +80,8 @@ def declared_name(name: str, prototype: str) -> str:
 def has_arrays(source: str) -> bool:
     """True if a source may define functions with arrays among their parameters; what it includes
     does not count."""
+    if _ARRAY_TYPE.search(source):
+        return True
     is_nested = "extern" in source or "namespace" in source  # braces around functions
     parentheses = braces = 0
     is_array = False
@@ -101,6 +103,7 @@ def has_arrays(source: str) -> bool:
 
 
 _BRACKET = re.compile(r"[][(){}]")
+_ARRAY_TYPE = re.compile(r"\btypedef\b[^;{}()]*\]\s*;")  # gcc forgets the const of `const row *`
 
 
 def array_parameters(own: str) -> dict[str, str]:
@@ -111,9 +114,10 @@ def array_parameters(own: str) -> dict[str, str]:
         own: as of `own_text`.
     """
     found: dict[str, str] = {}
+    arrays = {"[", *array_types(own)}
     for declaration in _declarations(tokenize(own)[0]):
         words = [token.text for token in declaration]
-        if "[" in words and ")" in words and "=" not in words:
+        if ")" in words and "=" not in words and not arrays.isdisjoint(words):
             name = _told(declaration)[0]
             if name:
                 found[name] = "".join(f"{token.space}{token.text}" for token in declaration)
@@ -145,6 +149,8 @@ def array_types(own: str) -> tuple[str, ...]:
     Args:
         own: as of `own_text`.
     """
+    if _ARRAY_TYPE.search(own) is None:
+        return ()
     declared = ([t.text for t in found] for found in _declarations(tokenize(own)[0]))
     return tuple(
         words[words.index("[") - 1]

@@ -10,9 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mblob import argument_types
+from mblob.argument_types import HALVES
 from mblob.errors import listed
 from mblob.format.exported_functions import is_helper
-from mblob.format.functions_table import WORDS, Row
+from mblob.format.functions_table import WORDS, Row, parameters
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
@@ -205,8 +206,18 @@ def _is_chosen(
 
 
 def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
-    """The prototype of a caller's text with words of the source, as of `_compared`."""
-    return _compared(_parsed(text, told.name, file), function, told)
+    """The prototype of a caller's text with words of the source, as of `_compared`. The source tells of
+    its references."""
+    made = _compared(_parsed(text, told.name, file), function, told)
+    declared = parameters(file.written.get(told.name, text))
+    found = function.parameters
+    if len(declared) != len(found) or not any(p.is_reference for p in found):
+        return made
+    are = [p.is_reference and "&" in d.text for p, d in zip(found, declared)]
+    of_both = zip(made.parameters, told.parameters, are)
+    return made._replace(
+        parameters=tuple(t._replace(name=p.name) if is_one else p for p, t, is_one in of_both)
+    )
 
 
 def _parsed(text: str, name: str, file: HostFile) -> Prototype:
@@ -242,12 +253,12 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
         raise BuildError(
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
-    parameters = map(_of_source, written.parameters, told.parameters)
+    compared = map(_of_source, written.parameters, told.parameters)
     is_pointer = written.result == told.result == "pointer"
     return written._replace(
         mangled=told.mangled,
         comment=told.comment,
-        parameters=tuple(parameters),
+        parameters=tuple(compared),
         result_type=told.result_type if is_pointer else written.result_type,
     )
 
@@ -392,13 +403,11 @@ def prototype_of(function: Function) -> Prototype:
     if function.variadic:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
     names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
-    parameters = tuple(
+    found = tuple(
         _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
     )
     mangled = function.name if function.qualified else ""
-    return Prototype(
-        function.qualified or function.name, *_result(function.result), parameters, mangled
-    )
+    return Prototype(function.qualified or function.name, *_result(function.result), found, mangled)
 
 
 # Compilers order them in their own ways.
@@ -406,7 +415,7 @@ _WORDS = ("unsigned", "signed", "long", "short", "char", "int")
 _NAMES = {
     (row.kind, row.bits // 8): row.c
     for row in argument_types.TABLE
-    if row.kind in ("int", "uint", "float", "complex") and row.c not in argument_types.HALVES
+    if row.kind in ("int", "uint", "float", "complex") and row.c not in HALVES
 }
 
 
@@ -421,7 +430,7 @@ def scalar_of(found: CType) -> Scalar | None:
     if found.kind == "bool" and found.size == 1:
         return Scalar("bool", "bool")
     if found.kind == "float":
-        if found.base in argument_types.HALVES:
+        if found.base in HALVES:
             return Scalar(found.base, argument_types.KINDS[found.base])
         name = _NAMES.get(("float", found.size))
         return Scalar(name, "float") if name and found.base != "__ibm128" else None
@@ -471,11 +480,13 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         )
     is_const = target.text.startswith("const ")
     dims: tuple[Dim, ...] = ()
+    one = (number_dim(1)._replace(at_least=True),) if found.is_reference else ()
     element = target
     if target.dims and target.target is not None:  # float (*x)[64]: rows
         element = target.target
         if None not in target.dims:
-            dims = (Dim(None, ""), *(number_dim(d) for d in target.dims if d is not None))
+            dims = tuple(number_dim(d) for d in target.dims if d is not None)
+            dims = dims if one else (Dim(None, ""), *dims)
         is_const = is_const or element.text.startswith("const ")
     scalar = scalar_of(element)
     if scalar is None:
@@ -487,11 +498,12 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
             spelled = element.declaration("*") if "?" not in element.text else ""
             spelled = as_const(spelled) if is_const else spelled
         is_record = element.kind == "record"
-        if is_record and found.text.endswith("&"):  # is never NULL
-            dims = (number_dim(1)._replace(at_least=True),)
         size, alignment = (element.size, element.alignment) if is_record else (0, 0)
         dims = dims if size or (element.kind == "pointer" and spelled) else ()
-        return Parameter(name, "pointer", None, is_const, dims, spelled, size, alignment)
+        return Parameter(name, "pointer", None, is_const, dims or one, spelled, size, alignment)
+    if one and not dims:
+        is_number = is_const and scalar.kind != "complex" and scalar.name not in HALVES
+        return Parameter(name, "number" if is_number else "tensor", scalar, is_const, one)
     if scalar.kind == "char" and is_const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", scalar, is_const, dims)

@@ -50,9 +50,10 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: from the prototype, "" if it gives none.
-        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of Fortran also "number"
-            (by its address; of a constant one the packed function takes the value), "text" (the address of
-            characters) and "length" (of a text, which is no argument of the packed function).
+        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ and Fortran also
+            "number" (by its address; of a constant one the packed function takes the value); of Fortran
+            "text" (the address of characters) and "length" (of a text, which is no argument of the packed
+            function).
         scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
@@ -142,7 +143,7 @@ class Parameter(NamedTuple):
             dims = ", ".join(d.text or "*" for d in self.dims)
             return f"{self.c_type.removesuffix('*')}{self.name}[{dims}]"
         if self.kind == "number" and self.const:
-            return f"{self.element.name} {self.name}"
+            return f"{self.element.name} {self.name}".rstrip()
         return self.text
 
     @property

@@ -133,13 +133,15 @@ def with_bounds(
         is_memory = p.kind == "pointer" and (p.size or p.is_indirect)
         if p.kind not in ("tensor", "string") and not is_memory:
             continue
+        if p.dims and p.dims[0].code:  # of a reference: debug information has them
+            continue
         try:
             where = f"{prototype.name}: parameter {i} ({p.name})"
             element, dims = array_dims(getattr(declared, "type", None), where, known)
         except BuildError as exc:
             why = why or str(exc)
             continue
-        if not dims:
+        if not dims and not p.dims:
             continue
         const = p.const
         if inner := p.dims[len(dims) :]:  # of a typedef of arrays, whose const gcc forgets

@@ -40,6 +40,7 @@ float open(const point p[], int n) { return p[n - 1].x; }
 float grid(int m, const point p[m][3]) { return p[m - 1][2].y; }
 float pairs(pair *p) { return (*p)[1].y; }
 float typed(const pair p[2]) { return p[1][1].y; }
+float first(const vec4 *v, const pair *p) { return v[0][0] + (*p)[0].x; }
 float rows(const float *const r[2]) { return r[0][0] + r[1][0]; }
 float rest(float *const *r, int n) { r[n - 1][0] = 9; return r[0][0]; }
 float wide(struct wide *w) { w->v[0] += 1; return w->v[7]; }
@@ -59,6 +60,7 @@ PROTOTYPES = {
     "grid": "float grid(int m, const point p[m][3])",
     "pairs": "float pairs(point p[][2])",
     "typed": "float typed(const point p[2][2])",
+    "first": "float first(const float v[][4], const point p[][2])",
     "rows": "float rows(const float * const r[2])",
     "counter": "int *counter(void)",
     "origin": "point *origin(void)",
@@ -99,6 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "float three(const struct point p[3])", "float some(int n, const point p[n + 1])",
         "float none(int n, const point p[n])", "float open(const point p[], int n)",
         "float grid(int m, const point p[m][3])", "float pairs(pair *p)", "float typed(const pair p[2])",
+        "float first(const vec4 *v, const pair *p)",
         "float rows(const float *const r[2])", "float rest(float *const *r, int n)",
         "float wide(struct wide *w)", "int of_wide(const struct of_wide *w)", "int *counter(void)",
         "point *origin(void)", "const double *table(void)", "each", "lengths", "erase", "create", "sum",
@@ -285,6 +288,12 @@ def test_c_calls_check_the_bytes_of_tensors(made: Made) -> None:
         assert b"expected at least 24 bytes for const point p[n], found 16" in c.mblob_last_error()
         c.mblob_prepared_release(prepared)
         c.mblob_module_release(module)
+
+
+def test_typedefs_of_arrays_are_read_only_as_the_source_says(way: Callable[[str], Any]) -> None:
+    v, p = np.full((1, 4), 2, "float32"), points(2)
+    v.flags.writeable = False
+    assert way("first")(v, bytes(p)) == 2 + p[0].x
 
 
 def test_prototypes_have_sizes_and_results(made: Made) -> None:
