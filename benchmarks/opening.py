@@ -169,7 +169,7 @@ def _verify(bench: Bench, section: Section) -> None:
     words = [python, "-m", "mblob.cli.main", "verify", path]
     cases = {
         "mblob-pack verify": lambda: command(bench, words, **environment),
-        "C: mblob_look, MBLOB_VERIFY_FULL": lambda: command(bench, [program, path]),
+        "C: mblob_open_readonly, MBLOB_VERIFY_FULL": lambda: command(bench, [program, path]),
     }
     (ours, theirs), found = cases, alternate(cases, bench.scale.rounds)
     row = Row(ours, path.stat().st_size // MIB, theirs, found[ours], found[theirs])

@@ -236,7 +236,7 @@ MBLOB_API void mblob_keep_loaded(void);
  * with a library that mblob_open gives for the same file.
  * Errors: MBLOB_E_IO, MBLOB_E_FORMAT, MBLOB_E_DIGEST, MBLOB_E_INCOMPATIBLE.
  * Threads: any. */
-MBLOB_API int mblob_look(const char *path, int verify, mblob_module **out);
+MBLOB_API int mblob_open_readonly(const char *path, int verify, mblob_module **out);
 
 /* The module of a system library: objects that were packed with system_lib=True and `prefix` (""
  * for none), and are linked into this program, or into a library that it has loaded. Objects with

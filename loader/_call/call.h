@@ -152,7 +152,8 @@ enum {
 /* What one argument borrows for the length of a call. */
 typedef struct call_slot {
   DLTensor tensor;
-  int (*keep)(mblob_lent_tensor *self, void **owner, void (**release)(void *owner)); /* lend.c */
+  int (*keep)(mblob_lent_tensor *self, void **owner,
+              void (**release)(void *owner)); /* borrowed_tensors.c */
   union {
     struct {
       PyObject *object;
@@ -181,7 +182,7 @@ typedef struct call_slot {
   void *snapshot;         /* what the copy held before the call, for overlapping arguments */
   TVMArrayHandle counted; /* what a function that keeps tensors is given in place of `tensor` */
   PyObject *copy_owner;   /* what keeps `copy`, if somebody does; set with `copy` */
-  /* Set by lend.c: the argument, and the slot of the frame that this one was borrowed from. */
+  /* Set by borrowed_tensors.c: the argument, and the slot of the frame that this one was borrowed from. */
   PyObject *lender;
   struct call_slot *origin;
 } call_slot;
@@ -290,7 +291,7 @@ bool call_ndarray_read(call_slot *slot, PyObject *object);
 /* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
 bool call_ndarray_masked(PyObject *object);
 
-/* ---- lend.c: tensors for C++, which may keep them ------------------------------------------------ */
+/* ---- borrowed_tensors.c: tensors for C++, which may keep them ------------------------------------------------ */
 
 /* Pass the tensors of a frame as MBLOB_LENT_TENSOR. */
 void call_lend_tensors(call_frame *frame, PyObject *const *args);

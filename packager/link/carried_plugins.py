@@ -121,15 +121,15 @@ def _module_of(path: Path) -> Module:
 _COMMON = "common"  # the folder of what all of them share
 # Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
 SHIPPED_SHARED = (
-    "base/blocks.c",
+    "base/block_cache.c",
     "base/bytes.c",
-    "base/ending.c",
+    "base/deferred_destroy.c",
     "base/json.c",
     "base/locks.c",
-    "base/map.c",
+    "base/hash_map.c",
     "base/sha256.c",
-    "base/thrown.c",
-    "base/whole_file.c",
+    "base/exceptions.c",
+    "base/atomic_file.c",
 )
 # COMPILE of csrc/flags.mk.
 SHIPPED_OPTIONS = (

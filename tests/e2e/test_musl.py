@@ -21,7 +21,7 @@ LEFT_OUT = {
     "test_host_abi": "c_target.so",
     # it keeps every library until the process ends
     "test_linking": "",
-    "test_look": "",
+    "test_open_readonly": "",
     # it refuses dlopen() in a child that a constructor forked
     "test_forks": "",
 }

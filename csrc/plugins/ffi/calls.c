@@ -6,7 +6,7 @@
 
 #include "common.h"
 #include "errors.h"
-#include "loans.h"
+#include "borrowed_tensors.h"
 #include "values.h"
 
 #define INLINE_ARGUMENTS 16

@@ -37,7 +37,7 @@ static bool leave_part(struct mb_record *part) {
   return true;
 }
 
-static void *object_of(struct mb_ending *ending) {
+static void *object_of(struct mb_destruction *ending) {
   return (char *)ending - offsetof(struct mb_record, ending) + MB_RECORD_SIZE;
 }
 
@@ -46,14 +46,14 @@ static void give(void *self) {
   mb_block_give(record, record->size);
 }
 
-static void end_both(struct mb_ending *ending) {
+static void end_both(struct mb_destruction *ending) {
   void *self = object_of(ending);
   drop_content(self);
   give(self);
 }
 
 /* With a weak reference that was added for it. */
-static void end_content(struct mb_ending *ending) {
+static void end_content(struct mb_destruction *ending) {
   struct mb_header *header = object_of(ending);
   drop_content(header);
   if (atomic_fetch_sub_explicit(&header->references, ONE_WEAK, memory_order_acq_rel) >> 32 == 1)
@@ -65,11 +65,11 @@ void mb_object_delete(void *self, int flags) {
   if (flags == (STRONG | WEAK) && leave_part(record)) return;
   const bool owns = (flags & STRONG) && (record->release || record->counted);
   if (owns && flags & WEAK) {
-    mb_end(&record->ending, end_both);
+    mb_destroy(&record->ending, end_both);
   } else if (owns) {
     atomic_fetch_add_explicit(&((struct mb_header *)self)->references, ONE_WEAK,
                               memory_order_relaxed);
-    mb_end(&record->ending, end_content);
+    mb_destroy(&record->ending, end_content);
   } else {
     if (flags & STRONG) drop_content(self);
     if (flags & WEAK) give(self);

@@ -35,7 +35,7 @@ struct mb_record {
       _Atomic(mb_safe_call) native;
       _Atomic uint64_t generation;
     };
-    struct mb_ending ending; /* when nobody has the object any more */
+    struct mb_destruction ending; /* when nobody has the object any more */
   };
   void *owner;
   void (*release)(void *owner); /* at the end; may be NULL */

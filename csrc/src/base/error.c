@@ -12,7 +12,7 @@
 
 #include "base/locks.h"
 #include "base/texts.h"
-#include "base/thrown.h"
+#include "base/exceptions.h"
 
 struct error_state {
   mblob_error_info info; /* `message` is without place and code */

@@ -61,7 +61,7 @@ void mb_error_hint(const char *format, ...) MB_PRINTF(1, 2);
 /* Rises with each failure on this thread: tells whether a callee recorded one. */
 uint64_t mb_error_serial(void);
 /* After code of others returned `rc`: whether an exception did, which is a failure of the kernel
- * then (thrown.h). */
+ * then (exceptions.h). */
 bool mb_fail_thrown(int rc, const char *what);
 /* After code of others returned a status that is not MBLOB_OK: the failure that it recorded
  * since `before`, or else one that says "WHAT failed with status 70 (MBLOB_E_MEMORY) and gave no

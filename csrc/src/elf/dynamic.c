@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/base.h"
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 
 /* Each is held against the others. The largest libraries have some 40, and one for each library
  * that they need. */

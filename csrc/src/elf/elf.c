@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 
 #include <stdio.h>
 #include <string.h>

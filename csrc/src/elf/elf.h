@@ -56,7 +56,7 @@ struct mb_elf {
 /* Check `size` bytes at `data` and fill `out`, which points into them. */
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out);
 /* The same for mblob.native, the Python layer over libmblob, which reports what is wrong. No part of
- * mblob.h: `mblob_look` is for C programs. */
+ * mblob.h: `mblob_open_readonly` is for C programs. */
 MBLOB_API int mblob_elf_check(const void *data, uint64_t size);
 ElfW(Phdr) mb_elf_segment(const struct mb_elf *elf, unsigned i);
 /* Section header number `i`; false behind the last one, and in a file without. No loader needs

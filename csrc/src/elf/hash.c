@@ -2,7 +2,7 @@
  * how many symbols there are, and a symbol that they do not lead to does not exist for anybody:
  * damage to a word of them would take functions, or the table that tells plain ones, out of a
  * library. So each exported symbol is looked up. */
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 
 typedef Elf_Symndx sysv_word; /* 64 bits wide on s390x, 32 elsewhere */
 

@@ -1,5 +1,5 @@
 /* The notes by which a library says what mblob put into it (docs/format.md, section 6). */
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 
 static const char owner[] = "mblob"; /* with its NUL */
 

@@ -1,7 +1,7 @@
 /* relocation_types.h - the types of relocations that dynamic linkers follow, on each machine. */
 #ifndef ELF_RELOCATION_TYPES_H
 #define ELF_RELOCATION_TYPES_H
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 #include "elf/relocation_numbers.h"
 
 #if __SIZEOF_POINTER__ == 8

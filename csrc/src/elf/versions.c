@@ -1,7 +1,7 @@
 /* Symbol versions (GNU): which the library needs of which other library, and which each of its
  * symbols has. glibc stops the process where they do not fit together. */
 #include "base/base.h"
-#include "elf/inside.h"
+#include "elf/elf_internal.h"
 
 #define INDEX_MASK (MB_ELF_HIDDEN - 1)
 #define FIRST_INDEX 2u /* 0 is local, 1 global */

@@ -64,7 +64,7 @@ mblob_function *mblob_function_retain(mblob_function *function) {
   return function;
 }
 
-static void end_function(struct mb_ending *ending) {
+static void end_function(struct mb_destruction *ending) {
   mb_function_free((mblob_function *)(void *)((char *)ending - offsetof(mblob_function, ending)));
 }
 
@@ -73,7 +73,7 @@ void mblob_function_release(mblob_function *function) {
   if (function->library)
     mb_library_release(function->library);
   else if (atomic_fetch_sub_explicit(&function->references, 1, memory_order_acq_rel) == 1)
-    mb_end(&function->ending, end_function);
+    mb_destroy(&function->ending, end_function);
 }
 
 /* What a function stands for: alignment and signature are that function's. */

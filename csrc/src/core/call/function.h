@@ -23,7 +23,7 @@ struct mblob_function {
   atomic_size_t references; /* of a function without a library */
   bool counted;             /* MB_ENVIRONMENT: a reference to its target was added */
   char *name;
-  struct mb_ending ending;
+  struct mb_destruction ending;
   uint32_t alignment;
   uint8_t first_output; /* mblob_function_first_output() */
   mblob_argument_mode takes;

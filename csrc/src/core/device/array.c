@@ -11,8 +11,8 @@
 
 struct array {
   union {
-    DLTensor view;           /* first: a handle points here */
-    struct mb_ending ending; /* when nobody has it any more */
+    DLTensor view;                /* first: a handle points here */
+    struct mb_destruction ending; /* when nobody has it any more */
   };
   atomic_size_t references;
   void (*release)(void *owner); /* gives back whose memory it is; NULL for own memory */
@@ -31,7 +31,7 @@ void mb_array_retain(DLTensor *handle) {
 
 void mb_array_release_owner(void *array) { mb_array_release(array); }
 
-static void end_view(struct mb_ending *ending) {
+static void end_view(struct mb_destruction *ending) {
   struct array *array = (struct array *)(void *)ending;
   array->release(array->owner);
   mb_block_give(array, size_of(array->room));
@@ -44,7 +44,7 @@ void mb_array_release(DLTensor *handle) {
         atomic_fetch_sub_explicit(&array->references, 1, memory_order_acq_rel) != 1)
       return;
     if (array->release && array->release != mb_array_release_owner) {
-      mb_end(&array->ending, end_view);
+      mb_destroy(&array->ending, end_view);
       return;
     }
     struct array *owner = array->release ? array->owner : NULL;

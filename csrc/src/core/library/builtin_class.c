@@ -70,7 +70,7 @@ void *mb_builtin_object(const mblob_module *module, const struct mb_class *class
 }
 
 int mb_builtin_describe(const mblob_module *module, int end, size_t i, size_t *count,
-                        struct mb_end *out) {
+                        struct mb_executor_io *out) {
   if (end != MBLOB_INPUTS && end != MBLOB_OUTPUTS)
     return mb_fail(MBLOB_E_ARGUMENT, "end is %d, expected a mblob_end", end);
   const bool is_one = module->is_created && module->use->loader.function == find_native;

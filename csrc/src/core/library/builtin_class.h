@@ -7,14 +7,14 @@
 #include "core/loaded/loaded.h"
 
 /* An input or output of an executor. */
-struct mb_end {
+struct mb_executor_io {
   const char *name;
   const DLTensor *tensor; /* NULL: nothing but the name is known */
   uint32_t flags;         /* MBLOB_TENSOR_* */
 };
 /* How many there are, and what number `i` is if there are as many; what is unknown is left. */
 typedef int (*mb_describer)(void *object, bool outputs, size_t i, size_t *count,
-                            struct mb_end *out);
+                            struct mb_executor_io *out);
 
 struct mb_class {
   const char *type_key;
@@ -39,7 +39,7 @@ void *mb_builtin_object(const mblob_module *module, const struct mb_class *class
 /* What the class of a module tells of an input or output, `end` is a mblob_end. MBLOB_E_ARGUMENT if
  * it is no executor, or `end` is another number. */
 int mb_builtin_describe(const mblob_module *module, int end, size_t i, size_t *count,
-                        struct mb_end *out);
+                        struct mb_executor_io *out);
 /* Visit the names of the functions of a module that is open: of a class here, the most wanted
  * first, or as its plug-in told them. */
 void mb_known_names(const mblob_module *module, void (*visit)(void *context, const char *name),

@@ -84,7 +84,7 @@ static void close_library(struct mb_library *library) {
   for (struct mb_tree *tree = library->trees; tree; tree = tree->next) mb_tree_close(tree);
   mb_environment_reset(library);
   free_trees(library);
-  mb_end_waiting();
+  mb_destroy_waiting();
   struct mb_needed *needed = library->needed;
   library->needed = NULL;
   mb_lock(&mb_loaded.lock);
@@ -94,7 +94,7 @@ static void close_library(struct mb_library *library) {
   mb_library_release_needed(needed);
 }
 
-static void end_library(struct mb_ending *ending) {
+static void end_library(struct mb_destruction *ending) {
   struct mb_library *library = (void *)((char *)ending - offsetof(struct mb_library, ending));
   mb_lock(&mb_loaded.lock);
   bool last = atomic_fetch_sub_explicit(&library->users, 1, memory_order_acq_rel) == 1;

@@ -64,7 +64,7 @@ int mb_module_walk(mblob_module *module, bool skip_first, mb_visitor visit, void
 /* Import what `other` imports, in its order. A mblob_status. */
 int mb_module_import_all(mblob_module *module, const mblob_module *other);
 
-/* ---- tensors (weights.c) --------------------------------------------------------------------- */
+/* ---- tensors (data_modules.c) --------------------------------------------------------------------- */
 
 /* What a tensor is, that a caller looks at; NULL: one of which only the name is known. */
 void mb_tensor_describe(const char *name, const DLTensor *tensor, mblob_tensor_info *out);

@@ -137,10 +137,11 @@ static int find_kernel(const mblob_module *module, const char *name, mblob_funct
 /* `*closed`: as of mb_loader_find. */
 static int find_own(mblob_module *module, const char *name, mblob_function **out, bool *closed) {
   *out = NULL;
-  *closed = module->library->looked;
+  *closed = module->library->is_readonly;
   if (*closed)
     return mb_fail(MBLOB_E_ARGUMENT,
-                   "'%s': mblob_look loads no code; open the library with mblob_open", name);
+                   "'%s': mblob_open_readonly loads no code; open the library with mblob_open",
+                   name);
   if (!module->is_library) return mb_loader_find(module, name, out, closed);
   mb_lock(&module->library->lock);
   int status = find_kernel(module, name, out);
@@ -395,7 +396,7 @@ void *mblob_module_dlhandle(mblob_module *module) {
 
 void *mblob_module_symbol(mblob_module *module, const char *name) {
   ElfW(Sym) symbol;
-  if (!module || !name || !module->is_library || module->library->looked) return NULL;
+  if (!module || !name || !module->is_library || module->library->is_readonly) return NULL;
   /* In a statically linked library the name itself is announced for the packed function. */
   const struct mb_function_row *row = mb_function_table_find(&module->library->table, name, false);
   return mb_library_symbol(module->library, row ? row->symbol : name, &symbol);

@@ -6,7 +6,7 @@
  * stand for the number of the load. A library with $ORIGIN in a search path or in DT_NEEDED is
  * named through its folder's descriptor instead, because the linker takes $ORIGIN from the name;
  * dladdr() reports these names. A library that leaves names of the runtime undefined is a memory
- * file to the linker (copy.h). */
+ * file to the linker (patched_copy.h). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "core/link/announced.h"
-#include "core/link/copy.h"
+#include "core/link/system_symbols.h"
+#include "core/link/patched_copy.h"
 #include "core/link/ffi_library.h"
 #include "core/link/link.h"
 #include "core/loaded/loaded.h"

@@ -3,8 +3,8 @@
 #ifndef MB_LINK_H
 #define MB_LINK_H
 
-#include "core/link/announced.h"   /* symbols of statically linked libraries */
-#include "core/link/ffi_library.h" /* libraries of the ffi dialect */
+#include "core/link/system_symbols.h" /* symbols of statically linked libraries */
+#include "core/link/ffi_library.h"    /* libraries of the ffi dialect */
 #include "core/loaded/loaded.h"
 
 /* Opens a library; NULL in *out after an error. */

@@ -17,7 +17,7 @@ void mb_library_release(struct mb_library *library) {
     if (atomic_compare_exchange_weak_explicit(&library->users, &users, users - 1,
                                               memory_order_release, memory_order_relaxed))
       return;
-  mb_end_library(&library->ending, library->end);
+  mb_destroy_library(&library->ending, library->end);
 }
 
 mblob_module *mblob_module_retain(mblob_module *module) {

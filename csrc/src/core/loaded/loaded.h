@@ -98,8 +98,8 @@ enum mb_system_names {
 
 struct mb_library {
   struct mb_library *next;
-  struct mb_ending ending;               /* of who has the last reference */
-  void (*end)(struct mb_ending *ending); /* closes it */
+  struct mb_destruction ending;               /* of who has the last reference */
+  void (*end)(struct mb_destruction *ending); /* closes it */
   atomic_size_t users;
   struct mb_lock lock; /* trees, functions, environment, openings of modules */
   struct mb_condition opened;
@@ -111,8 +111,8 @@ struct mb_library {
       keeps_no_address; /* it brings only libraries of the language, and calls only functions that keep no
                         address; known once it is linked */
   char *changes;        /* what loading it changed in the process, on the heap; NULL: nothing */
-  bool looked;          /* by mblob_look: read, never loaded, and not in the list */
-  size_t worker;        /* while it is loading or closing: an mb_thread_id() */
+  bool is_readonly; /* by mblob_open_readonly: read, never loaded, and not in the list */
+  size_t worker;    /* while it is loading or closing: an mb_thread_id() */
 
   const char *system_prefix; /* of a statically linked library, which has no file; else NULL */
   enum mb_system_names system_names;
@@ -120,7 +120,7 @@ struct mb_library {
       *joined; /* the same code, with the other way to find names; not counted, guarded by `lock` */
   struct mb_source source;
   struct mb_elf elf;
-  int copy_fd; /* owned; what the linker is given in place of the file (core/link/copy.h), -1: the file
+  int copy_fd; /* owned; what the linker is given in place of the file (core/link/patched_copy.h), -1: the file
                   itself */
   bool drops_runtime; /* the copy needs no library of TVM's runtime, which is not found here */
   struct mb_needed *needed; /* libraries that it needs and that are opened here, too */

@@ -291,12 +291,14 @@ static int get_input_name(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_text(call, e->inputs.names[i]);
 }
 
-static int describe(void *object, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+static int describe(void *object, bool outputs, size_t i, size_t *count,
+                    struct mb_executor_io *out) {
   const struct aot_executor *e = object;
   const struct mb_names *names = outputs ? &e->outputs : &e->inputs;
   *count = names->count;
   if (i < *count)
-    *out = (struct mb_end){names->names[i], e->arrays[outputs ? e->inputs.count + i : i], 0};
+    *out =
+        (struct mb_executor_io){names->names[i], e->arrays[outputs ? e->inputs.count + i : i], 0};
   return MBLOB_OK;
 }
 

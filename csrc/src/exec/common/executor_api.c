@@ -153,14 +153,14 @@ int mblob_executor_params(mblob_module *executor, void **out) {
 }
 
 int mblob_executor_count(mblob_module *executor, int end, size_t *out) {
-  struct mb_end ignored;
+  struct mb_executor_io ignored;
   if (out) *out = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   return mb_builtin_describe(executor, end, SIZE_MAX, out, &ignored);
 }
 
 int mblob_executor_info(mblob_module *executor, int end, size_t i, mblob_tensor_info *out) {
-  struct mb_end found = {.name = ""};
+  struct mb_executor_io found = {.name = ""};
   size_t count = 0;
   if (MB_IS_NULL(executor) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   mb_tensor_describe("", NULL, out);

@@ -112,7 +112,7 @@ static int make_map(const struct pairs *pairs, struct mb_return *out) {
   return mb_object_make_map(NULL, &call);
 }
 
-static int describe_one(const struct mb_end *end, bool dtype, struct mb_object **out) {
+static int describe_one(const struct mb_executor_io *end, bool dtype, struct mb_object **out) {
   char text[MB_DTYPE_TEXT];
   if (!dtype) return mb_object_new_shape(end->tensor->shape, (size_t)end->tensor->ndim, out);
   const char *shown = mb_dtype_text(end->tensor->dtype, text);
@@ -123,7 +123,7 @@ static int describe_one(const struct mb_end *end, bool dtype, struct mb_object *
 static int make_info(mb_describer describe, void *object, bool outputs, bool dtype,
                      struct mb_return *out) {
   struct pairs pairs = {NULL, NULL, 0};
-  struct mb_end end = {.name = ""};
+  struct mb_executor_io end = {.name = ""};
   size_t count = 0;
   int status = describe(object, outputs, 0, &count, &end);
   if (!status) status = make_pairs(&pairs, count);

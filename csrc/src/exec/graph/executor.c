@@ -196,7 +196,7 @@ void mb_graph_executor_free(void *executor) {
     if (x->pools[i]) mb_array_release(x->pools[i]);
   for (uint32_t i = 0; x->output_names && i < x->graph.output_count; i++) free(x->output_names[i]);
   mb_schedule_free(x->schedule);
-  free(x->pace.least);
+  free(x->thread_choice.least);
   mb_graph_free(&x->graph);
   free(x->views);
   free(x->flat);

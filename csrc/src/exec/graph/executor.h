@@ -46,13 +46,13 @@ struct mb_graph_time {
 
 struct mb_schedule;
 
-/* Whether a run without a number of threads uses several (pace.c). */
-struct mb_graph_pace {
+/* Whether a run without a number of threads uses several (thread_choice.c). */
+struct mb_thread_choice {
   enum {
-    MB_PACE_LEARNS,
-    MB_PACE_CHAIN, /* there is nothing to learn: memory orders all steps */
-    MB_PACE_SERIAL,
-    MB_PACE_TOGETHER
+    MB_THREADS_LEARNS,
+    MB_THREADS_CHAIN, /* there is nothing to learn: memory orders all steps */
+    MB_THREADS_SERIAL,
+    MB_THREADS_TOGETHER
   } is;
   unsigned runs;          /* that were looked at */
   unsigned looks;         /* at schedules that were chains */
@@ -84,7 +84,7 @@ struct mb_graph_executor {
   TVMValue *values;
   int *codes;                   /* enough kTVMDLTensorHandle for any step */
   struct mb_schedule *schedule; /* of parallel runs; NULL when memory moved */
-  struct mb_graph_pace pace;
+  struct mb_thread_choice thread_choice;
   struct mb_graph_time *times; /* of all steps in the last run; NULL where nobody asks */
   bool is_profiled;            /* steps of devices are waited for */
   uint32_t executed;           /* steps that mb_graph_run_to has done since the last whole run */
@@ -145,7 +145,7 @@ int mb_graph_expose(struct mb_graph_executor *executor, uint32_t entry, DLTensor
 int mb_graph_share_input(struct mb_graph_executor *executor, uint32_t input,
                          struct mb_graph_executor *other, uint32_t other_input);
 
-/* ---- run.c, pace.c: with the lock ---- */
+/* ---- run.c, thread_choice.c: with the lock ---- */
 
 int mb_graph_step_run(struct mb_graph_executor *executor, uint32_t step);
 /* All steps. The results are those of one step after the other, bit for bit: loops of kernels have as
@@ -155,7 +155,7 @@ enum { MB_THREADS_AS_MEASURED = -1 };
  * MB_THREADS_AS_MEASURED. */
 int mb_graph_run(struct mb_graph_executor *executor, int threads);
 /* Memory moved: forget what depends on it. */
-void mb_graph_pace_moved(struct mb_graph_executor *executor);
+void mb_thread_choice_moved(struct mb_graph_executor *executor);
 void mb_schedule_free(struct mb_schedule *schedule);
 /* Wait for what the calling thread gave to devices. */
 int mb_graph_wait(const struct mb_graph_executor *executor);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
-#include "exec/graph/ends.h"
+#include "exec/graph/inputs_outputs.h"
 
 static int find_common(void *object, const char *name, mblob_function **out) {
   for (const struct mb_method *m = mb_graph_methods; m->call; m++)

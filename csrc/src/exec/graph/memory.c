@@ -91,7 +91,7 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
     if (x->flat) x->flat[i].data = data;
     i = x->next[i];
   } while (i != root);
-  mb_graph_pace_moved(x);
+  mb_thread_choice_moved(x);
 }
 
 /* What failed says of which value it was. */

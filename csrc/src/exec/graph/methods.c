@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "core/device/device.h"
 #include "exec/common/common.h"
-#include "exec/graph/ends.h"
+#include "exec/graph/inputs_outputs.h"
 #include "exec/graph/graph_module.h"
 #include "format/format.h"
 
@@ -21,10 +21,10 @@ int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body) {
 }
 
 /* Arguments (input or output, tensor). */
-static int two_arguments(const struct mb_graph *g, const struct mb_call *call,
-                         enum mb_graph_end end, uint32_t *at, DLTensor **value) {
+static int two_arguments(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_io end,
+                         uint32_t *at, DLTensor **value) {
   int status = mb_call_expect(call, 2, 2);
-  if (!status) status = mb_graph_end_argument(g, call, end, at);
+  if (!status) status = mb_graph_io_argument(g, call, end, at);
   return status ? status : mb_call_tensor(call, 1, value);
 }
 
@@ -58,7 +58,7 @@ static int return_view(struct mb_graph_executor *x, struct mb_call *call, uint32
 MB_GRAPH_METHOD(get_input) {
   uint32_t at = 0;
   int status = mb_call_expect(call, 1, 1);
-  if (!status) status = mb_graph_end_argument(&x->graph, call, MB_INPUTS, &at);
+  if (!status) status = mb_graph_io_argument(&x->graph, call, MB_INPUTS, &at);
   return status ? status : return_view(x, call, x->graph.inputs[at]);
 }
 
@@ -88,7 +88,7 @@ MB_GRAPH_METHOD(set_output_zero_copy) {
 MB_GRAPH_METHOD(get_output) {
   uint32_t at = 0;
   int status = mb_call_expect(call, 1, 2);
-  if (!status) status = mb_graph_end_argument(&x->graph, call, MB_OUTPUTS, &at);
+  if (!status) status = mb_graph_io_argument(&x->graph, call, MB_OUTPUTS, &at);
   if (status) return status;
   uint32_t entry = x->graph.outputs[at];
   if (call->count == 1) return return_view(x, call, entry);

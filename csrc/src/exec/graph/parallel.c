@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "core/call/call.h"
 #include "core/threads/threads.h"
-#include "exec/graph/ready.h"
+#include "exec/graph/ready_queue.h"
 #include "exec/graph/run.h"
 
 #define NAP 50000 /* nanoseconds between two looks of a thread that nobody wakes */

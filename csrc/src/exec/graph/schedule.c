@@ -6,7 +6,7 @@
 
 #include "base/base.h"
 #include "core/device/device.h"
-#include "exec/graph/ready.h"
+#include "exec/graph/ready_queue.h"
 
 #define NOBODY UINT32_MAX
 

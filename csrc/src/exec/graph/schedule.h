@@ -12,7 +12,7 @@ struct mb_schedule {
   uint32_t
       *followers;  /* steps that wait for this one; one more than once is counted so in `waits` */
   uint32_t *order; /* in which steps run one by one; NULL: that of the graph */
-  uint8_t *kinds;  /* of each step: an mb_step_kind (ready.h) */
+  uint8_t *kinds;  /* of each step: an mb_step_kind (ready_queue.h) */
   uint32_t most;   /* steps that can run at the same time, at most; 1: a chain */
 };
 

@@ -128,7 +128,7 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
 extern const struct mb_method relax_machine_methods[];
 /* Of the class of machines: inputs and outputs of the model. */
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
-                           struct mb_end *out);
+                           struct mb_executor_io *out);
 
 /* ---- parameters.c, parameter_check.c --------------------------------------------------------- */
 

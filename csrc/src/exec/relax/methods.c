@@ -432,7 +432,7 @@ static int save_function(void *object, struct mb_call *call) {
 /* ---- facts ----------------------------------------------------------------------------------- */
 
 int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
-                           struct mb_end *out) {
+                           struct mb_executor_io *out) {
   const struct relax_machine *m = machine;
   const struct relax_function *f = relax_function_find(m, NULL);
   struct relax_value value = {.code = kTVMNullptr};

@@ -97,7 +97,8 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body);
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method vm_machine_methods[];
 /* Of the class of machines: inputs and outputs of the model. */
-int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count, struct mb_end *out);
+int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
+                        struct mb_executor_io *out);
 
 /* ---- inputs.c -------------------------------------------------------------------------------- */
 

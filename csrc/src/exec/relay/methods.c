@@ -174,7 +174,8 @@ VM_METHOD(get_output) {
   return status || call->count == 1 ? status : copy_result(call);
 }
 
-int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+int vm_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
+                        struct mb_executor_io *out) {
   const struct vm_machine *m = machine;
   const struct vm_function *f = vm_function_find(m->exec, VM_MODEL);
   struct vm_value value = {.kind = VM_NOTHING};

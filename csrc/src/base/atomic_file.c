@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "base/whole_file.h"
+#include "base/atomic_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* inside.h - what the files of the ELF reader share. */
+/* elf_internal.h - what the files of the ELF reader share. */
 #ifndef MB_ELF_INSIDE_H
 #define MB_ELF_INSIDE_H
 

@@ -1,7 +1,7 @@
 /* The routine that ends exceptions, and what it can tell of one without C++: by the layouts of the
  * Itanium C++ ABI, which all compilers of Linux share. */
 #define _GNU_SOURCE
-#include "base/thrown.h"
+#include "base/exceptions.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

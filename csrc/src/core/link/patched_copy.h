@@ -1,4 +1,4 @@
-/* copy.h - libraries that leave names of the runtime undefined, bound without a global symbol.
+/* patched_copy.h - libraries that leave names of the runtime undefined, bound without a global symbol.
  *
  * The dynamic linker looks for an undefined symbol in the global scope, where another runtime
  * may offer the same name, and where ours must not. So it is given a sealed memory file in place
@@ -24,7 +24,7 @@ bool mb_link_is_runtime(const char *name);
 int mb_link_copy_give_back(const struct mb_library *library);
 
 /* Write into the copy `fd` a program header table with one more segment, and in it the search
- * paths and needed libraries with `folder` for $ORIGIN (origin.c). Other bytes of the file
+ * paths and needed libraries with `folder` for $ORIGIN (copy_origin.c). Other bytes of the file
  * stay where they are. */
 int mb_link_expand_origin(const struct mb_library *library, int fd, const char *folder);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/link/copy.h"
+#include "core/link/patched_copy.h"
 #include "core/loaded/loaded.h"
 
 /* `path` with `folder` in place of $ORIGIN and ${ORIGIN}, on the heap. */

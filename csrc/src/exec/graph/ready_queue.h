@@ -1,10 +1,10 @@
-/* ready.h - steps of a graph that may run, and which of them is taken first.
+/* ready_queue.h - steps of a graph that may run, and which of them is taken first.
  *
  * A kernel of a device is only given to its queue; a copy waits until its device has done what it
  * was given before. So of all steps that may run, those that give a device work come first, and
  * copies from a device that works come last. */
-#ifndef MB_GRAPH_READY_H
-#define MB_GRAPH_READY_H
+#ifndef MB_GRAPH_READY_QUEUE_H
+#define MB_GRAPH_READY_QUEUE_H
 
 #include "exec/graph/schedule.h"
 

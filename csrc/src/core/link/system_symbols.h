@@ -1,7 +1,7 @@
-/* announced.h - symbols of statically linked libraries, which their constructors announce with
+/* system_symbols.h - symbols of statically linked libraries, which their constructors announce with
  * TVMBackendRegisterSystemLibSymbol. */
-#ifndef MB_ANNOUNCED_H
-#define MB_ANNOUNCED_H
+#ifndef MB_SYSTEM_SYMBOLS_H
+#define MB_SYSTEM_SYMBOLS_H
 
 #include <stdbool.h>
 #include <stddef.h>

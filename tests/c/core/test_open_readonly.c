@@ -1,4 +1,4 @@
-/* test_look DIRECTORY: what modules tell of themselves: names of functions, tensors; opened, and
+/* test_open_readonly DIRECTORY: what modules tell of themselves: names of functions, tensors; opened, and
  * looked at without loading the file. */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -130,7 +130,7 @@ static void weights_are_told_by_name_and_are_read_only(const char *dir) {
 
 static mblob_module *look(const char *dir, const char *name) {
   mblob_module *module = NULL;
-  CHECK(mblob_look(in(dir, name), MBLOB_VERIFY_HEADER, &module) == MBLOB_OK && module);
+  CHECK(mblob_open_readonly(in(dir, name), MBLOB_VERIFY_HEADER, &module) == MBLOB_OK && module);
   return module;
 }
 
@@ -208,7 +208,7 @@ static void a_look_asks_no_loader(const char *dir) {
   mblob_module *library = look(dir, "keyed.so"); /* which has no loader */
   mblob_module_release(library);
   CHECK(mblob_register_loader(&loader) == MBLOB_OK);
-  CHECK(mblob_look(in(dir, "keyed.so"), MBLOB_VERIFY_FULL, &library) == MBLOB_OK);
+  CHECK(mblob_open_readonly(in(dir, "keyed.so"), MBLOB_VERIFY_FULL, &library) == MBLOB_OK);
   CHECK(any_status(mblob_module_import_at(library, 0), "in_child") == MBLOB_E_ARGUMENT);
   CHECK(names_of(mblob_module_import_at(library, 0)).count == 0);
   mblob_module_release(library);
@@ -234,13 +234,13 @@ static void what_cannot_be_opened_cannot_be_looked_at(const char *dir) {
     const int status = mblob_open(in(dir, libraries[i]), NULL, &module);
     char text[4096];
     (void)snprintf(text, sizeof(text), "%s", mblob_last_error());
-    CHECK(status && mblob_look(in(dir, libraries[i]), 0, &module) == status && !module);
+    CHECK(status && mblob_open_readonly(in(dir, libraries[i]), 0, &module) == status && !module);
     CHECK(strcmp(text, mblob_last_error()) == 0);
   }
-  CHECK(mblob_look(in(dir, "plain.so"), 3, &module) == MBLOB_E_ARGUMENT && !module &&
+  CHECK(mblob_open_readonly(in(dir, "plain.so"), 3, &module) == MBLOB_E_ARGUMENT && !module &&
         strstr(mblob_last_error(), "verify is 3"));
-  CHECK(mblob_look(NULL, 0, &module) == MBLOB_E_ARGUMENT && !module);
-  CHECK(mblob_look(in(dir, "plain.so"), 0, NULL) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_open_readonly(NULL, 0, &module) == MBLOB_E_ARGUMENT && !module);
+  CHECK(mblob_open_readonly(in(dir, "plain.so"), 0, NULL) == MBLOB_E_ARGUMENT);
 }
 
 /* Any byte of the blob: a look that verifies fully finds it, whatever it is. */
@@ -256,7 +256,7 @@ static void damage_is_found(const char *dir) {
     bytes[at] ^= 0x55;
     CHECK(pwrite(to, bytes, (size_t)facts.st_size, 0) == facts.st_size);
     bytes[at] ^= 0x55;
-    found += mblob_look(path, MBLOB_VERIFY_FULL, &module) != MBLOB_OK;
+    found += mblob_open_readonly(path, MBLOB_VERIFY_FULL, &module) != MBLOB_OK;
     if (module) {
       struct names names = names_of(module);
       mblob_module *child = mblob_module_import_at(module, 0);

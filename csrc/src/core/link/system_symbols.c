@@ -1,6 +1,6 @@
 /* Symbols that constructors of statically linked libraries announced, and whose they are. */
 #define _GNU_SOURCE
-#include "core/link/announced.h"
+#include "core/link/system_symbols.h"
 
 #include <stdio.h>
 #include <stdlib.h>

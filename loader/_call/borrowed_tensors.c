@@ -1,4 +1,4 @@
-/* lend.c - tensors as arguments of functions of C++, which may keep them.
+/* borrowed_tensors.c - tensors as arguments of functions of C++, which may keep them.
  *
  * A call lends the memory of its arrays: the callee gets an object, which costs no reference to the
  * array. If the callee still has the object after the call, the array, or the aligned copy of it,

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "exec/graph/ready.h"
+#include "exec/graph/ready_queue.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* loans.h - tensors that a callee may keep, over memory that its caller has during the call. */
+/* borrowed_tensors.h - tensors that a callee may keep, over memory that its caller has during the call. */
 #ifndef MB_FFI_LOANS_H
 #define MB_FFI_LOANS_H
 

@@ -1,7 +1,7 @@
-/* map.h - strings to pointers, and sets of pointers. Keys are borrowed: they live as long as the
+/* hash_map.h - strings to pointers, and sets of pointers. Keys are borrowed: they live as long as the
  * map. */
-#ifndef MB_MAP_H
-#define MB_MAP_H
+#ifndef MB_HASH_MAP_H
+#define MB_HASH_MAP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* thrown.h - exceptions (C++, Rust) that leave code of others end as failures of the call, not of the
+/* exceptions.h - exceptions (C++, Rust) that leave code of others end as failures of the call, not of the
  * process. Such code is called so:
  *
  *     MB_CATCHES;
@@ -9,8 +9,8 @@
  * had returned MB_THROWN. Calls that throw nothing cost nothing more, and no C++ is linked.
  *
  * The frame must do something after the call: a tail call has no frame. */
-#ifndef MB_THROWN_H
-#define MB_THROWN_H
+#ifndef MB_EXCEPTIONS_H
+#define MB_EXCEPTIONS_H
 
 /* Where the first register that a handler gets is the one of results, and unwinding goes by DWARF's
  * tables. Elsewhere an exception ends the process. */

@@ -1,4 +1,4 @@
-#include "base/map.h"
+#include "base/hash_map.h"
 
 #include <stdint.h>
 #include <stdlib.h>

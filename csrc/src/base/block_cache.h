@@ -1,7 +1,7 @@
-/* blocks.h - small blocks of memory that come and go with each call: headers of tensors, containers,
+/* block_cache.h - small blocks of memory that come and go with each call: headers of tensors, containers,
  * frames. A thread keeps a few of each size for the next call. */
-#ifndef MB_BLOCKS_H
-#define MB_BLOCKS_H
+#ifndef MB_BLOCK_CACHE_H
+#define MB_BLOCK_CACHE_H
 
 #include <stddef.h>
 

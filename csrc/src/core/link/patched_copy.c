@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "core/link/copy.h"
+#include "core/link/patched_copy.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "base/ending.h"
+#include "base/deferred_destroy.h"
 
 #include <stddef.h>
 
@@ -6,23 +6,23 @@
 
 static __thread struct {
   unsigned depth;
-  struct mb_ending *waiting, *libraries;
+  struct mb_destruction *waiting, *libraries;
 } ends;
 
-static bool run_one(struct mb_ending **list) {
-  struct mb_ending *first = *list;
+static bool run_one(struct mb_destruction **list) {
+  struct mb_destruction *first = *list;
   if (!first) return false;
   *list = first->next;
   first->end(first);
   return true;
 }
 
-void mb_end_waiting(void) {
+void mb_destroy_waiting(void) {
   while (run_one(&ends.waiting)) continue;
 }
 
-static void end(struct mb_ending *self, void (*call)(struct mb_ending *self),
-                struct mb_ending **list) {
+static void end(struct mb_destruction *self, void (*call)(struct mb_destruction *self),
+                struct mb_destruction **list) {
   if (ends.depth == DEPTH) {
     self->end = call;
     self->next = *list;
@@ -36,10 +36,10 @@ static void end(struct mb_ending *self, void (*call)(struct mb_ending *self),
   ends.depth--;
 }
 
-void mb_end(struct mb_ending *self, void (*call)(struct mb_ending *self)) {
+void mb_destroy(struct mb_destruction *self, void (*call)(struct mb_destruction *self)) {
   end(self, call, &ends.waiting);
 }
 
-void mb_end_library(struct mb_ending *self, void (*call)(struct mb_ending *self)) {
+void mb_destroy_library(struct mb_destruction *self, void (*call)(struct mb_destruction *self)) {
   end(self, call, &ends.libraries);
 }

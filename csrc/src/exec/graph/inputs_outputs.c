@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "exec/graph/ends.h"
+#include "exec/graph/inputs_outputs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,18 +8,18 @@
 #include "base/base.h"
 #include "exec/common/common.h"
 
-static uint32_t count_of(const struct mb_graph *g, enum mb_graph_end end) {
+static uint32_t count_of(const struct mb_graph *g, enum mb_graph_io end) {
   return end == MB_OUTPUTS ? g->output_count : g->input_count;
 }
 
-static const char *name_of(const struct mb_graph *g, enum mb_graph_end end, uint32_t i) {
+static const char *name_of(const struct mb_graph *g, enum mb_graph_io end, uint32_t i) {
   uint32_t entry = end == MB_OUTPUTS ? g->outputs[i] : g->inputs[i];
   return g->nodes[g->entries[entry].node].name;
 }
 
 /* ---- which one ---- */
 
-static int unknown(const struct mb_graph *g, enum mb_graph_end end, const struct mb_name *given) {
+static int unknown(const struct mb_graph *g, enum mb_graph_io end, const struct mb_name *given) {
   uint32_t count = count_of(g, end);
   const char **names = calloc(count ? count : 1, sizeof(*names));
   if (!names) return mb_fail_memory(count * sizeof(*names));
@@ -30,8 +30,8 @@ static int unknown(const struct mb_graph *g, enum mb_graph_end end, const struct
   return status;
 }
 
-int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call,
-                          enum mb_graph_end end, uint32_t *out) {
+int mb_graph_io_argument(const struct mb_graph *g, const struct mb_call *call, enum mb_graph_io end,
+                         uint32_t *out) {
   struct mb_name given;
   int status = mb_name_argument(call, 0, &given);
   if (status) return status;
@@ -46,7 +46,8 @@ int mb_graph_end_argument(const struct mb_graph *g, const struct mb_call *call,
 
 /* ---- what they are ---- */
 
-int mb_graph_describe(void *executor, bool outputs, size_t i, size_t *count, struct mb_end *out) {
+int mb_graph_describe(void *executor, bool outputs, size_t i, size_t *count,
+                      struct mb_executor_io *out) {
   const struct mb_graph_executor *x = executor;
   const struct mb_graph *g = &x->graph;
   *count = outputs ? g->output_count : g->input_count;

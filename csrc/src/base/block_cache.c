@@ -1,4 +1,4 @@
-#include "base/blocks.h"
+#include "base/block_cache.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* mblob_look: a library as its file tells it. */
+/* mblob_open_readonly: a library as its file tells it. */
 #include "base/base.h"
 #include "core/call/call.h"
 #include "core/library/library.h"
@@ -10,7 +10,7 @@ static int look(struct mb_source *source, const mblob_open_options *options, mbl
     mb_source_close(source);
     return MBLOB_E_MEMORY;
   }
-  library->looked = true;
+  library->is_readonly = true;
   mb_library_retain(library);
   int status = mb_library_read(library, options, &library->trees);
   if (!status) {
@@ -22,7 +22,7 @@ static int look(struct mb_source *source, const mblob_open_options *options, mbl
   return status;
 }
 
-int mblob_look(const char *path, int verify, mblob_module **out) {
+int mblob_open_readonly(const char *path, int verify, mblob_module **out) {
   struct mb_source source;
   const mblob_open_options wanted = {
       .struct_size = sizeof(wanted), .verify = verify, .missing = MBLOB_MISSING_STUB};

@@ -1,4 +1,4 @@
-#include "loans.h"
+#include "borrowed_tensors.h"
 
 #include <string.h>
 

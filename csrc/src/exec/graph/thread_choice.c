@@ -22,23 +22,24 @@ enum {
   LOOKS = 8, /* at schedules of one graph, while the caller binds its memory anew */
 };
 
-static void decide(struct mb_graph_pace *p, bool together) {
-  p->is = together ? MB_PACE_TOGETHER : MB_PACE_SERIAL;
+static void decide(struct mb_thread_choice *p, bool together) {
+  p->is = together ? MB_THREADS_TOGETHER : MB_THREADS_SERIAL;
   free(p->least);
   p->least = NULL;
 }
 
-void mb_graph_pace_moved(struct mb_graph_executor *x) {
+void mb_thread_choice_moved(struct mb_graph_executor *x) {
   mb_schedule_free(x->schedule);
   x->schedule = NULL;
-  if (x->pace.is == MB_PACE_CHAIN && x->pace.looks < LOOKS) x->pace.is = MB_PACE_LEARNS;
+  if (x->thread_choice.is == MB_THREADS_CHAIN && x->thread_choice.looks < LOOKS)
+    x->thread_choice.is = MB_THREADS_LEARNS;
 }
 
 static int need_schedule(struct mb_graph_executor *x) {
   if (x->schedule) return MBLOB_OK;
   double start = mb_seconds_now();
   int status = mb_schedule_new(x, &x->schedule);
-  x->pace.build = mb_seconds_now() - start;
+  x->thread_choice.build = mb_seconds_now() - start;
   return status;
 }
 
@@ -46,7 +47,7 @@ static int need_schedule(struct mb_graph_executor *x) {
  * memory. */
 static double saving(const struct mb_graph_executor *x, int threads, double *all) {
   const struct mb_schedule *s = x->schedule;
-  const double *least = x->pace.least;
+  const double *least = x->thread_choice.least;
   double *begin = calloc(s->step_count, sizeof(*begin)), longest = 0, sum = 0;
   if (!begin) return -1;
   for (uint32_t i = 0; i < s->step_count; i++) {
@@ -63,7 +64,7 @@ static double saving(const struct mb_graph_executor *x, int threads, double *all
 
 static void look_at(struct mb_graph_executor *x, const struct mb_graph_facts *facts, double taken,
                     double cpu) {
-  struct mb_graph_pace *p = &x->pace;
+  struct mb_thread_choice *p = &x->thread_choice;
   double all = 0;
   if (facts->threads < 2) return; /* other calls had the threads */
   for (uint32_t i = 0; i < x->step_count; i++) {
@@ -100,7 +101,7 @@ static int try_together(struct mb_graph_executor *x, struct mb_graph_facts *fact
 }
 
 static int learn(struct mb_graph_executor *x) {
-  struct mb_graph_pace *p = &x->pace;
+  struct mb_thread_choice *p = &x->thread_choice;
   struct mb_graph_facts facts;
   if (p->runs == RUNS) {
     const double start = mb_seconds_now();
@@ -123,21 +124,21 @@ static int learn(struct mb_graph_executor *x) {
 }
 
 static int run_as_measured(struct mb_graph_executor *x) {
-  struct mb_graph_pace *p = &x->pace;
+  struct mb_thread_choice *p = &x->thread_choice;
   struct mb_graph_facts facts;
-  if (p->is == MB_PACE_SERIAL || p->is == MB_PACE_CHAIN || width_of(x) < 2)
+  if (p->is == MB_THREADS_SERIAL || p->is == MB_THREADS_CHAIN || width_of(x) < 2)
     return mb_graph_run_serial(x);
   /* A program that binds other memory for each run pays for each schedule. */
-  if (p->is == MB_PACE_TOGETHER && !x->schedule && p->build > p->saved / 2)
+  if (p->is == MB_THREADS_TOGETHER && !x->schedule && p->build > p->saved / 2)
     return mb_graph_run_serial(x);
   int status = need_schedule(x);
   if (status) return status;
   if (x->schedule->most < 2) {
     p->looks++;
-    p->is = MB_PACE_CHAIN;
+    p->is = MB_THREADS_CHAIN;
     return mb_graph_run_serial(x);
   }
-  if (p->is == MB_PACE_TOGETHER) return mb_graph_run_together(x, p->threads, false, &facts);
+  if (p->is == MB_THREADS_TOGETHER) return mb_graph_run_together(x, p->threads, false, &facts);
   /* A run that is profiled waits for devices, and says nothing about others. */
   return x->times ? try_together(x, &facts) : learn(x);
 }

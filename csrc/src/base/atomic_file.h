@@ -1,6 +1,6 @@
-/* whole_file.h - files that are there whole or not at all. */
-#ifndef MB_WHOLE_FILE_H
-#define MB_WHOLE_FILE_H
+/* atomic_file.h - files that are there whole or not at all. */
+#ifndef MB_ATOMIC_FILE_H
+#define MB_ATOMIC_FILE_H
 
 #include <sys/types.h>
 
