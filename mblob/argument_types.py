@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from mblob import texts
-from mblob.dtype import LAST_CODE, NAMES, OF_DLPACK, SMALL_FLOATS
+from mblob.dtype import LAST_CODE, NAMES, OF_DLPACK, OF_SAFETENSORS, SMALL_FLOATS, DataType
 
 
 class ArgumentType(NamedTuple):
@@ -173,6 +173,9 @@ def macros() -> dict[str, str]:
         "MB_DTYPE_LAST": str(LAST_CODE),
         "MB_SMALL_FLOATS": _elements(SMALL_FLOATS),
         "MB_DTYPES_OF_DLPACK": _elements(OF_DLPACK),
+        "MB_DTYPES_OF_SAFETENSORS": _elements(
+            {name: DataType.parse(text)[:2] for name, text in OF_SAFETENSORS.items()}
+        ),
     }
 
 

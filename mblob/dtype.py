@@ -25,6 +25,14 @@ SMALL_FLOATS = {
     "float8_e3m4": (FLOAT8_E3M4, 8),
 }  # fmt: skip
 OF_DLPACK = {"bool": (6, 8), "float8_e3m4": (7, 8)}  # what those of 8 bits are there
+# Every dtype of safetensors, by its name there.
+OF_SAFETENSORS = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32",
+    "F64": "float64", "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2": "float8_e5m2", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
+    "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn", "F4": "float4_e2m1fn",
+}  # fmt: skip
 LAST_CODE = max(code for code, _ in SMALL_FLOATS.values() if code != FLOAT8_E3M4)
 
 # Elements by their text without lanes: code and bits.

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from mblob import json_text
-from mblob.dtype import DataType
+from mblob.dtype import OF_SAFETENSORS, DataType
 from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, is_addressable
 
@@ -23,18 +23,7 @@ ALIGNMENT = 64
 PARAMETERS = "mblob.params"
 HEADER_LIMIT = 100_000_000  # bytes of JSON, the format's own limit
 
-# Every dtype of the format; float types of 8 bits and fewer by the names that DLPack and ml_dtypes
-# give them.
-DTYPES = {
-    name: DataType.parse(text)
-    for name, text in {
-        "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
-        "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32",
-        "F64": "float64", "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E4M3FNUZ": "float8_e4m3fnuz",
-        "F8_E5M2": "float8_e5m2", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
-        "F6_E2M3": "float6_e2m3fn", "F6_E3M2": "float6_e3m2fn", "F4": "float4_e2m1fn",
-    }.items()
-}  # fmt: skip
+DTYPES = {name: DataType.parse(text) for name, text in OF_SAFETENSORS.items()}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 METADATA = "__metadata__"  # the one member of a header that is no tensor
 _BYTE = DataType.parse("uint8")

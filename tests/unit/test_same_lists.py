@@ -26,7 +26,6 @@ from mblob.format import (
     exported_functions,
     ffi_dialect,
     note,
-    safetensors,
     system_library_prefixes,
 )
 from mblob.inspect import tensors
@@ -266,17 +265,6 @@ def test_plug_ins_can_say_each_code_of_an_argument_and_python_has_its_classes() 
     kept = declared("csrc/src/base/error.c", "codes")
     assert set(re.findall(r"MB_ARGUMENT_\w+", kept)) == set(codes)
     assert set(runtime._CLASSES) == set(codes.values())
-
-
-def test_c_reads_the_types_of_safetensors_that_python_does() -> None:
-    known = numbers("csrc/include/mblob/dlpack.h")
-    rows = re.findall(
-        r'\{"(\w+)", \{(\w+), (\d+), 1\}\}', declared("csrc/src/format/safetensors.c", "TYPES")
-    )
-    assert {name: DataType(known[code], int(bits)) for name, code, bits in rows} == {
-        name: DataType.parse(t) if isinstance(t, str) else t
-        for name, t in safetensors.DTYPES.items()
-    }
 
 
 # -- the command line ------------------------------------------------------------------------------

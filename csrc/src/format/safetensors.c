@@ -6,35 +6,12 @@
 #include "base/base.h"
 #include "format/ndarray.h"
 
-/* Every dtype of the format, as mblob/format/safetensors.py has them. A bool takes a byte;
- * elements of 4 and 6 bits are packed without gaps. */
+/* Every dtype of the format. A bool takes a byte; elements of 4 and 6 bits are packed without
+ * gaps. */
 static const struct {
+  uint8_t code, bits;
   char name[12];
-  DLDataType type;
-} TYPES[] = {
-    {"BOOL", {kDLUInt, 1, 1}},
-    {"U8", {kDLUInt, 8, 1}},
-    {"I8", {kDLInt, 8, 1}},
-    {"U16", {kDLUInt, 16, 1}},
-    {"I16", {kDLInt, 16, 1}},
-    {"U32", {kDLUInt, 32, 1}},
-    {"I32", {kDLInt, 32, 1}},
-    {"U64", {kDLUInt, 64, 1}},
-    {"I64", {kDLInt, 64, 1}},
-    {"F16", {kDLFloat, 16, 1}},
-    {"BF16", {kDLBfloat, 16, 1}},
-    {"F32", {kDLFloat, 32, 1}},
-    {"F64", {kDLFloat, 64, 1}},
-    {"C64", {kDLComplex, 64, 1}},
-    {"F8_E4M3", {kDLFloat8_e4m3fn, 8, 1}},
-    {"F8_E4M3FNUZ", {kDLFloat8_e4m3fnuz, 8, 1}},
-    {"F8_E5M2", {kDLFloat8_e5m2, 8, 1}},
-    {"F8_E5M2FNUZ", {kDLFloat8_e5m2fnuz, 8, 1}},
-    {"F8_E8M0", {kDLFloat8_e8m0fnu, 8, 1}},
-    {"F6_E2M3", {kDLFloat6_e2m3fn, 6, 1}},
-    {"F6_E3M2", {kDLFloat6_e3m2fn, 6, 1}},
-    {"F4", {kDLFloat4_e2m1fn, 4, 1}},
-};
+} TYPES[] = {MB_DTYPES_OF_SAFETENSORS};
 
 struct range {
   uint64_t begin, end;
@@ -53,7 +30,7 @@ static bool read_type(struct mb_json *j, DLDataType *out) {
   if (!mb_json_string(j, &name)) return false;
   for (size_t i = 0; i < sizeof(TYPES) / sizeof(*TYPES); ++i) {
     if (!mb_slice_is(name, TYPES[i].name)) continue;
-    *out = TYPES[i].type;
+    *out = (DLDataType){TYPES[i].code, TYPES[i].bits, 1};
     return true;
   }
   return mb_json_fail(j, "a dtype that is not known");
