@@ -212,6 +212,49 @@ def test_packed_parameters_are_the_last_inputs_where_nobody_sets_them(
             vm.invoke_stateful("main")
 
 
+def test_inputs_with_the_names_of_parameters_are_these(tmp_path: Path) -> None:
+    """Also if nothing checks them, in another order than that of the file."""
+    for result, name in enumerate(["b", "w"], 1):
+        vm = machine(
+            library(tmp_path / f"{name}.so", Function("main", [ret(result)], ["x", "b", "w"]))
+        )
+        assert vm.module["get_param_inputs"]("main") == 2
+        vm.module["set_one_input"]("main", "x", np.zeros(1, "float32"))
+        vm.invoke_stateful("main")
+        np.testing.assert_array_equal(vm.get_outputs("main").numpy(), SET[name])
+    vm = machine(library(tmp_path / "front.so", Function("main", [ret(0)], ["w", "b", "x"])))
+    assert vm.module["get_param_inputs"]("main") == 0  # they are not the last ones
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_an_input_of_another_type_or_shape_than_its_parameter(tmp_path: Path, dialect: Any) -> None:
+    for checked, text in (
+        (tensor(1, W), r"tensor 'b': expected .*, found"),
+        (tensor(1, (W[0], [(EQUAL, 7)])), r"tensor 'b': expected .*, found"),
+    ):
+        code = [*checked, ret(1)]
+        lib = library(tmp_path / "m.so", Function("main", code, ["x", "b"]), dialect=dialect)
+        with pytest.raises(
+            mblob.FormatError, match=f"parameters: function 'main', argument 1 b: {text}"
+        ):
+            mblob.relax.VirtualMachine(mblob.load_module(lib), mblob.cpu(0))
+
+
+@pytest.mark.filterwarnings("ignore::mblob.PortabilityWarning")
+def test_a_program_of_tvm_gets_its_detached_parameters(golden: Path, tmp_path: Path) -> None:
+    with np.load(golden / "relax" / "mlp_static.npz") as stored:
+        x, *weights, expected = [stored[f"c0_{k}"] for k in ("a0", "a1", "a2", "a3", "a4", "r")]
+    names = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
+    for order in (names, names[::-1]):
+        mblob.add(
+            golden / "relax" / "mlp_static.so", params=dict(zip(names, weights)), order=order, output=tmp_path / "m.so"
+        )  # fmt: skip
+        vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
+        vm.module["set_one_input"]("forward", "x", x)
+        vm.invoke_stateful("forward")
+        np.testing.assert_allclose(vm.get_outputs("forward").numpy(), expected, rtol=1e-5)
+
+
 def test_an_input_before_the_parameters_must_be_set(tmp_path: Path) -> None:
     vm = machine(library(tmp_path / "m.so", main(W, B)))
     with pytest.raises(mblob.MblobError, match="input 'x' of function 'main' has not been set"):

@@ -398,6 +398,7 @@ static void close_machine(void *object) {
   vm_pool_close(m->pool);
   mblob_function_release(m->instrument);
   mb_return_drop(&m->params);
+  free(m->stored);
   relax_link_release(m->link);
   mblob_module_release(m->module);
   free(m);
@@ -447,7 +448,7 @@ int relax_machine_create(const struct relax_executable *exec, const struct relax
   m->call_limit = RELAX_CALL_LIMIT;
   m->params = (struct mb_return)MB_RETURN_NOTHING;
   int status = fill(m);
-  if (!status) status = relax_parameters_make(exec, model, &m->params);
+  if (!status) status = relax_parameters_make(exec, model, &m->params, &m->stored);
   if (!status) status = mb_builtin_create(&machine_class, m, out);
   if (status)
     close_machine(m);

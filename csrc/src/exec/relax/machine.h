@@ -52,8 +52,10 @@ struct relax_machine {
   const struct relax_executable *exec;
   const struct relax_function *model; /* may be NULL */
   struct mb_return params;            /* an Array, counted */
-  bool ready;                         /* vm_initialization was called */
-  DLDevice *devices;                  /* all are the host's memory, which programs tell apart */
+  const struct mb_tensor *
+      *stored;       /* its tensors in the weights, of which `module` imports the module */
+  bool ready;        /* vm_initialization was called */
+  DLDevice *devices; /* all are the host's memory, which programs tell apart */
   size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
@@ -132,18 +134,27 @@ int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
 
 /* ---- parameters.c, parameter_check.c --------------------------------------------------------- */
 
-/* An Array of the parameters that the program's weights have, in their order; of none if there are none. */
-int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
-                          struct mb_return *out);
 struct mb_tensor;
+/* An Array of the parameters that the program's weights have, in their order; of none if there are none.
+ * *stored: those in the weights, to free. */
+int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
+                          struct mb_return *out, const struct mb_tensor ***stored);
 /* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its code says; of
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry);
 /* Which inputs of a function the machine's parameters are, if nobody sets them: the last ones. *inputs:
- * how many; 0 if there are no parameters. *each: whether each is one of the tensors, and not the tuple. */
+ * how many; 0 if there are no parameters. */
+enum relax_place {
+  RELAX_TUPLE,
+  RELAX_EACH,
+  RELAX_BY_NAME
+}; /* the tuple, its items, or those of the names */
 int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
-                           size_t *inputs, bool *each);
+                           size_t *inputs, enum relax_place *place);
+/* The parameter that has the name of an input, which is one of RELAX_BY_NAME. */
+size_t relax_parameter_named(const struct relax_machine *m, const struct relax_function *f,
+                             size_t input);
 
 /* ---- profile.c ------------------------------------------------------------------------------- */
 

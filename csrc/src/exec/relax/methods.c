@@ -181,16 +181,19 @@ static bool has_unset(const struct relax_function *f, const struct relax_slots *
 static int set_parameters(struct relax_machine *m, const struct relax_function *f,
                           struct relax_slots *slots) {
   size_t inputs = 0, i = 0;
-  bool each = false;
-  int status = relax_parameters_place(m, f, &inputs, &each);
+  enum relax_place place;
+  int status = relax_parameters_place(m, f, &inputs, &place);
   if (!status && inputs) status = make_inputs(f, slots);
   for (; !status && i < inputs; i++) {
     struct relax_value *input = &slots->inputs[(size_t)f->num_args - inputs + i], given;
     if (input->code != NOT_SET) continue;
     given = (struct relax_value){m->params.value, m->params.code};
-    if (each)
-      given = (struct relax_value){mb_object_value(m->params.value.v_handle, i),
-                                   mb_object_item(m->params.value.v_handle, i)->code};
+    if (place != RELAX_TUPLE) {
+      const size_t at = (size_t)f->num_args - inputs + i;
+      const size_t item = place == RELAX_BY_NAME ? relax_parameter_named(m, f, at) : i;
+      given = (struct relax_value){mb_object_value(m->params.value.v_handle, item),
+                                   mb_object_item(m->params.value.v_handle, item)->code};
+    }
     relax_retain(given);
     relax_set(input, given);
   }
@@ -480,9 +483,9 @@ static int get_param_inputs(void *object, struct mb_call *call) {
   const struct relax_machine *m = object;
   const struct relax_function *f = NULL;
   size_t inputs = 0;
-  bool each = false;
+  enum relax_place place;
   int status = function_argument(m, call, 0, &f);
-  if (!status) status = relax_parameters_place(m, f, &inputs, &each);
+  if (!status) status = relax_parameters_place(m, f, &inputs, &place);
   if (!status) mb_call_return_int(call, (int64_t)inputs);
   return status;
 }

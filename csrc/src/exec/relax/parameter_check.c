@@ -5,7 +5,10 @@
  * is for, and a tuple may be something else. So a set is refused only if functions take tuples, each of
  * these differs from it, and no function has an argument of which code says nothing, or as many tensors as
  * the set, which may be passed one by one. What code does not say is found when the function is called:
- * checks behind a branch, dimensions that have names, and compiled functions. */
+ * checks behind a branch, dimensions that have names, and compiled functions.
+ *
+ * Inputs may have the names of the parameters. Then the function takes each as a tensor of its own, and
+ * nothing else fits: code that checks such an input is about the tensor of its name. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +32,7 @@ struct search {
   const struct relax_function *model;     /* may be NULL */
   const struct mb_tensor *const *tensors; /* NULL: only their number matters */
   int64_t count;
+  bool by_name;                          /* arguments are the tensors of their names */
   const struct relax_function *f;        /* that is read */
   struct held *held;                     /* by register of `f` */
   uint8_t *arguments;                    /* of `f` */
@@ -114,7 +118,7 @@ static bool read_expected(const struct relax_executable *exec, enum check check,
 
 static void look_at_tensor(struct search *s, struct held at, enum check check,
                            const struct relax_instruction *in) {
-  if (at.item == NONE) s->arguments[at.argument] |= IS_TENSOR;
+  if (at.item == NONE || s->by_name) s->arguments[at.argument] |= IS_TENSOR;
   if (!s->tensors || at.item < 0 || at.item >= s->count) return;
   const struct mb_tensor *tensor = s->tensors[at.item];
   const DLTensor *found = &tensor->view;
@@ -138,14 +142,52 @@ static void look_at_tensor(struct search *s, struct held at, enum check check,
            mb_shape_text(&expected, want), mb_shape_text(found, have));
 }
 
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The tensor of a name, NONE if there is none. The search begins at `near`, where it mostly is. */
+static int64_t of_name(const struct mb_tensor *const *tensors, int64_t count, const char *name,
+                       int64_t near) {
+  for (int64_t k = 0; k < count; k++) {
+    const int64_t i = (near + k) % count;
+    if (strcmp(tensors[i]->name, name) == 0) return i;
+  }
+  return NONE;
+}
+
+/* The tensor that has the name of an input, NONE if there is none. */
+static int64_t for_input(const struct mb_tensor *const *tensors, int64_t count,
+                         const struct relax_function *f, int64_t input) {
+  const int64_t near = count - (f->num_args - input);
+  return of_name(tensors, count, f->params[input], near < 0 ? 0 : near);
+}
+
+/* Whether inputs of the function have names of tensors; *last: how many of the last ones. */
+static bool takes_by_name(const struct mb_tensor *const *tensors, int64_t count,
+                          const struct relax_function *f, int64_t *last) {
+  bool found = false;
+  *last = 0;
+  if (f->kind == RELAX_PACKED || f->num_args <= 0 || f->param_count != (size_t)f->num_args)
+    return false;
+  for (int64_t i = f->num_args - 1; i >= 0; i--) {
+    if (for_input(tensors, count, f, i) == NONE) continue;
+    found = true;
+    if (*last == f->num_args - 1 - i) ++*last;
+  }
+  return found;
+}
+
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /* Follow the arguments through the calls that each run of the function makes. */
 static void read_calls(struct search *s) {
   const struct relax_function *f = s->f;
   const struct relax_instruction *code = s->exec->code;
-  for (size_t r = 0; r < f->registers; r++)
-    s->held[r] = (struct held){(int64_t)r < f->num_args ? (int32_t)r : NONE, NONE};
+  for (size_t r = 0; r < f->registers; r++) {
+    const bool is_argument = (int64_t)r < f->num_args;
+    const int64_t item =
+        is_argument && s->by_name ? for_input(s->tensors, s->count, f, (int64_t)r) : NONE;
+    s->held[r] = (struct held){is_argument ? (int32_t)r : NONE, (int32_t)item};
+  }
   for (size_t i = f->start; i < f->end && code[i].opcode == RELAX_CALL; i++) {
     const struct relax_instruction *in = &code[i];
     const enum check check = check_of(&s->exec->functions[in->target]);
@@ -190,44 +232,72 @@ static int begin_search(struct search *s, size_t registers) {
   return mb_fail_memory(registers * sizeof(*s->held));
 }
 
+/* Read the functions whose inputs have names of parameters: `s->refusing` is one with another tensor. */
+static void read_by_name(struct search *s) {
+  int64_t last = 0;
+  s->by_name = true;
+  for (size_t i = 0; !s->refusing && i < s->exec->function_count; i++) {
+    s->f = &s->exec->functions[i];
+    if (s->f->kind != RELAX_CODE || !takes_by_name(s->tensors, s->count, s->f, &last)) continue;
+    memset(s->arguments, 0, (size_t)s->f->num_args);
+    read_calls(s);
+  }
+  s->by_name = false;
+}
+
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry) {
   size_t registers = 0;
   bool may = false, tuples = false;
   for (size_t i = 0; i < exec->function_count; i++) {
-    if (exec->functions[i].kind == RELAX_COMPILED) return MBLOB_OK;
+    may |= exec->functions[i].kind == RELAX_COMPILED;
     if (exec->functions[i].registers > registers) registers = exec->functions[i].registers;
   }
   struct search s = {.exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
   int status = begin_search(&s, registers);
   if (status) return status;
-  for (size_t i = 0; !may && i < exec->function_count; i++) {
+  read_by_name(&s);
+  const bool differs = s.refusing != NULL;
+  for (size_t i = 0; !may && !differs && i < exec->function_count; i++) {
     s.f = &exec->functions[i];
     if (s.f->kind == RELAX_CODE && s.f->num_args >= 0) may = may_take(&s, &tuples);
   }
   end_search(&s);
-  if (may || !tuples) return MBLOB_OK;
+  if (!differs && (may || !tuples)) return MBLOB_OK;
   status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
   mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
   return status;
 }
 
 int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
-                           size_t *inputs, bool *each) {
+                           size_t *inputs, enum relax_place *place) {
   const size_t count = mb_object_count(m->params.value.v_handle);
-  bool tuples = false;
+  bool tuples = false, each = true;
+  int64_t last = 0;
   *inputs = 0;
-  *each = false;
+  *place = RELAX_TUPLE;
   if (!count || f->num_args <= 0 || f->kind == RELAX_PACKED) return MBLOB_OK;
+  if (takes_by_name(m->stored, (int64_t)count, f, &last)) {
+    *inputs = (size_t)last;
+    *place = RELAX_BY_NAME;
+    return MBLOB_OK;
+  }
   *inputs = 1;
   if (f->kind != RELAX_CODE || count > (size_t)f->num_args) return MBLOB_OK;
   struct search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
   int status = begin_search(&s, f->registers);
   if (status) return status;
   (void)may_take(&s, &tuples);
-  *each = true;
-  for (size_t i = 1; i <= count; i++) *each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
-  if (*each) *inputs = count;
+  for (size_t i = 1; i <= count; i++) each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
   end_search(&s);
+  if (!each) return MBLOB_OK;
+  *inputs = count;
+  *place = RELAX_EACH;
   return MBLOB_OK;
+}
+
+size_t relax_parameter_named(const struct relax_machine *m, const struct relax_function *f,
+                             size_t input) {
+  const int64_t count = (int64_t)mb_object_count(m->params.value.v_handle);
+  return (size_t)for_input(m->stored, count, f, (int64_t)input);
 }

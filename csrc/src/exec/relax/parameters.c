@@ -44,7 +44,7 @@ static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob
 }
 
 int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
-                          struct mb_return *out) {
+                          struct mb_return *out, const struct mb_tensor ***stored) {
   mblob_module *module = NULL;
   const struct mb_tensors *tensors = NULL;
   struct mb_json j;
@@ -78,7 +78,7 @@ int relax_parameters_make(const struct relax_executable *exec, const struct rela
   if (!status) status = mb_object_make_array(NULL, &call);
   for (int i = 0; i < count; i++) mb_array_release(values[i].v_handle);
   free(values);
-  free(in_order);
   free(codes);
+  *stored = in_order; /* of the machine, also after an error */
   return status;
 }
