@@ -20,6 +20,7 @@ from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
+from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import tree_of
 from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
@@ -114,12 +115,16 @@ def with_code(
 
 
 def check_joined(library: Library, joined: Library) -> None:
-    """Warn of symbols that the new code takes, and that nothing defines.
+    """Warn of symbols that the new code takes, and that nothing defines; and of functions that nobody finds,
+    as the model has one of the name.
 
     Raises:
         BuildError: it defines what the library takes from others.
     """
     check_names_of_others(library.elf, joined.elf, str(library.path))
+    old = {f.name for f in library.host_functions}
+    new = (f.name for f in joined.host_functions if f.name not in old and f.abi != "plain")
+    warn_of_own_functions(new, [e.type_key for e in library.entries])
     warn_of_undefined(
         joined.elf, Path(library.path), {u.name for u in undefined_symbols(library.elf)}
     )

@@ -188,7 +188,8 @@ def export_library(
         PortabilityWarning: TVM cannot run an executor, because of its graph, because it calls plain
             C functions, or because no module has a function.
         HiddenNameWarning: two modules of the tree have the same key of `blob_module`, or a tensor of
-            the same name; or a function has the name of an attribute of modules.
+            the same name; or a function has the name of an attribute of modules, or of a function that a
+            model has itself.
         UserWarning: a carried plug-in opens no module of the tree.
 
     Raises:

@@ -4,7 +4,7 @@ called; what mblob compiles for them; what goes on the link line."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from mblob.binary.elf import ElfFile
 from mblob.errors import HiddenNameWarning, did_you_mean
 from mblob.format.exported_functions import FFI_PREFIX
 from mblob.format.functions_table import Row
+from mblob.format.own_functions import OWN_FUNCTIONS
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import EXECUTORS
 from mblob.module import Module
@@ -390,16 +391,29 @@ def warn_of_functions(
         files: all that is linked; None if the caller compiles.
         library: what was linked of them; None if that is done elsewhere.
     """
-    for row in rows:
-        if row.abi == "packed" and hasattr(Module, row.name):
+    packed = [row.name for row in rows if row.abi == "packed"]
+    for name in packed:
+        if hasattr(Module, name):
             warn(
-                f"the function {row.name!r} has the name of an attribute of modules: call it as lib[{row.name!r}](...)",
+                f"the function {name!r} has the name of an attribute of modules: call it as lib[{name!r}](...)",
                 HiddenNameWarning,
             )
+    warn_of_own_functions(packed, [module.type_key for module in request.module.walk()])
     if any(module.type_key in EXECUTORS for module in request.module.walk()):
         from mblob.packager.link.executor_checks import warn_of_calls
 
         warn_of_calls(request, rows, files, library)
+
+
+def warn_of_own_functions(names: Iterable[str], type_keys: Iterable[str]) -> None:
+    """Warn of functions of the code that have the name of a function of a model in the library."""
+    own = {name: key for key in type_keys for name in OWN_FUNCTIONS.get(key, ())}
+    for name in (name for name in names if name in own):
+        warn(
+            f"the function {name!r} has the name of a function that the {own[name]} has itself, and lib[{name!r}] is"
+            f" that one: call yours as lib.ctypes.{name}(...), or give it another name",
+            HiddenNameWarning,
+        )
 
 
 # -- what mblob compiles for them, and the link line -----------------------------------------------

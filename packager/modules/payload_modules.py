@@ -20,6 +20,7 @@ from mblob.errors import PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.blob_plan import PAYLOAD_ALIGN_LIMIT
 from mblob.format.ndarray import ArrayRecord, encode_header, read_param_dict
+from mblob.format.own_functions import GRAPH_FUNCTIONS
 from mblob.format.type_keys import CONST_LOADER, GRAPH_FACTORY, ROWS, SAFETENSORS
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
@@ -34,16 +35,6 @@ from mblob.packager.path_arguments import as_json, check_key, payload_or_path
 
 if TYPE_CHECKING:
     from mblob.typed import GraphJson
-
-# Functions that a graph's factory has itself (csrc/src/exec/graph/factory.c): no model of such a
-# name could be made.
-FACTORY_FUNCTIONS = (
-    "debug_create",
-    "cuda_graph_create",
-    "get_graph_json",
-    "get_graph_params",
-    "remove_params",
-)
 
 
 def json_module(
@@ -326,10 +317,10 @@ def _check_model_name(name: Any) -> None:
         raise BuildError(
             f"{who}: {name!r} is no name of a function; expected text without NUL and surrogates"
         )
-    if name in FACTORY_FUNCTIONS:
+    if name in GRAPH_FUNCTIONS:
         raise BuildError(
             f"{who}: {name!r} is a function that the factory has itself, so the model could not be made; "
-            f"other names than {', '.join(FACTORY_FUNCTIONS)} are free"
+            f"other names than {', '.join(GRAPH_FUNCTIONS)} are free"
         )
 
 

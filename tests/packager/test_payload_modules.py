@@ -15,9 +15,10 @@ import pytest
 import mblob
 from mblob.errors import StateError
 from mblob.format.grammar import decode_payload
+from mblob.format.own_functions import GRAPH_FUNCTIONS
 from mblob.format.type_keys import ROWS
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.payload_modules import FACTORY_FUNCTIONS, graph_executor_factory
+from mblob.packager.modules.payload_modules import graph_executor_factory
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.devc_c import to_c
 from tests.bytes_sink import BytesSink
@@ -380,7 +381,7 @@ def test_a_file_is_never_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(module("k", tmp_path / "big").payload) == 1 << 40
 
 
-@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", 7, *FACTORY_FUNCTIONS])
+@pytest.mark.parametrize("name", ["", "a\0b", "\ud800", 7, *GRAPH_FUNCTIONS])
 def test_a_model_has_a_name_that_can_be_asked_for(name: object) -> None:
     with pytest.raises(BuildError, match="graph_executor_factory: name: ") as caught:
         graph_executor_factory('{"nodes": []}', name=name)  # type: ignore[arg-type]
@@ -391,9 +392,9 @@ def test_the_names_that_factories_keep_are_those_of_the_runtime(tmp_path: Path) 
     factory = graph_executor_factory('{"nodes": []}', name="é get_graph_json")
     factory.export_library(tmp_path / "m.so")
     opened = mblob.load_module(tmp_path / "m.so")
-    for name in ("é get_graph_json", *FACTORY_FUNCTIONS):
+    for name in ("é get_graph_json", *GRAPH_FUNCTIONS):
         assert opened.get_function(name)
     with pytest.raises(AttributeError, match="it has: ") as caught:
         opened.get_function("no_such")
     listed = str(caught.value).split("it has: ")[1].split(", ")
-    assert sorted(listed) == sorted(("é get_graph_json", *FACTORY_FUNCTIONS))
+    assert sorted(listed) == sorted(("é get_graph_json", *GRAPH_FUNCTIONS))

@@ -27,7 +27,9 @@ from mblob.format import (
     ffi_dialect,
     note,
     system_library_prefixes,
+    type_keys,
 )
+from mblob.format.own_functions import OWN_FUNCTIONS
 from mblob.inspect import tensors
 from mblob.inspect.html import headers
 from mblob.loader import load, tensor, vm_common
@@ -370,6 +372,21 @@ def test_errors_name_the_options_of_build() -> None:
     [verbs] = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     flags = {flag for flag in verbs.choices["build"]._option_string_actions if flag[:2] == "--"}
     assert flags - {*report._ARGUMENTS.values()} == {f"--{name}" for name in OF_BUILD}
+
+
+@pytest.mark.parametrize(
+    ("source", "key"),
+    [
+        ("graph/factory", type_keys.GRAPH_FACTORY),
+        ("aot/factory", type_keys.AOT_FACTORY),
+        ("relax/executable", type_keys.RELAX_EXECUTABLE),
+        ("relay/executable", type_keys.RELAY_EXECUTABLE),
+    ],
+)
+def test_python_knows_the_functions_of_models_that_c_has(source: str, key: str) -> None:
+    text = (ROOT / "csrc" / "src" / "exec" / f"{source}.c").read_text()
+    table = re.search(r"struct mb_method methods\[\] = \{(.*?)\};", text, re.DOTALL)
+    assert table and tuple(re.findall(r'\{"(\w+)"', table[1])) == OWN_FUNCTIONS[key]
 
 
 def test_the_page_lists_the_suffixes_of_all_inputs() -> None:

@@ -118,3 +118,19 @@ def test_an_object_without_pic_is_named(tmp_path: Path, linker: str) -> None:
             mblob.add(
                 file, objects=[tmp_path / "fixed.o"], output=tmp_path / "a.so", options=linker
             )
+
+
+def test_a_function_with_the_name_of_one_of_the_model_is_told(golden: Path, tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(
+        "int get_graph_json(void) { return 4; } int stats(void) { return 5; }"
+    )
+    with pytest.warns(mblob.HiddenNameWarning, match=r"'get_graph_json'.*GraphExecutorFactory has"):
+        mblob.add(golden / "mlp_c.so", kernels=[tmp_path / "k.c"], output=tmp_path / "a.so")
+    lib = mblob.load_module(tmp_path / "a.so")
+    assert (lib.ctypes.get_graph_json(), lib.stats()) == (4, 5)
+    assert "nodes" in lib["get_graph_json"]()
+    root = mblob.graph_executor_factory(lib["get_graph_json"]())
+    root.import_module(mblob.csource_module(tmp_path / "k.c"))
+    with pytest.warns(UserWarning) as told:
+        root.export_library(tmp_path / "b.so")
+    assert any("'get_graph_json' has the name of a function" in str(w.message) for w in told)
