@@ -37,7 +37,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/nati
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale
+.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale quick coverage
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -89,6 +89,11 @@ quick: env ## for the minute before a commit: tests/unit, but what needs a compi
 
 test-all: env ## the slow tests, which make test leaves out: 25 minutes
 	@$(PYTEST) -m 'slow and not nightly'
+
+coverage: ## the lines that the quick tests run, by folder, Python and C: in a clone of the last commit; half an hour
+	@rm -rf build/coverage && git clone -q . build/coverage && $(MAKE) --no-print-directory -C build/coverage env
+	@$(PYTHON) tests/measure_coverage.py --tree build/coverage --report build/coverage.jsonl -- -n $(WORKERS) --dist worksteal
+	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl
 
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py setup.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/plugins packager loader/_call mblob/bytes tests examples \

@@ -119,7 +119,7 @@ class OpenedNode(Node):
         self._fallback: Loader | None = None
         # Of an executor: the module and function that made it, and the arguments.
         self.made_by: tuple[Module | None, str, tuple[Any, ...]] | None = None
-        # Of a machine: functions of Python that it was lent (lent.py).
+        # Of a machine: functions of Python that it was lent (kept_functions.py).
         self.kept: dict[str, Any] = {}
 
     def pickled(self, protocol: int) -> tuple[Any, ...]:

@@ -23,8 +23,8 @@ from mblob.format.type_keys import (
 from mblob.inspect import graph_summary
 from mblob.inspect.tensors import (
     StoredTensor,
+    dtype_decoder,
     is_param_dict,
-    meant_by,
     placed,
     relax_program,
     stored_tensors,
@@ -188,7 +188,7 @@ def _executable(
         facts, arrays = relay_summary.summarize(code)
     else:
         program = relax_program(code, grammars)
-        facts = relax_summary.summarize(program, meant_by(grammars))
+        facts = relax_summary.summarize(program, dtype_decoder(grammars))
         arrays = program.arrays()
     return DecodedPayload(
         {"executable": facts}, tensors=_described(stored_tensors(placed(arrays, base), grammars))

@@ -11,7 +11,7 @@ from mblob.format.type_keys import DEVICE_KEYS
 from mblob.inspect.contents import GRAPH_FIELDS, DecodedPayload
 from mblob.inspect.graph_summary import nodes_of
 from mblob.inspect.source_text import source_of, text_beginning
-from mblob.inspect.tensors import StoredTensor, meant_by, relax_program, tensors_of
+from mblob.inspect.tensors import StoredTensor, dtype_decoder, relax_program, tensors_of
 
 if TYPE_CHECKING:
     from mblob.format.blob_model import Entry
@@ -96,7 +96,7 @@ class EntryView:
             return [], {}
         grammars = self._library.grammars
         program = relax_program(self.fields()["code"], grammars)
-        return relax_graph.graphs_of(program, facts["functions"], meant_by(grammars))
+        return relax_graph.graphs_of(program, facts["functions"], dtype_decoder(grammars))
 
     @property
     def kernels(self) -> list[FunctionInfo]:

@@ -101,11 +101,11 @@ def stored_tensors(
     records: Iterable[tuple[str, ArrayRecord]], grammars: Grammars
 ) -> list[StoredTensor]:
     """Array records by name, with the element types that the dialect means."""
-    meant = meant_by(grammars)
+    meant = dtype_decoder(grammars)
     return [StoredTensor(name, meant(r.dtype), r.shape, r.offset, r.data) for name, r in records]
 
 
-def meant_by(grammars: Grammars) -> Callable[[DataType], DataType]:
+def dtype_decoder(grammars: Grammars) -> Callable[[DataType], DataType]:
     """The function that gives the element type that a dialect means by a stored one."""
     return of_classic if grammars is GRAMMARS else DataType.of_ffi
 

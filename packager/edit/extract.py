@@ -141,7 +141,7 @@ def _planned(
         _check_folder(output, is_folder, ".npy, .safetensors")
         if format:
             return Plan(output, _one_each(tensors, format))
-        return _each_as_it_can(library, tensors, output)
+        return _one_file_per_tensor(library, tensors, output)
     if not is_folder and (
         output.suffix in PAYLOAD_SUFFIXES or output.is_file() or output.suffix == ".safetensors"
     ):
@@ -282,7 +282,7 @@ def _one_each(tensors: Sequence[Found], format: str) -> Callable[[], Iterator[Ou
     return files
 
 
-def _each_as_it_can(library: Library, tensors: Sequence[Found], output: Path) -> Plan:
+def _one_file_per_tensor(library: Library, tensors: Sequence[Found], output: Path) -> Plan:
     """A file for each tensor: .npy, or .safetensors for element types that numpy has not. What
     neither can hold is left out, and named when the others are written.
 

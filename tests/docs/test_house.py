@@ -81,7 +81,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
         ["make", "-s", "help"], cwd=root, capture_output=True, text=True, check=True
     )
     listed = {line.split()[1] for line in done.stdout.splitlines()}
-    tests = {"test", "test-all", "check", "nightly"}
+    tests = {"test", "test-all", "check", "nightly", "coverage"}
     assert (
         listed
         == {

@@ -56,73 +56,73 @@ static void *runtime_function(const char *name) {
 /* Where there is no runtime, errors say so, and nothing else can be done. */
 static const char no_runtime[] =
     "there is no libmblob in this process, and none beside libmblob-ffi.so";
-static __thread uint64_t errors_of_nobody;
+static __thread uint64_t no_runtime_errors;
 
-static int set_error_of_nobody(int status, const char *message) {
+static int no_runtime_set_error(int status, const char *message) {
   (void)message;
-  errors_of_nobody++;
+  no_runtime_errors++;
   return status;
 }
 
-static int set_coded_error_of_nobody(int status, const char *code, const char *message) {
+static int no_runtime_set_coded_error(int status, const char *code, const char *message) {
   (void)code;
-  return set_error_of_nobody(status, message);
+  return no_runtime_set_error(status, message);
 }
 
-static const char *last_error_of_nobody(void) { return no_runtime; }
-static const char *last_code_of_nobody(void) { return ""; }
-static int last_status_of_nobody(void) { return MBLOB_E_INCOMPATIBLE; }
-static uint64_t error_count_of_nobody(void) { return errors_of_nobody; }
-static void *symbol_of_nobody(const char *name) { return (void)name, NULL; }
+static const char *no_runtime_last_error(void) { return no_runtime; }
+static const char *no_runtime_last_code(void) { return ""; }
+static int no_runtime_last_status(void) { return MBLOB_E_INCOMPATIBLE; }
+static uint64_t no_runtime_error_count(void) { return no_runtime_errors; }
+static void *no_runtime_symbol(const char *name) { return (void)name, NULL; }
 
-static int global_function_of_nobody(const char *name, struct mblob_function **out) {
+static int no_runtime_global_function(const char *name, struct mblob_function **out) {
   (void)name;
   *out = NULL;
-  return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
+  return no_runtime_set_error(MBLOB_E_INCOMPATIBLE, no_runtime);
 }
 
-static int function_create_of_nobody(TVMPackedCFunc call, void *resource,
-                                     TVMPackedCFuncFinalizer finalize,
-                                     struct mblob_function **out) {
+static int no_runtime_function_create(TVMPackedCFunc call, void *resource,
+                                      TVMPackedCFuncFinalizer finalize,
+                                      struct mblob_function **out) {
   (void)call, (void)resource, (void)finalize;
-  return global_function_of_nobody(NULL, out);
+  return no_runtime_global_function(NULL, out);
 }
 
-static int array_view_of_nobody(const DLTensor *tensor, void *owner, void (*release)(void *owner),
-                                DLTensor **out) {
+static int no_runtime_array_view(const DLTensor *tensor, void *owner, void (*release)(void *owner),
+                                 DLTensor **out) {
   (void)tensor, (void)owner, (void)release;
   *out = NULL;
-  return set_error_of_nobody(MBLOB_E_INCOMPATIBLE, no_runtime);
+  return no_runtime_set_error(MBLOB_E_INCOMPATIBLE, no_runtime);
 }
 
-static void *function_resource_of_nobody(const struct mblob_function *function,
-                                         TVMPackedCFunc call) {
+static void *no_runtime_function_resource(const struct mblob_function *function,
+                                          TVMPackedCFunc call) {
   return (void)function, (void)call, NULL;
 }
 
-static const char *builtin_name_of_nobody(struct mblob_function *function) {
+static const char *no_runtime_builtin_name(struct mblob_function *function) {
   return (void)function, NULL;
 }
 
-static const uint64_t generation_of_nobody;
+static const uint64_t no_runtime_generation;
 
 /* No function, array or module can be there, so what takes one is never called. */
 static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
                                   .abi_version = MBLOB_PLUGIN_ABI,
                                   .version = MBLOB_VERSION,
-                                  .set_error = set_error_of_nobody,
-                                  .last_error = last_error_of_nobody,
-                                  .last_status = last_status_of_nobody,
-                                  .error_count = error_count_of_nobody,
-                                  .symbol = symbol_of_nobody,
-                                  .global_function = global_function_of_nobody,
-                                  .function_create = function_create_of_nobody,
-                                  .function_resource = function_resource_of_nobody,
-                                  .array_view = array_view_of_nobody,
-                                  .set_coded_error = set_coded_error_of_nobody,
-                                  .last_code = last_code_of_nobody,
-                                  .builtin_name = builtin_name_of_nobody,
-                                  .registry_generation = &generation_of_nobody};
+                                  .set_error = no_runtime_set_error,
+                                  .last_error = no_runtime_last_error,
+                                  .last_status = no_runtime_last_status,
+                                  .error_count = no_runtime_error_count,
+                                  .symbol = no_runtime_symbol,
+                                  .global_function = no_runtime_global_function,
+                                  .function_create = no_runtime_function_create,
+                                  .function_resource = no_runtime_function_resource,
+                                  .array_view = no_runtime_array_view,
+                                  .set_coded_error = no_runtime_set_coded_error,
+                                  .last_code = no_runtime_last_code,
+                                  .builtin_name = no_runtime_builtin_name,
+                                  .registry_generation = &no_runtime_generation};
 
 extern const mblob_plugin __mblob_plugin_ffi;
 extern int mblob_register_plugin(const mblob_plugin *plugin) __attribute__((weak));

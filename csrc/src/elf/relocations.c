@@ -32,18 +32,18 @@ struct table {
 /* Words that get an address each: a table of functions that are called when the library comes
  * and goes, or the slots of calls, which linkers put one behind the other. `given`: bytes that
  * have theirs. */
-struct places {
+struct word_table {
   const char *what;
   struct mb_range range;
   uint64_t given;
 };
 
 /* What each relocation is held against, read once. */
-struct linking {
+struct reloc_checker {
   const struct mb_elf *elf;
   uint32_t place_flags;
   bool binds_at_once;
-  struct places functions[3], calls;
+  struct word_table functions[3], calls;
   ElfW(Phdr) segment;   /* of the last place */
   struct mb_range file; /* where places may lie in the file */
   uint8_t *written;     /* a bit for each byte of it that a relocation writes */
@@ -61,7 +61,7 @@ static bool overlaps(uint64_t vaddr, uint64_t size, struct mb_range range) {
 }
 
 /* The table of functions that a word at `vaddr` touches, NULL if none. */
-static struct places *functions_at(struct linking *l, uint64_t vaddr, uint64_t size) {
+static struct word_table *functions_at(struct reloc_checker *l, uint64_t vaddr, uint64_t size) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++)
     if (overlaps(vaddr, size, l->functions[i].range)) return &l->functions[i];
   return NULL;
@@ -72,12 +72,12 @@ static bool is_in(const ElfW(Phdr) * s, uint64_t vaddr, uint64_t size) {
          size <= s->p_memsz - (vaddr - s->p_vaddr);
 }
 
-static bool may_be_written(const struct linking *l, const ElfW(Phdr) * s) {
+static bool may_be_written(const struct reloc_checker *l, const ElfW(Phdr) * s) {
   return s->p_type == PT_LOAD && (s->p_flags & l->place_flags) == l->place_flags;
 }
 
 /* Bytes of a writable segment that the linker itself does not read. */
-static int check_place(struct linking *l, uint64_t vaddr, uint64_t size) {
+static int check_place(struct reloc_checker *l, uint64_t vaddr, uint64_t size) {
   bool found = is_in(&l->segment, vaddr, size);
   for (unsigned i = 0; i < l->elf->header.e_phnum && !found; i++) {
     l->segment = mb_elf_segment(l->elf, i);
@@ -90,7 +90,7 @@ static int check_place(struct linking *l, uint64_t vaddr, uint64_t size) {
 }
 
 /* Room to note which bytes of the file relocations write. */
-static int make_room(struct linking *l) {
+static int make_room(struct reloc_checker *l) {
   uint64_t start = UINT64_MAX, end = 0;
   for (unsigned i = 0; i < l->elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(l->elf, i);
@@ -107,7 +107,7 @@ static int make_room(struct linking *l) {
 /* Note that the place that was checked last is written. Where two relocations write, one is
  * missing elsewhere. Zeros behind the file's data are not noted: nothing tells what they are
  * for. */
-static int note(struct linking *l, uint64_t vaddr, uint64_t size) {
+static int mark_written(struct reloc_checker *l, uint64_t vaddr, uint64_t size) {
   const uint64_t start = vaddr - l->segment.p_vaddr, left = l->segment.p_filesz - start;
   if (start >= l->segment.p_filesz) return MBLOB_OK;
   const uint64_t first = l->segment.p_offset + start - l->file.start;
@@ -122,7 +122,7 @@ static int note(struct linking *l, uint64_t vaddr, uint64_t size) {
 
 /* A variable that a loader fills may have had an address before; but it is no word of the
  * linker's. */
-static int check_slots(const struct linking *l, uint64_t vaddr, uint64_t size, bool is_data) {
+static int check_slots(const struct reloc_checker *l, uint64_t vaddr, uint64_t size, bool is_data) {
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS && overlaps(vaddr, size, l->elf->slots_range); i++) {
     const struct mb_range slot = {l->elf->slots[i], l->elf->slots[i] ? sizeof(void *) : 0};
     if (overlaps(vaddr, size, slot) && !(is_data && vaddr == slot.start))
@@ -132,7 +132,7 @@ static int check_slots(const struct linking *l, uint64_t vaddr, uint64_t size, b
 }
 
 /* Symbols that a hash table counts were looked at. */
-static int check_symbol(const struct linking *l, uint64_t i) {
+static int check_symbol(const struct reloc_checker *l, uint64_t i) {
   if (i < l->elf->symbol_count) return MBLOB_OK;
   if (i >= (l->elf->symbol_count > 1 ? l->elf->symbol_count : l->elf->symbol_limit))
     return mb_elf_bad("it names symbol %llu, which is none", (ull)i);
@@ -141,7 +141,7 @@ static int check_symbol(const struct linking *l, uint64_t i) {
 }
 
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
-static int check_call(const struct linking *l, const ElfW(Sym) * symbol, uint64_t vaddr) {
+static int check_call(const struct reloc_checker *l, const ElfW(Sym) * symbol, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
   if (symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS &&
@@ -169,11 +169,11 @@ static int check_target(const struct mb_elf *elf, uint64_t target, bool code) {
 }
 
 /* Note that these bytes get an address. */
-static int see(struct places *places, uint64_t vaddr, uint64_t size) {
-  const uint64_t first = vaddr - places->range.start, left = places->range.size - first;
-  if (vaddr < places->range.start || first % sizeof(ElfW(Addr)))
-    return mb_elf_bad("it lies between two %ss", places->what);
-  places->given += size < left ? size : left;
+static int count_word(struct word_table *table, uint64_t vaddr, uint64_t size) {
+  const uint64_t first = vaddr - table->range.start, left = table->range.size - first;
+  if (vaddr < table->range.start || first % sizeof(ElfW(Addr)))
+    return mb_elf_bad("it lies between two %ss", table->what);
+  table->given += size < left ? size : left;
   return MBLOB_OK;
 }
 
@@ -204,7 +204,8 @@ static int check_thread(const struct mb_elf *elf, const ElfW(Sym) * symbol, bool
 /* ---- one relocation -------------------------------------------------------------------------- */
 
 /* The addend, which tables without room for it have in the data. */
-static uint64_t addend_of(const struct linking *l, const struct table *t, const ElfW(Rela) * r) {
+static uint64_t addend_of(const struct reloc_checker *l, const struct table *t,
+                          const ElfW(Rela) * r) {
   uint64_t at = 0;
   ElfW(Addr) word = 0;
   if (t->each == sizeof(ElfW(Rela))) return (uint64_t)r->r_addend;
@@ -213,14 +214,14 @@ static uint64_t addend_of(const struct linking *l, const struct table *t, const 
   return word;
 }
 
-static ElfW(Rel) relocation(const struct linking *l, const struct table *t, uint64_t i) {
+static ElfW(Rel) relocation(const struct reloc_checker *l, const struct table *t, uint64_t i) {
   ElfW(Rel) r; /* a Rela begins like it */
   memcpy(&r, l->elf->data + t->at + i * t->each, sizeof(r));
   return r;
 }
 
 /* Whether number `i` is that of a module, and the next one the offset behind it. */
-static bool is_pair(const struct linking *l, const struct table *t, uint64_t i) {
+static bool is_pair(const struct reloc_checker *l, const struct table *t, uint64_t i) {
   if (i >= t->size / t->each - 1) return false; /* also in front of the first */
   ElfW(Rel) module = relocation(l, t, i), offset = relocation(l, t, i + 1);
   return meaning_of(R_TYPE(module.r_info)) == MODULE &&
@@ -230,7 +231,7 @@ static bool is_pair(const struct linking *l, const struct table *t, uint64_t i) 
 }
 
 /* Of the library's own variables the linker may have written the offset. */
-static int check_module(const struct linking *l, const struct table *t, uint64_t i,
+static int check_module(const struct reloc_checker *l, const struct table *t, uint64_t i,
                         const ElfW(Rela) * r, const ElfW(Sym) * symbol) {
   uint64_t at = 0;
   ElfW(Addr) offset = 0;
@@ -245,7 +246,7 @@ static int check_module(const struct linking *l, const struct table *t, uint64_t
   return check_thread(l->elf, symbol, R_SYM(r->r_info) != 0, offset);
 }
 
-static int check_named(const struct linking *l, const struct table *t, uint64_t i,
+static int check_named(const struct reloc_checker *l, const struct table *t, uint64_t i,
                        const ElfW(Rela) * r, enum meaning meaning) {
   ElfW(Sym) symbol = mb_elf_symbol(l->elf, R_SYM(r->r_info));
   const bool is_word =
@@ -292,12 +293,12 @@ static int check_named(const struct linking *l, const struct table *t, uint64_t 
   return t->calls && meaning == SLOT ? check_call(l, &symbol, r->r_offset) : MBLOB_OK;
 }
 
-static int check_meaning(struct linking *l, const struct table *t, uint64_t i,
+static int check_meaning(struct reloc_checker *l, const struct table *t, uint64_t i,
                          const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = addend_of(l, t, r);
   const uint64_t size = size_of(meaning);
-  struct places *functions = functions_at(l, r->r_offset, size);
+  struct word_table *functions = functions_at(l, r->r_offset, size);
   if (meaning == UNKNOWN) return mb_elf_bad("a relocation is of no known type");
   /* glibc binds these late, and no others: the machines' elf_machine_lazy_rel. */
   if (t->calls && meaning != SLOT && meaning != RESOLVER && meaning != DESCRIPTOR)
@@ -308,13 +309,13 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i,
     return mb_elf_bad("a relative relocation is not counted");
   if (functions && meaning != RELATIVE && meaning != ADDRESS && meaning != RESOLVER)
     return mb_elf_bad("a constructor is no address");
-  int status = functions ? see(functions, r->r_offset, size) : MBLOB_OK;
+  int status = functions ? count_word(functions, r->r_offset, size) : MBLOB_OK;
   if (!status && t->calls && overlaps(r->r_offset, size, l->calls.range))
-    status = see(&l->calls, r->r_offset, size);
+    status = count_word(&l->calls, r->r_offset, size);
   const bool is_data = !t->calls && (meaning == RELATIVE || meaning == ADDRESS ||
                                      meaning == RESOLVER || meaning == SIZE);
   if (!status) status = check_slots(l, r->r_offset, size, is_data);
-  if (!status && meaning != OFFSET) status = note(l, r->r_offset, size);
+  if (!status && meaning != OFFSET) status = mark_written(l, r->r_offset, size);
   if (status) return status;
   const bool is_relative = meaning == RELATIVE || meaning == RESOLVER;
   if (is_relative && R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
@@ -325,14 +326,14 @@ static int check_meaning(struct linking *l, const struct table *t, uint64_t i,
 }
 
 /* Of a machine whose types are not known here: each may be an address. */
-static int check_any(struct linking *l, const ElfW(Rela) * r) {
-  struct places *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
-  int status = functions ? see(functions, r->r_offset, sizeof(ElfW(Addr))) : MBLOB_OK;
-  return functions && !status ? note(l, r->r_offset, sizeof(ElfW(Addr))) : status;
+static int check_any(struct reloc_checker *l, const ElfW(Rela) * r) {
+  struct word_table *functions = functions_at(l, r->r_offset, sizeof(ElfW(Addr)));
+  int status = functions ? count_word(functions, r->r_offset, sizeof(ElfW(Addr))) : MBLOB_OK;
+  return functions && !status ? mark_written(l, r->r_offset, sizeof(ElfW(Addr))) : status;
 }
 
 /* glibc reads the version of the symbol of each, also of those that do nothing. */
-static int check_one(struct linking *l, const struct table *t, uint64_t i) {
+static int check_one(struct reloc_checker *l, const struct table *t, uint64_t i) {
   ElfW(Rela) r = {0};
   memcpy(&r, l->elf->data + t->at + i * t->each, (size_t)t->each);
   enum meaning meaning = meaning_of(R_TYPE(r.r_info));
@@ -346,7 +347,7 @@ static int check_one(struct linking *l, const struct table *t, uint64_t i) {
                                      : check_any(l, &r);
 }
 
-static int check_table(struct linking *l, const struct table *t) {
+static int check_table(struct reloc_checker *l, const struct table *t) {
   if (t->relative > t->size / t->each)
     return mb_elf_bad("more relocations are relative than there are");
   for (uint64_t i = 0; i < t->size / t->each; i++) {
@@ -365,7 +366,7 @@ static int check_table(struct linking *l, const struct table *t) {
 
 /* A word to which the library's place is added, here of the file: what it holds is an address of
  * the library, of code for a constructor. */
-static int check_packed_word(struct linking *l, uint64_t vaddr) {
+static int check_packed_word(struct reloc_checker *l, uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
   int status = check_place(l, vaddr, sizeof(target));
@@ -373,16 +374,16 @@ static int check_packed_word(struct linking *l, uint64_t vaddr) {
   if (!mb_elf_offset(l->elf, vaddr, sizeof(target), &at))
     return mb_elf_bad("a packed relocation is not in the file");
   memcpy(&target, l->elf->data + at, sizeof(target));
-  struct places *functions = functions_at(l, vaddr, sizeof(target));
-  status = functions ? see(functions, vaddr, sizeof(target)) : MBLOB_OK;
+  struct word_table *functions = functions_at(l, vaddr, sizeof(target));
+  status = functions ? count_word(functions, vaddr, sizeof(target)) : MBLOB_OK;
   if (!status) status = check_slots(l, vaddr, sizeof(target), true);
-  if (!status) status = note(l, vaddr, sizeof(target));
+  if (!status) status = mark_written(l, vaddr, sizeof(target));
   return status ? status : check_target(l->elf, target, functions != NULL);
 }
 
 /* Check each place in the table, from low to high: what is there twice would be moved twice. An
  * even entry is an address, an odd one a bitmap of the words behind it. */
-static int check_packed(struct linking *l, const struct table *t) {
+static int check_packed(struct reloc_checker *l, const struct table *t) {
   const uint64_t word = sizeof(ElfW(Addr));
   uint64_t next = 0, done = 0; /* behind what the last entry may name, and behind what one did */
   for (uint64_t i = 0; i < t->size / word; i++) {
@@ -421,9 +422,9 @@ static int find_table(const struct mb_elf *elf, int64_t tag, int64_t size_tag, s
 }
 
 /* The constructors and destructors: no more than there are relocations. */
-static int find_functions(struct linking *l, uint64_t relocations) {
+static int find_functions(struct reloc_checker *l, uint64_t relocations) {
   for (size_t i = 0; i < FUNCTION_TABLES; i++) {
-    struct places *f = &l->functions[i];
+    struct word_table *f = &l->functions[i];
     uint64_t at = 0, size = mb_elf_tag_or_zero(l->elf, function_tables[i].size_tag);
     if (!mb_elf_tag(l->elf, function_tables[i].tag, &f->range.start) || !size) continue;
     if (size % sizeof(ElfW(Addr)) || f->range.start % sizeof(ElfW(Addr)))
@@ -446,7 +447,7 @@ static bool is_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
 
 /* The variables that a loader fills: each of its own, writable, and nothing that the linker
  * reads. Contexts of several dialects may be one. */
-static int find_slots(struct mb_elf *elf, struct linking *l) {
+static int find_slots(struct mb_elf *elf, struct reloc_checker *l) {
   const uint64_t size = sizeof(void *);
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
     ElfW(Sym) symbol;
@@ -471,8 +472,8 @@ static int find_slots(struct mb_elf *elf, struct linking *l) {
 }
 
 /* The slots of calls: as many words as the relocations of calls change, from the lowest one on. */
-static void find_calls(struct linking *l, const struct table *t) {
-  struct places *calls = &l->calls;
+static void find_calls(struct reloc_checker *l, const struct table *t) {
+  struct word_table *calls = &l->calls;
   calls->what = "call slot";
   if (!MB_ELF_FUNCTIONS_ARE_CODE || !t->size) return;
   calls->range.start = UINT64_MAX;
@@ -485,7 +486,7 @@ static void find_calls(struct linking *l, const struct table *t) {
 
 /* Without its relocation each constructor or destructor would be called where nothing is, and so
  * would what a call names. */
-static int check_places(const struct places *p) {
+static int check_counts(const struct word_table *p) {
   return p->given == p->range.size ? MBLOB_OK : mb_elf_bad("a %s has no address", p->what);
 }
 
@@ -515,9 +516,9 @@ int mb_elf_check_relocations(struct mb_elf *elf) {
                             .each = kind == DT_REL ? sizeof(ElfW(Rel)) : sizeof(ElfW(Rela)),
                             .calls = true}};
   struct table packed = {.name = "DT_RELR", .each = sizeof(ElfW(Addr))};
-  struct linking l = {.elf = elf,
-                      .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
-                      .binds_at_once = mb_elf_binds_at_once(elf)};
+  struct reloc_checker l = {.elf = elf,
+                            .place_flags = mb_elf_relocates_text(elf) ? 0 : PF_W,
+                            .binds_at_once = mb_elf_binds_at_once(elf)};
   int status = find_table(elf, DT_RELA, DT_RELASZ, &tables[0]);
   if (!status) status = find_table(elf, DT_REL, DT_RELSZ, &tables[1]);
   if (!status) status = find_table(elf, DT_JMPREL, DT_PLTRELSZ, &tables[2]);
@@ -531,8 +532,8 @@ int mb_elf_check_relocations(struct mb_elf *elf) {
   for (size_t i = 0; i < 2; i++) leave_out(&tables[i], &tables[2]);
   if (!status) status = check_packed(&l, &packed);
   for (size_t i = 0; i < 3 && !status; i++) status = check_table(&l, &tables[i]);
-  for (size_t i = 0; i < FUNCTION_TABLES && !status; i++) status = check_places(&l.functions[i]);
-  if (!status) status = check_places(&l.calls);
+  for (size_t i = 0; i < FUNCTION_TABLES && !status; i++) status = check_counts(&l.functions[i]);
+  if (!status) status = check_counts(&l.calls);
   free(l.written);
   return status;
 }

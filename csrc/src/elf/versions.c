@@ -49,7 +49,7 @@ static int read_needed(struct reader *r) {
   return MBLOB_OK;
 }
 
-static void see(struct reader *r, unsigned index) {
+static void record_index(struct reader *r, unsigned index) {
   if ((index & INDEX_MASK) > r->highest) r->highest = index & INDEX_MASK;
 }
 
@@ -62,7 +62,7 @@ static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned coun
     if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
       return mb_elf_bad("a version has no name or no number");
     r->announces_packed |= strcmp(r->elf->strings + aux.vna_name, of_packed) == 0;
-    see(r, aux.vna_other);
+    record_index(r, aux.vna_other);
     if ((aux.vna_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += aux.vna_next;
   }
@@ -134,7 +134,7 @@ static int check_defined(struct reader *r) {
     if (status) return status;
     if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name))
       return mb_elf_bad("a version has no name or no number");
-    see(r, def.vd_ndx);
+    record_index(r, def.vd_ndx);
     if ((def.vd_next == 0) != (i == count - 1)) return mb_elf_bad("versions are miscounted");
     vaddr += def.vd_next;
   }

@@ -30,7 +30,7 @@ def own_names(source: str, tokens: Sequence[Token]) -> set[str]:
         if token.kind == "name" and token.text not in found and _is_candidate(token.text):
             before = tokens[i - 1] if i else None
             after = tokens[i + 1] if i + 1 < len(tokens) else None
-            if _is_thing(before, after):
+            if _is_not_a_type(before, after):
                 found.add(token.text)
     return found
 
@@ -39,7 +39,7 @@ def _is_candidate(name: str) -> bool:
     return name == "half" or WORD.fullmatch(name) is not None
 
 
-def _is_thing(before: Token | None, after: Token | None) -> bool:
+def _is_not_a_type(before: Token | None, after: Token | None) -> bool:
     """True if a name between two tokens is declared or used as something else than a type."""
     following = after.text if after is not None else ";"
     if before is not None and before.text == "->" and following == "{":

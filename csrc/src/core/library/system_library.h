@@ -1,5 +1,5 @@
 /* system_library.h - statically linked libraries: the modules over what their constructors announced
- * (announced.h), which the global function "runtime.SystemLib" (TVM's name) gives. */
+ * (system_symbols.h), which the global function "runtime.SystemLib" (TVM's name) gives. */
 #ifndef MB_SYSTEM_LIBRARY_H
 #define MB_SYSTEM_LIBRARY_H
 

@@ -22,7 +22,7 @@ struct relax_closure {
   mblob_module *module; /* of the machine, counted; NULL in one that is part of it */
   const struct relax_function *function;
   bool drops_result;
-  bool is_block; /* `bound` is one of blocks.h */
+  bool is_block; /* `bound` is one of block_cache.h */
   size_t count;
   struct relax_value *bound;
 };
