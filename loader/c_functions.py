@@ -51,10 +51,14 @@ def declared(node: OpenedNode, name: str) -> Declared:
     return told if not told.refusal else _of_debug_info(node, symbol) or told
 
 
-def overloads(node: OpenedNode, name: str) -> list[str]:
-    """The prototypes of plain functions of C++ that share a name; [] of a name that one function has."""
-    rows = [row for row in read_table(node.handle) if row.abi == "plain" and row.name == name]
-    return [row.prototype or row.symbol for row in rows] if len(rows) > 1 else []
+def is_overloaded(node: OpenedNode, name: str) -> str:
+    """The plain functions of C++ that share a name, and their symbols; "" if one of them has it."""
+    rows = [row for row in read_table(node.handle) if row.name == name]
+    plain = [row for row in rows if row.abi == "plain"]
+    if len(plain) < 2 or len(plain) < len(rows):  # a prototype chose one, which stands first
+        return ""
+    listed = "; ".join(f"{row.prototype or name} ({row.symbol!r})" for row in plain)
+    return f"it is overloaded: {listed}"
 
 
 def comment_of(node: OpenedNode, name: str) -> str:
@@ -245,6 +249,23 @@ def _no_type(argument: str, value: Any, expected: str = "a type") -> errors.Argu
     return errors.ArgumentTypeError(
         f"symbol: {argument}: {texts.say(texts.EXPECTED, expected, found)}"
     )
+
+
+def found(
+    node: OpenedNode, name: str, address: int, restype: Any, argtypes: Any
+) -> Callable[..., Any]:
+    """The C function at `address`, of the types that the caller gives; `...`: of its prototype.
+
+    Raises:
+        NotFoundError: several functions have the name.
+        TypeError: as of `check_types`.
+    """
+    check_types(restype, argtypes)
+    if several := is_overloaded(node, name):
+        raise errors.NotFoundError(f"symbol: {name!r}: {several}; pass the symbol of one of them")
+    if restype is ...:
+        return of_prototype(node, name, address, argtypes)
+    return of_types(node, address, restype, argtypes)
 
 
 def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None) -> CFunction:

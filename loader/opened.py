@@ -276,9 +276,10 @@ class OpenedNode(Node):
             if code not in ("plain_function", "unknown_convention"):
                 return text(info.hint) or None
             again = f"pack it again with its prototype, functions=['void {name}(...)']"
-            symbol = texts.say(texts.SYMBOL, f"{name!r}, restype, argtypes")
+            why = self._not_wrapped(name) or again
+            shown = "SYMBOL" if why.startswith("it is overloaded") else repr(name)
+            symbol = texts.say(texts.SYMBOL, f"{shown}, restype, argtypes")
             if code == "plain_function":
-                why = self._not_wrapped(name) or again
                 return f"{name!r} is a plain C function, without a packed function: {why}{symbol}"
             return (
                 f"nothing says how {name!r} is called: {again}{symbol}; if it is a packed function, load the library"
@@ -291,17 +292,19 @@ class OpenedNode(Node):
         """The reason why no packed function can call a plain one, and advice; "" if unknown."""
         from ctypes import c_longdouble
 
-        from mblob.loader.c_functions import declared, overloads
+        from mblob.loader.c_functions import declared, is_overloaded
 
-        if several := overloads(self, name):
-            return f"it is overloaded: {'; '.join(several)}; pack it again with the prototype of one of them"
+        if several := is_overloaded(self, name):
+            return f"{several}; pack it again with the prototype of one of them"
         told = declared(self, name)
         if told.variadic:
             return "it is variadic; pack a function that takes a fixed list of arguments"
         if "array descriptor" in told.text:
             return "Fortran passes a descriptor; declare the array with explicit or assumed size, x(n) or x(*)"
         if told.refusal is not None and not told.refusal.is_unknown:
-            return f"{told.refusal.text}; pack a function that takes a pointer to it"
+            of_result = told.refusal == told.of_result
+            does = "writes it to a pointer" if of_result else "takes a pointer to it"
+            return f"{told.refusal.text}; pack a function that {does}"
         if c_longdouble in (told.restype, *(told.argtypes or ())):
             return "it has a long double; pack a function of double"
         return ""
@@ -365,14 +368,11 @@ class OpenedNode(Node):
     def symbol(self, name: str, restype: Any, argtypes: Sequence[Any] | None) -> Callable[..., Any]:
         from mblob.loader import c_functions  # few programs ask for symbols
 
-        c_functions.check_types(restype, argtypes)
         for candidate in self.module.walk():
             node = candidate._node
             if not isinstance(node, OpenedNode) or not (address := node.symbol_address(name)):
                 continue
-            if restype is ...:
-                return c_functions.of_prototype(node, name, address, argtypes)
-            return c_functions.of_types(node, address, restype, argtypes)
+            return c_functions.found(node, name, address, restype, argtypes)
         raise _no_symbol(self.module, name)
 
     def c_handle(self) -> int:

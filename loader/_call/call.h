@@ -117,6 +117,7 @@ typedef struct call_parameter {
   bool is_const;    /* pointer to const: the function only reads */
   DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
   bool opaque;      /* a pointer to void, a struct or a function: bytes of any kind do */
+  bool bytes;       /* a pointer to bytes without a sign */
   bool function;    /* a pointer to a function: */
   const char *text; /* in C, of the signature */
   size_t text_size;

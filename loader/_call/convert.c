@@ -171,7 +171,7 @@ static bool convert_memory(call_frame *frame, int i, bool is_addresses) {
 /* Bytes for a parameter that takes those of any kind, such as a pointer to a struct. */
 static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
-  if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_SIMPLE) != 0) return false;
+  if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_FULL_RO) != 0) return false;
   slot->kind = SLOT_BUFFER;
   return convert_memory(frame, i, false);
 }
@@ -544,7 +544,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
       return true;
     return absent && convert_str(frame, i, arg);
   }
-  if (p != NULL && p->opaque && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
+  if (p != NULL && (p->opaque || p->bytes) && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
     return convert_opaque_bytes(frame, i, arg);
   if (p != NULL && p->indirect && (PyList_Check(arg) || PyTuple_Check(arg)))
     return convert_list_of_arrays(frame, i, arg);

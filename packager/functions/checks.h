@@ -188,10 +188,11 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
 /* The packed convention knows int64_t only: a larger result would arrive negative. */
 MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
   if (value <= INT64_MAX) return 0;
-  char text[120];
+  char text[160];
   (void)snprintf(
       text, sizeof text,
-      "its result %llu does not fit the int64 of a packed function; call the plain C function",
+      "its result %llu does not fit the int64 of a packed function; call the plain C function"
+      " (in Python lib.ctypes)",
       (unsigned long long)value);
   mblob_raise_of_call(function, text, "ValueError");
   return -1;

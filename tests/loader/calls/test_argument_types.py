@@ -86,6 +86,7 @@ def test_every_name_of_64_bits_without_a_sign_takes_them_all(
     high, same = 2**64 - 1, f"same_{name.replace(' ', '_')}"
     assert call_of_c(library, same, "uint64", high) == (
         f"{same}: its result {high} does not fit the int64 of a packed function; call the plain C function"
+        " (in Python lib.ctypes)"
     )
     with pytest.raises(mblob.KernelError, match="its result 18446744073709551615 does not fit"):
         library[same](high)

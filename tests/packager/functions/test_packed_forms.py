@@ -226,7 +226,10 @@ def test_whose_text_a_mutable_one_is_nobody_knows(packed: Packed) -> None:
 def test_an_unsigned_result_does_not_become_negative(packed: Packed) -> None:
     lib = packed("uint64_t f(int n) { return n ? UINT64_MAX : INT64_MAX; }", "uint64_t f(int n)")
     assert lib.call("f__packed", 0)[3].i == 2**63 - 1
-    expected = f"f: its result {2**64 - 1} does not fit the int64 of a packed function; call the plain C function"
+    expected = (
+        f"f: its result {2**64 - 1} does not fit the int64 of a packed function; call the plain C function"
+        " (in Python lib.ctypes)"
+    )
     assert lib.error("f__packed", 1) == expected
 
 

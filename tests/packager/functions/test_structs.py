@@ -41,6 +41,7 @@ float grid(int m, const point p[m][3]) { return p[m - 1][2].y; }
 float pairs(pair *p) { return (*p)[1].y; }
 float typed(const pair p[2]) { return p[1][1].y; }
 float first(const vec4 *v, const pair *p) { return v[0][0] + (*p)[0].x; }
+int bytes(const unsigned char *b, int n) { return b[n - 1]; }
 float rows(const float *const r[2]) { return r[0][0] + r[1][0]; }
 float rest(float *const *r, int n) { r[n - 1][0] = 9; return r[0][0]; }
 float wide(struct wide *w) { w->v[0] += 1; return w->v[7]; }
@@ -101,7 +102,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         "float three(const struct point p[3])", "float some(int n, const point p[n + 1])",
         "float none(int n, const point p[n])", "float open(const point p[], int n)",
         "float grid(int m, const point p[m][3])", "float pairs(pair *p)", "float typed(const pair p[2])",
-        "float first(const vec4 *v, const pair *p)",
+        "float first(const vec4 *v, const pair *p)", "int bytes(const uint8_t *b, int n)",
         "float rows(const float *const r[2])", "float rest(float *const *r, int n)",
         "float wide(struct wide *w)", "int of_wide(const struct of_wide *w)", "int *counter(void)",
         "point *origin(void)", "const double *table(void)", "each", "lengths", "erase", "create", "sum",
@@ -288,6 +289,10 @@ def test_c_calls_check_the_bytes_of_tensors(made: Made) -> None:
         assert b"expected at least 24 bytes for const point p[n], found 16" in c.mblob_last_error()
         c.mblob_prepared_release(prepared)
         c.mblob_module_release(module)
+
+
+def test_bytes_are_arrays_of_bytes_without_a_sign(way: Callable[[str], Any]) -> None:
+    assert [way("bytes")(x, 3) for x in (b"abc", bytearray(b"abc"), memoryview(b"abc"))] == [99] * 3
 
 
 def test_typedefs_of_arrays_are_read_only_as_the_source_says(way: Callable[[str], Any]) -> None:
