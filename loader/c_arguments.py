@@ -14,12 +14,13 @@ import sys
 from functools import cache
 from operator import index
 from os import uname
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob import argument_types, errors, texts
 from mblob.arguments import check_unmasked
 from mblob.loader import prototype
 from mblob.loader.tensor import Tensor
+from mblob.named_tuple import NamedTuple
 from mblob.native.runtime import address_of, ffi
 
 _Pointer: Any = ctypes._Pointer

@@ -6,12 +6,13 @@ import ctypes
 import re
 from contextlib import suppress
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
 from mblob.loader.c_arguments import Memory, Number, Pointer, number_type
 from mblob.loader.c_callbacks import Callback
 from mblob.loader.c_words import number_of, pointer_result, result_of
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function

@@ -15,10 +15,10 @@ which a test compares.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from mblob import texts
 from mblob.dtype import LAST_CODE, NAMES, OF_DLPACK, OF_SAFETENSORS, SMALL_FLOATS, DataType
+from mblob.named_tuple import NamedTuple
 
 
 class ArgumentType(NamedTuple):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.arguments import no_numbers, wrong_type
 from mblob.errors import ArgumentValueError, did_you_mean
+from mblob.named_tuple import NamedTuple
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Optional, Tuple, Union  # noqa: UP035
+from typing import Optional, Tuple, Union  # noqa: UP035
+
+from mblob.named_tuple import NamedTuple
 
 Extents = Optional[Tuple[Union[int, str], ...]]  # noqa: UP006
 

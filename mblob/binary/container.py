@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from mblob import texts
 from mblob.binary import archive, mach_o, tar
@@ -25,6 +24,7 @@ from mblob.binary.file_kind import (
 from mblob.binary.image import Image, open_image
 from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 from mblob.source_suffixes import SOURCES
 
 MEMBER_LIMIT = tar.MEMBER_LIMIT

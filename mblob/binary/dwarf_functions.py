@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from elftools.dwarf.dwarf_expr import DWARFExprParser
 from elftools.elf.elffile import ELFFile
@@ -26,6 +26,7 @@ from mblob.binary.dwarf_types import (
     unnamed,
 )
 from mblob.binary.function_names import MANGLED
+from mblob.named_tuple import NamedTuple
 
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18

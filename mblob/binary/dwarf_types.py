@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
+
+from mblob.named_tuple import NamedTuple
 
 DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 from mblob.bytes.record import Record
+from mblob.named_tuple import NamedTuple
 
 EM_S390, EM_ARM, EM_X86_64, EM_AARCH64, EM_CUDA, EM_AMDGPU, EM_RISCV = (
     22,

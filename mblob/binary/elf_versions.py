@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -20,6 +19,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.bytes.record import Record
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 FIRST_NAMED = 2  # 0 is local, 1 global without a version
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from mblob.binary.non_elf import ForeignFile, Span, text_of
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 THIN = {
     b"\xfe\xed\xfa\xce": ">",

@@ -3,7 +3,7 @@ of `elf_records.MACHINES`."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from mblob.named_tuple import NamedTuple
 
 
 class MachineAlias(NamedTuple):

@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob import texts
 from mblob.binary.elf_records import (
@@ -25,6 +25,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 
 class Span(NamedTuple):

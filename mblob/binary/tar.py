@@ -8,7 +8,7 @@ import mmap
 import posixpath
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.binary.file_kind import (
     BZIP2_MAGIC,
@@ -19,6 +19,7 @@ from mblob.binary.file_kind import (
     linkable_kind,
 )
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 # Bytes that a compressed file may unpack to: as many, and so many times the file. Libraries pack to
 # a third; only zeros to less.

@@ -6,7 +6,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
+
+from mblob.named_tuple import NamedTuple
 
 
 class Field(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple, Union
+from typing import Union
 
 from mblob.binary.elf_records import MAX_PAGE
 from mblob.bytes.digest import ALGORITHMS, SIZES
@@ -21,6 +21,7 @@ from mblob.format.ffi_dialect import PLACE_SIZE
 from mblob.format.grammar import GRAMMARS
 from mblob.format.import_tree import flat_tree
 from mblob.format.type_keys import LIB_KEY, LIBRARY, SAFETENSORS, TREE_KEY
+from mblob.named_tuple import NamedTuple
 
 Target = Union[str, Callable[[], str]]
 # To how many bytes a blob is aligned, in the file and in memory. These are all numbers that decide it.

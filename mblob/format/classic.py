@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from mblob.bytes.wire import Cursor, encode_string, encode_u64
 from mblob.errors import ArgumentValueError, FormatError, one_of
@@ -14,6 +13,7 @@ from mblob.format.blob_model import Blob, Entry
 from mblob.format.grammar import GRAMMARS, Grammars, read_payload, unknown_key
 from mblob.format.import_tree import check_tree, flat_tree
 from mblob.format.type_keys import LIB_KEY, LIBRARY, TREE_KEY
+from mblob.named_tuple import NamedTuple
 
 ENTRY = "__tvm_main__"  # names the entry function: a text, or the function itself
 CONTEXT = "__tvm_module_ctx"  # the variable in which a loader leaves the handle of the library

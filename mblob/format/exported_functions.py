@@ -4,13 +4,13 @@ list for all."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic, ffi_dialect, functions_table, note
 from mblob.module import FFI_PREFIX as FFI_PREFIX
+from mblob.named_tuple import NamedTuple
 
 # of functions that tell of a function
 FFI_METADATA, FFI_DOC = "__tvm_ffi__metadata_", "__tvm_ffi__doc_"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from mblob import argument_types
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 SYMBOL = "__mblob_functions"
 FIRST_LINE = "mblob functions 1"

@@ -9,13 +9,14 @@ two layouts under one key, the payload's first string tells.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.bytes.wire import Cursor, encode_string, encode_strings, encode_u64
 from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.ndarray import ArrayRecord, read_ndarray
 from mblob.format.type_keys import NONE, RELAX_EXECUTABLE, TABLE
+from mblob.named_tuple import NamedTuple
 
 Read = Callable[[Cursor, str], Any]
 Grammar = Sequence[tuple[str, Read]]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from mblob.bytes.digest import SIZES, digest_of
 from mblob.bytes.record import Record
@@ -15,6 +14,7 @@ from mblob.errors import DigestError, FormatError
 from mblob.format.blob_model import Blob, Entry
 from mblob.format.import_tree import check_tree, flat_tree
 from mblob.format.type_keys import LIBRARY
+from mblob.named_tuple import NamedTuple
 
 MAGIC = b"mblob index v1\r\n"  # of the footer; the same in all versions of the index
 VERSION = 1  # that is written

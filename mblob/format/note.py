@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import NamedTuple
 
 from mblob.binary.elf_records import layout_of
 from mblob.binary.image import Image
 from mblob.bytes.record import Record
+from mblob.named_tuple import NamedTuple
 
 NAME = b"mblob\0"
 TYPE = 1

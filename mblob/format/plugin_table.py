@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from mblob.binary.image import Image
 from mblob.errors import FormatError
+from mblob.named_tuple import NamedTuple
 
 SYMBOL_PREFIX = "__mblob_plugin_"  # MBLOB_PLUGIN_SYMBOL
 ABI = 1  # MBLOB_PLUGIN_ABI

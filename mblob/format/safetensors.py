@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob import json_text
 from mblob.dtype import OF_SAFETENSORS, DataType
 from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, is_addressable
+from mblob.named_tuple import NamedTuple
 
 # of the tensor data in a packed library: a cache line, and what TVM's kernels assume
 ALIGNMENT = 64

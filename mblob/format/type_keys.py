@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import NamedTuple
 
 from mblob.module import LIBRARY as LIBRARY
+from mblob.named_tuple import NamedTuple
 
 FIRST, LAST = 5, 27  # releases of TVM, 0.5 to 0.27
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.binary.elf_records import EM_AMDGPU, EM_CUDA, layout_of
 from mblob.binary.file_kind import ELF_MAGIC
@@ -30,6 +30,7 @@ from mblob.inspect.tensors import (
     stored_tensors,
     tensors_of,
 )
+from mblob.named_tuple import NamedTuple
 
 _HEAD = 4096  # bytes of code that are searched for its target
 

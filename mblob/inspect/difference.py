@@ -9,7 +9,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mblob import json_text
 from mblob.arguments import path as checked_path
@@ -18,6 +18,7 @@ from mblob.errors import FormatError
 from mblob.inspect.host_difference import host_differences
 from mblob.inspect.largest_difference import LargestDifference, largest_difference
 from mblob.inspect.library import Library
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.inspect.library import EntryView

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob import json_text
 from mblob.dtype import DataType
 from mblob.format.graph_json import GraphError
+from mblob.named_tuple import NamedTuple
 
 OPERATOR_LIMIT = 4096  # operators that are told apart
 VALUES_SHOWN = 8  # outputs of one node

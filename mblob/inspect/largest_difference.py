@@ -9,10 +9,11 @@ import sys
 from array import array
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Union
+from typing import Any, Union
 
 from mblob.bytes.progress import advance
 from mblob.dtype import DataType
+from mblob.named_tuple import NamedTuple
 
 STEP = 1 << 20  # bytes compared at a time
 NUMPY_FROM = 16 << 20  # bytes of a tensor from which numpy, if it is installed, pays for its import

@@ -45,19 +45,15 @@ from mblob.format.index import place_of
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import LIBRARY
 from mblob.inspect.contents import DecodedPayload, read_content
-from mblob.inspect.diagnostics import diagnose
 from mblob.inspect.entry_view import EntryView as EntryView
-from mblob.inspect.inspect_json import library_json
-from mblob.inspect.models import models_of
 from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.providers import undefined_symbols
-from mblob.inspect.tvm_releases import Releases, releases_of
-from mblob.inspect.unloading import unloading_of
 from mblob.module import ENTRY_NAME
 
 if TYPE_CHECKING:
     from mblob.inspect.models import Model
     from mblob.inspect.providers import Undefined
+    from mblob.inspect.tvm_releases import Releases
     from mblob.inspect.unloading import Unloading
     from mblob.inspect.verification import Verification
     from mblob.typed import Level
@@ -380,11 +376,15 @@ class Library:
         reasons; None if it is no shared ELF library."""
         if self.kind != "shared" or not isinstance(self.image, ElfFile):
             return None
+        from mblob.inspect.unloading import unloading_of
+
         return unloading_of(self.image, self.undefined_symbols)
 
     @cached_property
     def models(self) -> list[Model]:
         """The models in the library, with the inputs, outputs and parameters that it names."""
+        from mblob.inspect.models import models_of
+
         return models_of(self)
 
     @property
@@ -421,6 +421,8 @@ class Library:
     @cached_property
     def era(self) -> Releases:
         """The releases of TVM that can have written the library, and the reasons."""
+        from mblob.inspect.tvm_releases import releases_of
+
         blob = self.blob._replace(symbol=self._blob_name) if self.blob else None
         contents = [(e.type_key, e.content) for e in self.entries]
         functions = self._function_names
@@ -432,6 +434,8 @@ class Library:
     @cached_property
     def diagnostics(self) -> list[dict[str, Any]]:
         """Remarks on the file: {"code", "severity", "message"}; docs/inspect.md has the codes."""
+        from mblob.inspect.diagnostics import diagnose
+
         return diagnose(self)
 
     def verify(
@@ -447,6 +451,8 @@ class Library:
     def to_json(self) -> dict[str, Any]:
         """The object that `mblob-pack inspect --json` prints; `mblob/inspect/inspect-1.schema.json`
         is its schema."""
+        from mblob.inspect.inspect_json import library_json
+
         return library_json(self)
 
     def to_html(self) -> str:

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -23,6 +23,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import FormatError, IncompatibleError
 from mblob.inspect import runtime_names
 from mblob.inspect.library_search import Search, SharedObject, is_for, open_shared
+from mblob.named_tuple import NamedTuple
 
 LOADED_LIMIT = 1024  # libraries that one needs, directly or not
 LISTED = 12  # names that an error gives

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Tuple  # noqa: UP035
+from typing import TYPE_CHECKING, Any, Optional, Tuple  # noqa: UP035
 
 from mblob.binary.elf import ElfFile
 from mblob.dtype import DataType
 from mblob.errors import FormatError
 from mblob.format.type_keys import AOT_FACTORY, EXECUTABLES, GRAPHS
 from mblob.inspect import graph_summary
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from mblob.arguments import wrong_type
@@ -26,7 +26,7 @@ from mblob.errors import (
 )
 from mblob.format.classic import REST
 from mblob.format.plugin_table import Plugin
-from mblob.native.runtime import check, ffi, lib
+from mblob.named_tuple import NamedTuple
 
 Measure = Callable[[memoryview], int]
 ENTRY_POINT_GROUP = "mblob.loaders"
@@ -170,6 +170,8 @@ def find(key: str, carried: Iterable[Plugin] = ()) -> PayloadLayout | None:
                 return checked_layout(plugin.name, plugin.layouts.get(key), None)
             except ArgumentValueError:
                 continue  # as the runtime passes by a plug-in whose table is damaged
+    from mblob.native import ffi, lib  # 6 ms, and most keys are TVM's
+
     said = ffi.new("int *")
     lib.mblob_payload_measure(key.encode("utf-8", "replace"), ffi.NULL, 0, ffi.NULL, said)
     if said[0]:
@@ -179,6 +181,8 @@ def find(key: str, carried: Iterable[Plugin] = ()) -> PayloadLayout | None:
 
 
 def _measured_in_c(key: str, view: memoryview) -> int:
+    from mblob.native.runtime import check, ffi, lib
+
     size, said = ffi.new("size_t *"), ffi.new("int *")
     encoded, data = key.encode("utf-8", "replace"), ffi.from_buffer(view)
     check(lib.mblob_payload_measure(encoded, data, len(view), size, said))
@@ -300,6 +304,8 @@ def measure_of(number: int) -> Measure:
 
 
 def _measured(layout: str, view: memoryview) -> int:
+    from mblob.native.runtime import check, ffi, lib
+
     size, rest = ffi.new("size_t *"), ffi.new("int *")
     encoded = layout.encode("utf-8", "replace")
     if b"\0" in encoded:

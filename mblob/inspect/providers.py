@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_facts import versions
@@ -20,6 +19,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.image import Image
 from mblob.inspect.runtime_names import bound_here
+from mblob.named_tuple import NamedTuple
 
 # C99's functions of <math.h>, and a few of glibc's; each has a form with f, and one with l.
 _MATH = """

@@ -7,7 +7,7 @@ storage is made of. A kernel writes the tensors that were allocated for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.dtype import DataType
 from mblob.format.grammar import text
@@ -28,6 +28,7 @@ from mblob.inspect.relax_program import (
     Program,
     unknown_opcode,
 )
+from mblob.named_tuple import NamedTuple
 from mblob.relax_texts import annotated
 
 NODES = 8000  # of one function

@@ -4,11 +4,12 @@ instructions, and TVM's own listing."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, List, NamedTuple, Tuple  # noqa: UP035
+from typing import Any, List, Tuple  # noqa: UP035
 
 from mblob.dtype import DataType
 from mblob.format.grammar import text
 from mblob.format.ndarray import ArrayRecord, array_of_view
+from mblob.named_tuple import NamedTuple
 from mblob.native import programs
 from mblob.native.programs import ffi, lib
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.dtype import DataType
 from mblob.format.grammar import text
@@ -22,6 +22,7 @@ from mblob.inspect.relax_program import (
     Function,
     Program,
 )
+from mblob.named_tuple import NamedTuple
 from mblob.relax_texts import CONTEXT, CONTEXT_START, DIMENSIONS, Extents, Parameter, annotated
 
 _CHECK, _MATCH, _TUPLE = (

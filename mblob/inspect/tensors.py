@@ -4,7 +4,7 @@ is copied."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.bytes.wire import Cursor
 from mblob.dtype import DataType
@@ -18,6 +18,7 @@ from mblob.format.grammar import (
 )
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_pairs
 from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.inspect.relax_program import Program

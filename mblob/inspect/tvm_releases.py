@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.format import classic, ffi_dialect
 from mblob.format.blob_model import Blob
@@ -13,6 +13,7 @@ from mblob.format.exported_functions import ffi_name
 from mblob.format.type_keys import FIRST, LAST, METAL, ROWS
 from mblob.inspect.contents import DecodedPayload
 from mblob.module import ENTRY_NAME
+from mblob.named_tuple import NamedTuple
 
 # Names that a library defines (the runtime writes their address into them) or leaves undefined.
 _NAMES = {

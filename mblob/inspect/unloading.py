@@ -5,13 +5,14 @@ table, and by the libraries that came along, which a file only names
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob import unload_safe_functions
 from mblob.binary import elf_facts
 from mblob.binary.elf import ElfFile
 from mblob.inspect import runtime_names
 from mblob.inspect.providers import Undefined
+from mblob.named_tuple import NamedTuple
 
 LISTED = 12  # symbols that a line names
 _FLAGS = {"nodelete": "linked with -z nodelete", "unique": "an STB_GNU_UNIQUE symbol"}

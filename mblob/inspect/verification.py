@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
 from mblob.arguments import path as checked_path
@@ -36,6 +36,7 @@ from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import Library
 from mblob.inspect.library_search import shared_elf
 from mblob.inspect.linkage import Linkage, resolve
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.format.blob_model import Blob

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple, Union
+from typing import Union
+
+from mblob.named_tuple import NamedTuple
 
 # A number, the name of another dummy argument, or an operator with its operands; "*" is the upper bound of
 # assumed size, None what is none of these.

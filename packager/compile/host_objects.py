@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.binary.function_names import MANGLED
 from mblob.errors import ToolchainError
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.commands import (
     LTO,
     compile_command,

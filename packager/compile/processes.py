@@ -18,12 +18,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from mblob.arguments import path as checked_path
 from mblob.compilers import Starting, as_by_default, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.temporary import LEAST_SPACE
 

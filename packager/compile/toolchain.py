@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from mblob.arguments import wrong_type
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.errors import IncompatibleError, ToolchainError
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
 from mblob.packager.conventions import check_options
 from mblob.packager.errors import BuildError, BuildTypeError

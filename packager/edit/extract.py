@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Union
+from typing import TYPE_CHECKING, Union
 
 from mblob import json_text
 from mblob.arguments import wrong_type
@@ -21,6 +21,7 @@ from mblob.format import npy, safetensors
 from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
+from mblob.named_tuple import NamedTuple
 from mblob.packager.edit.folder_writer import CHUNK, FolderWriter
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import checked_path

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format.exported_functions import ffi_name, is_helper
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.functions_table import Row
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import Generated, HostFile, LinkInput, with_names
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.registration import compiled_row

@@ -8,13 +8,14 @@ A loader takes a function without a row for a packed one if the library is code 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.binary.function_names import MANGLED
 from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
 from mblob.format.functions_table import Row, struct_word
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of

@@ -9,11 +9,11 @@ one. docs/format.md, section 10.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from mblob.format import functions_table, note
 from mblob.format.exported_functions import SYSTEM_LIB, ffi_name, is_helper, is_mangled
 from mblob.format.functions_table import Row
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, rows_of, table

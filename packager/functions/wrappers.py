@@ -12,11 +12,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob import argument_types, device_types, texts
 from mblob.format import note
 from mblob.format.functions_table import SYMBOL, Row, checksum, encode
+from mblob.named_tuple import NamedTuple
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.texts import quoted

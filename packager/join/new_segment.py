@@ -8,7 +8,6 @@ offset and address.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -27,6 +26,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.errors import IncompatibleError
 from mblob.format.blob_plan import SEGMENT_ALIGN, start_alignment
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.join.program_header_room import TABLES, Piece, in_the_way
 from mblob.packager.write.elf_patch import Patch, segment_row

@@ -4,7 +4,6 @@ write them in any case: over notes and tables of the dynamic section, which can 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -24,6 +23,7 @@ from mblob.binary.elf_records import (
     SHF_ALLOC,
     SHT_NOBITS,
 )
+from mblob.named_tuple import NamedTuple
 
 # A section where nothing is any more (section_headers.py).
 LEFT_SECTION = ".mblob.left"

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, TENSOR_ALIGN, BlobPlan, Measured
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.join.blob_references import find_reference
 from mblob.packager.join.new_segment import new_segment

@@ -6,10 +6,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.module import Module
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mblob.arguments import items
 from mblob.binary.elf import ElfFile
@@ -19,6 +19,7 @@ from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.inspect.payload_layouts import checked_layout
 from mblob.installed import include_dir
 from mblob.module import Module
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput, compile_all
 from mblob.packager.compile.toolchain import Toolchain

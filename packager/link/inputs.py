@@ -7,7 +7,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import HiddenNameWarning, did_you_mean
@@ -17,6 +16,7 @@ from mblob.format.own_functions import OWN_FUNCTIONS
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import EXECUTORS
 from mblob.module import Module
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,

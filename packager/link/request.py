@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
 from mblob.binary.elf import ElfFile
@@ -30,6 +30,7 @@ from mblob.format.type_keys import (
     SAFETENSORS,
 )
 from mblob.module import Module
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.functions.adapters import MARK

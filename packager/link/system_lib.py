@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.format.exported_functions import ffi_name
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import (
     Generated,
     HostFile,

@@ -30,7 +30,6 @@ from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.payload_conversion import check, convert_payload, key_in, to_classic
 from mblob.packager.modules.prototypes import Prototype
-from mblob.packager.modules.source_comments import comments_of
 from mblob.packager.path_arguments import check_key, existing_file
 from mblob.source_suffixes import LANGUAGE_OF
 
@@ -245,7 +244,11 @@ class SourceNode(HostNode):
             return {}  # which the compiler tells
         is_fortran = LANGUAGE_OF[self.fmt] == "fortran"
         has_some = any(mark in text for mark in (("!",) if is_fortran else ("//", "/*")))
-        return comments_of(text, is_fortran=is_fortran) if has_some else {}
+        if not has_some:
+            return {}
+        from mblob.packager.modules.source_comments import comments_of
+
+        return comments_of(text, is_fortran=is_fortran)
 
 
 class ObjectNode(HostNode):

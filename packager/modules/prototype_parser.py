@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from pycparser import CParser, c_ast
 from pycparser.c_generator import CGenerator
 
 from mblob import argument_types
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.prototypes import (
     STATIC,

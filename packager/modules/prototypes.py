@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from mblob import argument_types
 from mblob.format.functions_table import struct_word
+from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
 
 STATIC = (

@@ -4,10 +4,10 @@ permits that: a program that walks the tree finds all of them. So a tree that is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
+from mblob.named_tuple import NamedTuple
 from mblob.node import Node
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, file_of, node_of

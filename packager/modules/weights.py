@@ -6,12 +6,11 @@ A file is told by its first bytes: `.safetensors`, `.npz`, `.npy`, or what `save
 from __future__ import annotations
 
 import os
-import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mblob import json_text
 from mblob.arguments import mapping
@@ -35,6 +34,9 @@ from mblob.packager.modules.nodes import (
 from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.temporary import replacing
 
+if TYPE_CHECKING:
+    from zipfile import ZipInfo
+
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {
     ".npz": "numpy.savez",
@@ -42,6 +44,7 @@ _OTHER_FORMATS = {
     ".params": "save_param_dict and write its bytes",
 }
 _ZIP = (b"PK\3\4", b"PK\5\6")  # with members, and without any
+_STORED = 0  # the method of members that are not compressed
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
 
@@ -320,6 +323,8 @@ def kind_of(data: memoryview) -> str:
 
 
 def _arrays_of_npz(path: Path, data: memoryview) -> dict[str, ArrayRecord]:
+    import zipfile
+
     found: dict[str, ArrayRecord] = {}
     try:
         with zipfile.ZipFile(path) as archive:
@@ -338,13 +343,13 @@ def _arrays_of_npz(path: Path, data: memoryview) -> dict[str, ArrayRecord]:
     return found
 
 
-def _as_it_is(data: memoryview, info: zipfile.ZipInfo) -> memoryview | None:
+def _as_it_is(data: memoryview, info: ZipInfo) -> memoryview | None:
     """The bytes of a member in the mapping of its archive, as `numpy.savez` writes it; None of a member
     that is compressed or damaged."""
     head = bytes(data[info.header_offset : info.header_offset + 30])
     names = sum(int.from_bytes(head[i : i + 2], "little") for i in (26, 28))
     start = info.header_offset + 30 + names
-    is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
+    is_plain = info.compress_type == _STORED and not info.flag_bits & 1
     if not is_plain or head[:4] != _ZIP[0] or info.file_size > len(data) - start:
         return None
     view = data[start : start + info.file_size]

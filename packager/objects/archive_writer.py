@@ -7,10 +7,10 @@ import shutil
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.archive import HEADER_SIZE
 from mblob.binary.file_kind import AR_MAGIC
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 
 SIZE_LIMIT = 10**10 - 1  # bytes of a member: its header has ten digits for them

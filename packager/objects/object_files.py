@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.binary import archive
 from mblob.binary.elf import ElfFile
@@ -35,6 +35,7 @@ from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.format import system_library_prefixes
 from mblob.format.exported_functions import is_tvm_code
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ of an export have."""
 from __future__ import annotations
 
 from types import ModuleType
-from typing import NamedTuple
 
 from mblob.bytes.digest import ALGORITHMS
 from mblob.errors import one_of
 from mblob.format import classic, ffi_dialect
 from mblob.format.exported_functions import FFI_PREFIX
+from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 
 

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -26,6 +25,7 @@ from mblob.binary.elf_records import (
 from mblob.bytes.record import Record
 from mblob.errors import FormatError, ToolchainError
 from mblob.format.blob_plan import TENSOR_ALIGN
+from mblob.named_tuple import NamedTuple
 from mblob.packager.write.elf_writer import PLACEHOLDER_SIZE
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 from mblob.binary.elf_records import (
     EM_X86_64,
@@ -34,6 +33,7 @@ from mblob.binary.elf_records import (
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.format import note
 from mblob.format.blob_plan import BLOB_ALIGN
+from mblob.named_tuple import NamedTuple
 from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.write.file_sink import FileSink
 

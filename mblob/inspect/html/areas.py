@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
@@ -26,6 +26,7 @@ from mblob.binary.file_kind import ELF_MAGIC
 from mblob.binary.non_elf import ForeignFile
 from mblob.errors import FormatError
 from mblob.format.grammar import text
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.binary.image import Image

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from mblob.inspect.graph_summary import GraphNode

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mblob.inspect.html import assemble
 from mblob.inspect.html.data import MESSAGE, ROWS, cut, graph_drawing
+from mblob.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

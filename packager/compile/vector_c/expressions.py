@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import Any
 
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.vector_c.declarations import Declarations
 from mblob.packager.compile.vector_c.names import Named, Scope
 from mblob.packager.compile.vector_c.operations import Operations

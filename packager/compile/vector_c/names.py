@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.vector_c.tokens import BASE_WORDS, OTHER_TYPES, Token
 from mblob.packager.compile.vector_c.types import (
     Function,
