@@ -34,7 +34,8 @@ include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/native/_native_build.py \
-  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes,%.c %.h)
+  packager/functions/checks.py mblob/texts.py mblob/argument_types.py mblob/device_types.py \
+  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale quick coverage

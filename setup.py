@@ -12,6 +12,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,14 @@ def say(what: str) -> None:
         pass
 
 
+def replace(source: Path, target: Path) -> None:
+    """Copy a file to a place where a process may have the old one mapped."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.with_name(f"{target.name}.new")
+    shutil.copy2(source, fresh)
+    fresh.replace(target)
+
+
 class BuildExt(build_ext):
     """Builds libmblob into `loader/_lib` first; both extensions that use it link against that one
     copy.
@@ -169,6 +178,7 @@ class BuildExt(build_ext):
         for name in PLUGINS:
             self._build_plugin(name, folder)
         self._build_static_ffi(folder)
+        self._build_checks()
         write_for_c(folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
@@ -190,16 +200,10 @@ class BuildExt(build_ext):
     def copy_extensions_to_source(self) -> None:
         """For editable installs: the runtime and its plug-ins go beside the extensions."""
         super().copy_extensions_to_source()
-        built, target = (
-            Path(self.build_lib) / "mblob" / "loader" / "_lib",
-            ROOT / "mblob" / "loader" / "_lib",
-        )
-        for source in (p for p in built.rglob("*") if p.is_file()):
-            place = target / source.relative_to(built)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            fresh = place.with_name(f"{place.name}.new")
-            shutil.copy2(source, fresh)
-            fresh.replace(place)
+        built = Path(self.build_lib) / "mblob"
+        for place in ("loader/_lib", "packager/functions"):
+            for source in (p for p in (built / place).rglob("*") if p.is_file()):
+                replace(source, ROOT / "mblob" / source.relative_to(built))
 
     def _debug_flags(self) -> list[str]:
         """A wheel carries no debug information, though Python's own CFLAGS ask for it; a checkout
@@ -259,6 +263,23 @@ class BuildExt(build_ext):
         whole = str(Path(self.build_temp) / "static" / "mblob-ffi.o")
         self.spawn([*self.compiler.compiler_so, "-r", "-nostdlib", *objects, "-o", whole])
         self._archive([whole], folder / "libmblob-ffi.a")
+
+    def _build_checks(self) -> None:
+        """The objects of packager/functions/checks.py, beside it."""
+        sys.path.insert(0, str(ROOT))
+        from mblob.packager.functions import checks
+
+        folder = Path(self.get_ext_fullpath("mblob.packager.functions.checks")).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for dialect in checks.DIALECTS:
+            path = folder / checks.object_path(dialect).name
+            source = Path(self.build_temp) / f"{path.stem}.c"
+            source.write_text(checks.source_of_object(dialect), encoding="utf-8")
+            self.spawn(
+                [*self.compiler.compiler_so, *checks.OBJECT_OPTIONS, *(f"-I{folder}" for folder in INCLUDE),
+                 "-c", str(source), "-o", f"{path}.new"]
+            )  # fmt: skip
+            Path(f"{path}.new").replace(path)
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [

@@ -1,6 +1,7 @@
 /* checks.h - how the packed function of a plain C function checks what it is called with.
  *
- * The text stands in front of every generated file of packed functions; all of it is static. A
+ * The text stands in front of every generated file of packed functions. All of it is static, or, with
+ * MBLOB_CHECKS_APART, declared, for an object that was compiled before (packager/functions/checks.py). A
  * function named mblob_* returns 0, or -1 after it raised an error: "expected <this>, found
  * <that>" for argument i, which counts from 0. How arguments arrive and errors leave is the
  * dialect's: checks_classic.h, checks_ffi.h, in place of the line below. */
@@ -15,6 +16,12 @@ int snprintf(char *text, size_t size, const char *format, ...);
 int vsnprintf(char *text, size_t size, const char *format, va_list values);
 
 #define MBLOB_STATIC static __attribute__((unused))
+#ifdef MBLOB_CHECKS_APART
+#define MBLOB_CHECK extern __attribute__((visibility("hidden")))
+#endif
+#ifndef MBLOB_CHECK /* what packed functions call */
+#define MBLOB_CHECK MBLOB_STATIC
+#endif
 #define MBLOB_FORMAT(at) __attribute__((format(printf, at, at + 1)))
 
 /* What an argument is. */
@@ -74,6 +81,26 @@ typedef struct {
   int64_t elements;
 } mblob_array;
 
+MBLOB_CHECK int mblob_count(const char *function, int found, int expected);
+MBLOB_CHECK int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min,
+                          int64_t max, int64_t *out);
+MBLOB_CHECK int mblob_float(const mblob_call_info *call, int i, const char *type, double largest,
+                            double *out);
+MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **out);
+MBLOB_CHECK int mblob_result(const char *function, uint64_t value);
+MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out);
+MBLOB_CHECK int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
+                             mblob_array *out);
+MBLOB_CHECK int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
+                            const int64_t *dims, bool bad);
+MBLOB_CHECK int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a,
+                               int64_t expected, const char *text, bool at_least, bool bad);
+MBLOB_CHECK int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, size_t alignment,
+                             const char *text, bool is_bounded, bool bad, void **out);
+MBLOB_CHECK int mblob_addresses(const mblob_call_info *call, int i, const char *text);
+
+#ifndef MBLOB_CHECKS_APART
+
 /* A macro, so that compilers see that it is never 0. */
 #define mblob_fail(...) (mblob_set_failure(__VA_ARGS__), -1)
 
@@ -132,7 +159,7 @@ MBLOB_STATIC void mblob_shape_text(const int64_t *shape, int ndim, char *text, s
   text[used] = 0;
 }
 
-MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
+MBLOB_CHECK int mblob_count(const char *function, int found, int expected) {
   if (found == expected) return 0;
   char text[80];
   (void)snprintf(text, sizeof text, MB_TEXT_COUNT, MBLOB_EXPECTED, expected,
@@ -141,8 +168,8 @@ MBLOB_STATIC int mblob_count(const char *function, int found, int expected) {
   return -1;
 }
 
-MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min,
-                           int64_t max, int64_t *out) {
+MBLOB_CHECK int mblob_int(const mblob_call_info *call, int i, const char *type, int64_t min,
+                          int64_t max, int64_t *out) {
   if (mblob_kind_of(call, i) != MBLOB_INT)
     return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "int", mblob_kind_name(call, i));
   int64_t value = mblob_int_of(call, i);
@@ -155,8 +182,8 @@ MBLOB_STATIC int mblob_int(const mblob_call_info *call, int i, const char *type,
 
 /* `largest`: finite number of the parameter's type; what is beyond it would become infinite. 0:
  * none is. */
-MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *type, double largest,
-                             double *out) {
+MBLOB_CHECK int mblob_float(const mblob_call_info *call, int i, const char *type, double largest,
+                            double *out) {
   mblob_kind kind = mblob_kind_of(call, i);
   if (kind == MBLOB_FLOAT)
     *out = mblob_float_of(call, i);
@@ -172,7 +199,7 @@ MBLOB_STATIC int mblob_float(const mblob_call_info *call, int i, const char *typ
   return 0;
 }
 
-MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **out) {
+MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **out) {
   if (mblob_kind_of(call, i) != MBLOB_STRING)
     return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
   size_t size = 0; /* of a text that may have a NUL inside */
@@ -186,7 +213,7 @@ MBLOB_STATIC int mblob_string(const mblob_call_info *call, int i, const char **o
 }
 
 /* The packed convention knows int64_t only: a larger result would arrive negative. */
-MBLOB_STATIC int mblob_result(const char *function, uint64_t value) {
+MBLOB_CHECK int mblob_result(const char *function, uint64_t value) {
   if (value <= INT64_MAX) return 0;
   char text[160];
   (void)snprintf(
@@ -228,7 +255,7 @@ MBLOB_STATIC int mblob_strides(const mblob_call_info *call, int i, const DLTenso
 }
 
 /* `void *`: the data of any tensor, a handle, or NULL. */
-MBLOB_STATIC int mblob_pointer(const mblob_call_info *call, int i, void **out) {
+MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out) {
   mblob_kind kind = mblob_kind_of(call, i);
   const DLTensor *t = NULL;
   if (kind == MBLOB_TENSOR) {
@@ -282,8 +309,8 @@ MBLOB_STATIC int mblob_ordered(const mblob_call_info *call, int i, const mblob_e
   return 0;
 }
 
-MBLOB_STATIC int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
-                              mblob_array *out) {
+MBLOB_CHECK int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
+                             mblob_array *out) {
   return mblob_ordered(call, i, want, mblob_strides, out);
 }
 
@@ -294,8 +321,8 @@ MBLOB_STATIC int mblob_fail_dimensions(const mblob_call_info *call, int i) {
 }
 
 /* Exact shape of a parameter with several dimensions. `bad`: a computed dimension is no size. */
-MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
-                             const int64_t *dims, bool bad) {
+MBLOB_CHECK int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
+                            const int64_t *dims, bool bad) {
   const DLTensor *t = a->tensor;
   bool same = !bad && t->ndim == ndim;
   for (int d = 0; same && d < ndim; d++) same = dims[d] == MBLOB_ANY || t->shape[d] == dims[d];
@@ -310,8 +337,8 @@ MBLOB_STATIC int mblob_shape(const mblob_call_info *call, int i, const mblob_arr
 
 /* Number of elements of a parameter with one dimension, whatever the tensor's shape. `text`: the
  * dimension in C, "" if it is a number. */
-MBLOB_STATIC int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a,
-                                int64_t expected, const char *text, bool at_least, bool bad) {
+MBLOB_CHECK int mblob_elements(const mblob_call_info *call, int i, const mblob_array *a,
+                               int64_t expected, const char *text, bool at_least, bool bad) {
   if (bad)
     return mblob_fail(call, i, MBLOB_SHAPE,
                       "its size %s, computed from the other arguments, overflows or is negative;"
@@ -335,8 +362,8 @@ MBLOB_STATIC int64_t mblob_bytes(const DLTensor *t) {
 /* A pointer to memory of at least `bytes`: that of structs, or of pointers. Of a handle nothing tells
  * how many there are. Where no dimension says how many structs there are, NULL and a tensor without
  * elements may stand for none. `text`: the parameter in C. */
-MBLOB_STATIC int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, size_t alignment,
-                              const char *text, bool is_bounded, bool bad, void **out) {
+MBLOB_CHECK int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, size_t alignment,
+                             const char *text, bool is_bounded, bool bad, void **out) {
   if (mblob_pointer(call, i, out)) return -1;
   if (bad) return mblob_fail_dimensions(call, i);
   char found[24] = "NULL";
@@ -356,7 +383,7 @@ MBLOB_STATIC int mblob_memory(const mblob_call_info *call, int i, int64_t bytes,
 }
 
 /* A tensor that stands for a pointer to pointers has their addresses. */
-MBLOB_STATIC int mblob_addresses(const mblob_call_info *call, int i, const char *text) {
+MBLOB_CHECK int mblob_addresses(const mblob_call_info *call, int i, const char *text) {
   if (mblob_kind_of(call, i) != MBLOB_TENSOR) return 0;
   const DLDataType t = mblob_tensor_of(call, i)->dtype;
   if ((t.code == kDLInt || t.code == kDLUInt || t.code == kDLOpaqueHandle) && t.lanes == 1 &&
@@ -366,6 +393,8 @@ MBLOB_STATIC int mblob_addresses(const mblob_call_info *call, int i, const char 
   mblob_dtype_name(t, found, sizeof found);
   return mblob_fail(call, i, MBLOB_DTYPE, MB_TEXT_ADDRESSES, text, found);
 }
+
+#endif
 
 /* A size, or a number without a sign that one is computed of: each has at most 63 bits. */
 MBLOB_STATIC int64_t mblob_size(int64_t size, bool *bad) {

@@ -14,6 +14,8 @@ typedef struct {
   const int *codes;
 } mblob_call_info;
 
+#ifndef MBLOB_CHECKS_APART
+
 static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
   switch (call->codes[i]) {
     case kTVMArgInt:
@@ -70,3 +72,5 @@ MBLOB_STATIC void mblob_raise_of_call(const char *function, const char *text, co
   (void)snprintf(whole, sizeof whole, "%s: %s", function, text);
   TVMAPISetLastError(whole);
 }
+
+#endif

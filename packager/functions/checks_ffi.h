@@ -13,6 +13,10 @@ typedef struct {
   const TVMFFIAny *args;
 } mblob_call_info;
 
+MBLOB_CHECK int mblob_return_string(TVMFFIAny *result, const char *text);
+
+#ifndef MBLOB_CHECKS_APART
+
 static mblob_kind mblob_kind_of(const mblob_call_info *call, int i) {
   const TVMFFIAny *a = &call->args[i];
   switch (a->type_index) {
@@ -94,7 +98,7 @@ MBLOB_STATIC void mblob_raise_of_call(const char *function, const char *text, co
 
 /* A result of text, which the caller owns: what is short lies in the value itself, the rest in
  * an object of the runtime. Where none is, the caller gets the pointer. */
-MBLOB_STATIC int mblob_return_string(TVMFFIAny *result, const char *text) {
+MBLOB_CHECK int mblob_return_string(TVMFFIAny *result, const char *text) {
   size_t size = text ? __builtin_strlen(text) : 0;
   result->zero_padding = 0;
   result->v_int64 = 0;
@@ -113,3 +117,5 @@ MBLOB_STATIC int mblob_return_string(TVMFFIAny *result, const char *text) {
   result->v_c_str = text;
   return 0;
 }
+
+#endif

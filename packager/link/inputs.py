@@ -4,6 +4,7 @@ called; what mblob compiles for them; what goes on the link line."""
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +33,7 @@ from mblob.packager.compile.host_objects import (
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.functions import adapters
+from mblob.packager.functions import adapters, checks
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
     Undeclared,
@@ -505,7 +506,10 @@ def _helpers(
     """
     tools = gathered.tools
     with_table = bool(packed_now) and gathered.with_table
-    text = source(packed_now, request.dialect, rows if with_table else ())
+    compiled = checks.compiled_for(request.dialect.name, gathered.machine) if with_table else None
+    if any(f.prototype.of_fortran for f in packed_now):
+        compiled = None
+    text = source(packed_now, request.dialect, rows if with_table else (), apart=bool(compiled))
     sources = [packed_functions_source(text)] if text else []
     joins = any(f.elsewhere for f, _ in objects)
     if rows and not with_table:
@@ -526,7 +530,12 @@ def _helpers(
         )
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
-    return compile_generated(tools, sources, (*request.options, *inline), work)
+    made = compile_generated(tools, sources, (*request.options, *inline), work)
+    if compiled:
+        there = work / "mblob_checks.o"
+        shutil.copyfile(compiled, there)
+        made.append(read_input(HostFile(there, "the checks of packed functions", generated=True)))
+    return made
 
 
 def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:

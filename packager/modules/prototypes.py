@@ -190,6 +190,11 @@ class Prototype(NamedTuple):
         return tuple(p for p in self.parameters if p.kind != "length")
 
     @property
+    def of_fortran(self) -> bool:
+        """True if the check of a parameter is one of `checks_fortran.h`."""
+        return any(p.of_fortran for p in self.parameters)
+
+    @property
     def points_at_structs(self) -> bool:
         """True if a parameter points at something that is no number, text or function."""
         return any(p.spelled and not (p.is_function or p.is_indirect) for p in self.parameters)

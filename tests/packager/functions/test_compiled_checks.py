@@ -1,0 +1,54 @@
+"""The object with the checks of packed functions, which mblob's own build makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.binary.elf import ElfFile
+from mblob.packager.functions import checks
+
+KERNEL = "void scale(float *x, int n) { for (int i = 0; i < n; i++) x[i] *= 2; }\n"
+
+
+def _library(folder: Path, **options: str) -> tuple[Path, bool]:
+    """A library, and True if its checks are those of the object."""
+    path = folder / "scale.so"
+    mblob.export_library(mblob.csource_module(KERNEL), path, **options)  # type: ignore[arg-type]
+    symbols = ElfFile(memoryview(path.read_bytes()), str(path)).symtab
+    return path, any(s.name == "mblob_memory" for s in symbols)  # which the kernel does not need
+
+
+@pytest.mark.parametrize("dialect", checks.DIALECTS)
+def test_a_library_gets_the_object_and_checks_as_with_the_text(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "object").mkdir()
+    (tmp_path / "text").mkdir()
+    with_object, has_object = _library(tmp_path / "object", dialect=dialect)
+    monkeypatch.setattr(checks, "object_path", lambda _: tmp_path / "nowhere.o")
+    with_text, has_none = _library(tmp_path / "text", dialect=dialect)
+    assert (has_object, has_none) == (True, False)
+
+    texts = []
+    for path in (with_object, with_text):
+        scale = mblob.load_module(path).get_function("scale")
+        x = np.arange(3, dtype="float32")
+        scale(x, 3)
+        assert x.tolist() == [0, 2, 4]
+        for wrong in ((x, 3, 4), (x.astype("int32"), 3), (x[::2], 1), (x, "3"), (x, 1 << 40)):
+            with pytest.raises(mblob.MblobError) as caught:
+                scale(*wrong)
+            texts.append(str(caught.value))
+    assert texts[:5] == texts[5:]
+
+
+def test_objects_of_another_machine_get_the_text() -> None:
+    ours = checks._target(checks.object_path("classic"))
+    assert ours is not None
+    assert checks.compiled_for("classic", ours) == checks.object_path("classic")
+    for other in (ours._replace(e_flags=ours.e_flags ^ 1), ours._replace(properties=b"other")):
+        assert checks.compiled_for("classic", other) is None
