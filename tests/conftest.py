@@ -47,6 +47,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A long text is not part of a test's name: each program that a test starts gets the name as an
+    argument of the system, which has at most 128 KiB."""
+    return argname if isinstance(val, (str, bytes)) and len(val) > 1000 else None
+
+
 def pytest_collection_finish() -> None:
     """The tests themselves are no garbage: `gc.collect()` in a test need not look at them."""
     gc.collect()

@@ -3,6 +3,8 @@ build compiled from that text.
 
 The object saves two thirds of a small compilation. It is for the machine on which mblob is installed, and
 for objects that agree with it in all that a linker compares; all others get the text.
+
+`setup.py` imports this file, before there is anything that it compiles.
 """
 
 from __future__ import annotations
@@ -10,17 +12,14 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mblob import argument_types, device_types, texts
-
-if TYPE_CHECKING:
-    from mblob.packager.objects.object_files import ElfTarget
 
 _HERE = Path(__file__).parent
 DIALECTS = ("classic", "ffi")
 
 
+@cache
 def text(dialect: str, of_fortran: bool = False, apart: bool = False) -> str:
     """The C text of a dialect's checks.
 
@@ -46,29 +45,10 @@ OBJECT_OPTIONS = (
 
 
 def object_path(dialect: str) -> Path:
-    """Where the build of mblob puts the object."""
+    """The object, where the build of mblob puts it."""
     return _HERE / f"checks_{dialect}.o"
 
 
-def compiled_for(dialect: str, machine: ElfTarget) -> Path | None:
-    """The object, if it is one for `machine`."""
-    path = object_path(dialect)
-    return path if _target(path) == machine else None
-
-
-@cache
-def _target(path: Path) -> ElfTarget | None:
-    from mblob.binary.elf import ElfFile
-    from mblob.bytes.mapping import map_file
-    from mblob.packager.objects.object_files import machine_of
-
-    try:
-        return machine_of(ElfFile(map_file(path), str(path)))
-    except OSError:
-        return None
-
-
-@cache
 def _code(dialect: str, of_fortran: bool) -> str:
     own = (_HERE / f"checks_{dialect}.h").read_text(encoding="utf-8")
     code = (_HERE / "checks.h").read_text(encoding="utf-8").replace("/* THE DIALECT */\n", own)

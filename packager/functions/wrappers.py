@@ -8,13 +8,18 @@ name, so that a user's function may have any C name, a macro's or a header's inc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from mblob import argument_types
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 from mblob.format import note
 from mblob.format.functions_table import SYMBOL, Row, checksum, encode
 from mblob.named_tuple import NamedTuple
 from mblob.packager.functions import checks
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
+from mblob.packager.objects.object_files import ElfTarget, machine_of
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.texts import quoted
 
@@ -90,6 +95,21 @@ def source(
     """
     forms = packed_forms(functions, dialect, apart=apart) if functions else ""
     return forms + (table(rows) + announcement(rows) if rows else "")
+
+
+def compiled_checks(dialect: Dialect, machine: ElfTarget) -> Path | None:
+    """The object with the checks that packed functions call, if it is one for `machine`."""
+    path, target = _compiled(dialect.name)
+    return path if target == machine else None
+
+
+@cache
+def _compiled(dialect: str) -> tuple[Path, ElfTarget | None]:
+    path = checks.object_path(dialect)
+    try:
+        return path, machine_of(ElfFile(map_file(path), str(path)))
+    except OSError:
+        return path, None
 
 
 def rows_of(functions: Sequence[Wrapped]) -> list[Row]:

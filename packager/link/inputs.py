@@ -33,7 +33,7 @@ from mblob.packager.compile.host_objects import (
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.functions import adapters, checks
+from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
     Undeclared,
@@ -48,7 +48,7 @@ from mblob.packager.functions.source_prototypes import (
     found_prototypes,
     with_structs,
 )
-from mblob.packager.functions.wrappers import Wrapped, rows_of, source
+from mblob.packager.functions.wrappers import Wrapped, compiled_checks, rows_of, source
 from mblob.packager.link import carried_plugins
 from mblob.packager.link.finished_names import check_names_are_new, with_places
 from mblob.packager.link.request import Request, warn_of_unreadable
@@ -506,7 +506,7 @@ def _helpers(
     """
     tools = gathered.tools
     with_table = bool(packed_now) and gathered.with_table
-    compiled = checks.compiled_for(request.dialect.name, gathered.machine) if with_table else None
+    compiled = compiled_checks(request.dialect, gathered.machine) if with_table else None
     if any(f.prototype.of_fortran for f in packed_now):
         compiled = None
     text = source(packed_now, request.dialect, rows if with_table else (), apart=bool(compiled))

@@ -42,6 +42,7 @@ from mblob.packager.modules.nodes import (
     file_of,
     files_in,
     files_of,
+    is_host,
     node_of,
 )
 from mblob.packager.modules.repeated import repeated_names
@@ -572,7 +573,8 @@ def _warn_of_graphs(request: Request) -> None:
 def _warn_of_repeated(mod: Module) -> None:
     """Warn of payloads and tensors that nobody finds by their names, because another module has the
     same."""
-    for what, name, _ in repeated_names(mod.walk()):
+    payloads = [module for module in mod.walk() if not is_host(module)]
+    for what, name, _ in repeated_names(payloads) if len(payloads) > 1 else ():
         warn(
             f"two modules of the tree have a {what} {name!r}, and lib.{what}s[{name!r}] gives only one of them;"
             " give each its own name",

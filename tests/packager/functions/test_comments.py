@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.packager.modules import nodes
+from mblob.packager.modules import source_comments
 from mblob.packager.modules.source_comments import comments_of
 from tests.packager.functions.test_tvm_executor import pack_verb
 
@@ -182,7 +182,9 @@ def test_a_source_is_read_in_time_of_its_length(source: Callable[[int], str]) ->
 def test_an_export_reads_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(
-        nodes, "comments_of", lambda *args, **named: asked.append(1) or comments_of(*args, **named)
+        source_comments,
+        "comments_of",
+        lambda *args, **named: asked.append(1) or comments_of(*args, **named),
     )
     path = tmp_path / "k.c"
     module = None

@@ -10,6 +10,11 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.packager.functions import checks
+from mblob.packager.functions.wrappers import compiled_checks
+from mblob.packager.objects.object_files import machine_of
+from mblob.packager.write.dialects import CLASSIC
+
+pytestmark = pytest.mark.own_process
 
 KERNEL = "void scale(float *x, int n) { for (int i = 0; i < n; i++) x[i] *= 2; }\n"
 
@@ -29,7 +34,7 @@ def test_a_library_gets_the_object_and_checks_as_with_the_text(
     (tmp_path / "object").mkdir()
     (tmp_path / "text").mkdir()
     with_object, has_object = _library(tmp_path / "object", dialect=dialect)
-    monkeypatch.setattr(checks, "object_path", lambda _: tmp_path / "nowhere.o")
+    monkeypatch.setattr(wrappers, "compiled_checks", lambda *_: None)
     with_text, has_none = _library(tmp_path / "text", dialect=dialect)
     assert (has_object, has_none) == (True, False)
 
@@ -47,8 +52,8 @@ def test_a_library_gets_the_object_and_checks_as_with_the_text(
 
 
 def test_objects_of_another_machine_get_the_text() -> None:
-    ours = checks._target(checks.object_path("classic"))
-    assert ours is not None
-    assert checks.compiled_for("classic", ours) == checks.object_path("classic")
+    path = checks.object_path("classic")
+    ours = machine_of(ElfFile(memoryview(path.read_bytes()), str(path)))
+    assert compiled_checks(CLASSIC, ours) == path
     for other in (ours._replace(e_flags=ours.e_flags ^ 1), ours._replace(properties=b"other")):
-        assert checks.compiled_for("classic", other) is None
+        assert compiled_checks(CLASSIC, other) is None
