@@ -10,8 +10,7 @@ of each machine's psABI; of several types with one meaning, compilers write the 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from mblob.named_tuple import NamedTuple
 from mblob.texts import header_of
 
 

@@ -13,7 +13,8 @@ each is a function of another file.
 4. Classify functions as packed, plain C, or of the other dialect: `classify_functions` in `inputs.py`, with
    `packager/functions/packed_or_plain.py` and `packager/functions/adapters.py`.
 5. Compile what the objects turn out to need: packed functions of prototypes from debug information (what
-   they call was compiled before: `packager/functions/checks.py`), adapters, slots, and another table if functions without a prototype add rows to it. Give functions their
+   they call was compiled before: `packager/functions/checks.py`), adapters, slots, and another table if
+   functions without a prototype add rows to it. Give functions their
    final names: `make_link_line` in `inputs.py`, with `packager/functions/adapters.py` and
    `packager/functions/slot_shims.py`.
 6. Choose the way of `embed=`; link with a placeholder for the blob and the note that announces its index:

@@ -11,6 +11,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.packager.functions import checks
 from mblob.packager.functions.wrappers import compiled_checks
+from mblob.packager.link import inputs
 from mblob.packager.objects.object_files import machine_of
 from mblob.packager.write.dialects import CLASSIC
 
@@ -34,7 +35,7 @@ def test_a_library_gets_the_object_and_checks_as_with_the_text(
     (tmp_path / "object").mkdir()
     (tmp_path / "text").mkdir()
     with_object, has_object = _library(tmp_path / "object", dialect=dialect)
-    monkeypatch.setattr(wrappers, "compiled_checks", lambda *_: None)
+    monkeypatch.setattr(inputs, "compiled_checks", lambda *_: None)
     with_text, has_none = _library(tmp_path / "text", dialect=dialect)
     assert (has_object, has_none) == (True, False)
 
