@@ -17,7 +17,7 @@ from mblob.typed import Function
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchmarkRun:
     """The run that `benchmark` shall time: its parameters of these names."""
 
     func_name: str | None
@@ -40,10 +40,10 @@ def check_nothing_given(what: str, method: str) -> None:
         )
 
 
-class Timed:
+class Benchmarked:
     """An executor that can be timed; it says what a run is."""
 
-    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+    def _timed_run(self, asked: BenchmarkRun) -> Callable[[], object]:
         """Take the inputs, and give what one run calls; with `end_to_end` it copies them in and all
         outputs out."""
         raise NotImplementedError
@@ -88,7 +88,7 @@ class Timed:
                 does not fit.
         """
         del device, limit_zero_time_iterations
-        once = self._timed_run(Asked(func_name, args, inputs, end_to_end, parallel))
+        once = self._timed_run(BenchmarkRun(func_name, args, inputs, end_to_end, parallel))
         return measure(
             "benchmark", once, repeat, number, min_repeat_ms or 0, finish=self._wait,
             cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
@@ -147,7 +147,7 @@ def functions_of(who: str, module: Module, *names: str) -> list[Function]:
         ) from None
 
 
-class TimedModel(Timed):
+class TimedModel(Benchmarked):
     """One with inputs and outputs of its own and one function, `run`.
 
     Attributes:
@@ -201,7 +201,7 @@ class TimedModel(Timed):
         """A function that runs the model, with the inputs that `set_input` set."""
         raise NotImplementedError
 
-    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+    def _timed_run(self, asked: BenchmarkRun) -> Callable[[], object]:
         given = [*asked.args, *([asked.func_name] if asked.func_name is not None else [])]
         if given not in ([], ["run"]):
             raise ArgumentValueError(

@@ -13,7 +13,7 @@ from mblob.loader.c_arguments import CData, FunctionPointer, check_variadic, no_
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
-    Declared,
+    CDeclaration,
     Refusal,
     Sizes,
     of_dwarf,
@@ -35,14 +35,14 @@ def read_table(handle: Any) -> list[functions_table.Row]:
     return functions_table.decode(ffi.string(ffi.cast("const char *", address)) + b"\0")
 
 
-def declared(node: OpenedNode, name: str) -> Declared:
+def declared(node: OpenedNode, name: str) -> CDeclaration:
     """The declaration of a C function of a library: by its table, or else by debug information."""
     rows = read_table(node.handle)
     packed = next((row.name for row in rows if row.abi == "packed" and row.symbol == name), None)
     if packed is not None:
         call = Refusal(f"it is the packed function {packed!r}, so call module[{packed!r}]")
-        return Declared(f"{name}(...)", refusal=call, of_result=call)
-    told = Declared(f"{name}(...)", refusal=UNKNOWN, of_result=UNKNOWN_RESULT)
+        return CDeclaration(f"{name}(...)", refusal=call, of_result=call)
+    told = CDeclaration(f"{name}(...)", refusal=UNKNOWN, of_result=UNKNOWN_RESULT)
     symbol = name
     for row in rows:
         if row.abi == "plain" and name in (row.name, row.symbol):
@@ -88,7 +88,7 @@ def _file_of(node: OpenedNode) -> Any:
     return opened_file(node.path, status) if status is not None else None
 
 
-def _of_debug_info(node: OpenedNode, name: str) -> Declared | None:
+def _of_debug_info(node: OpenedNode, name: str) -> CDeclaration | None:
     """The declaration of a function by DWARF in the file of its library; None if there is none."""
     file = _file_of(node)
     if file is None:
@@ -117,7 +117,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     _flags_ = ctypes._FUNCFLAG_CDECL  # type: ignore[attr-defined]
     _restype_ = ctypes.c_int
     _node: OpenedNode
-    _declared: Declared
+    _declared: CDeclaration
     _count: int  # arguments of a call that needs no look at them together; -1: every call does
     _sizes: Sizes | None
     _is_own: bool  # whether `argtypes` is the prototype's

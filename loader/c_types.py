@@ -40,7 +40,7 @@ UNKNOWN_RESULT = Refusal("no prototype says what it returns", True)
 UNKNOWN = Refusal("no prototype says what it takes and returns", True)
 
 
-class Declared(NamedTuple):
+class CDeclaration(NamedTuple):
     """The declaration of a C function.
 
     Attributes:
@@ -74,7 +74,7 @@ class Sizes(NamedTuple):
     numbers: tuple[tuple[int, str], ...]
 
     @classmethod
-    def of(cls, told: Declared) -> Sizes | None:
+    def of(cls, told: CDeclaration) -> Sizes | None:
         """None if no parameter is one whose size another tells."""
         types = enumerate(told.argtypes or ())
         named = [
@@ -133,7 +133,7 @@ def _name_of(element: Number | None) -> str:
     return element.name if element is not None else ""
 
 
-def of_texts(name: str, result: str, parameters: str, text: str, types: str = "") -> Declared:
+def of_texts(name: str, result: str, parameters: str, text: str, types: str = "") -> CDeclaration:
     """A function whose types are told in C.
 
     Args:
@@ -165,7 +165,7 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         of_result = _no_type("its result", result) if result else UNKNOWN_RESULT
     if argtypes is None and not refusal:
         refusal = Refusal("no prototype says what it takes", True) if result else UNKNOWN
-    return Declared(
+    return CDeclaration(
         text,
         restype,
         None if argtypes is None else tuple(argtypes),
@@ -181,7 +181,7 @@ def _no_type(what: str, text: str) -> Refusal:
     return Refusal(f"ctypes has no type for {what}, {text}{since}")
 
 
-def of_row(row: functions_table.Row) -> Declared:
+def of_row(row: functions_table.Row) -> CDeclaration:
     """A function as the table of its library has it."""
     start, end = row.prototype.find("("), row.prototype.rfind(")")
     if not 0 < start < end:
@@ -192,7 +192,7 @@ def of_row(row: functions_table.Row) -> Declared:
     return of_texts(row.name, result.strip(), parameters, row.prototype, row.types)
 
 
-def of_dwarf(name: str, function: Function) -> Declared:
+def of_dwarf(name: str, function: Function) -> CDeclaration:
     told = [*(p.spelling for p in function.parameters), *["..."] * function.variadic]
     text = function.result.declaration(f"{name}({', '.join(told) or 'void'})")
     argtypes = [_parameter_of_dwarf(p) for p in function.parameters]
@@ -204,7 +204,7 @@ def of_dwarf(name: str, function: Function) -> Declared:
         i = argtypes.index(None)
         refusal = _no_type(f"parameter {i}", function.parameters[i].spelling)
     types = None if refusal else tuple(argtypes)
-    return Declared(text, restype, types, (), function.variadic, refusal, of_result)
+    return CDeclaration(text, restype, types, (), function.variadic, refusal, of_result)
 
 
 def _number_of_dwarf(found: CType) -> Number | None:

@@ -99,7 +99,7 @@ def mblob_py_measure(context: Any, data: Any, size: Any, out: Any) -> int:
     return 0
 
 
-class _Late:
+class _LookedUpAtEachCall:
     """A function of a module, found again at each call: it keeps nothing alive.
 
     C keeps it as long as the module, and a later opening of the file may take the module over.
@@ -128,7 +128,7 @@ def _found(find: Callable[[str], Callable[..., Any] | None], name: str, origin: 
     name."""
     if find(name) is None:
         return ffi.NULL
-    return ffi.cast("mblob_function *", _call.callback(_Late(find, name, origin)))
+    return ffi.cast("mblob_function *", _call.callback(_LookedUpAtEachCall(find, name, origin)))
 
 
 def _failed(_: Any, exception: BaseException, __: Any) -> int:
@@ -210,7 +210,7 @@ def mblob_py_close(self: Any) -> None:
 # -- modules made in Python ------------------------------------------------------------------------
 
 
-class Made:
+class PythonModule:
     """A Module that was made in Python, as C sees it: its functions are also those of its imports.
 
     Args:
@@ -234,7 +234,7 @@ def made_module(module: Module, hold: Callable[[], Module | None]) -> Any:
         hold: gives the Module; a function that refers to it keeps it as long as C keeps the C
             module.
     """
-    new = Made(module.type_key, hold)
+    new = PythonModule(module.type_key, hold)
     handle = ffi.new_handle(new)
     key = ffi.new("char[]", new.type_key.encode())
     loader = ffi.new(
@@ -268,7 +268,7 @@ def _not_found(_: Any, exception: BaseException, __: Any) -> int:
 def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
     """A kernel, or C code, asks a module that was made in Python for a function."""
     out[0] = ffi.NULL
-    asked: Made = ffi.from_handle(self)
+    asked: PythonModule = ffi.from_handle(self)
     out[0] = _found(asked.find, text(name), f"the module {asked.type_key!r}")
     return 0
 
@@ -276,7 +276,7 @@ def mblob_py_made_function(self: Any, name: Any, out: Any) -> int:
 @ffi.def_extern(onerror=_not_saved)  # type: ignore[untyped-decorator]
 def mblob_py_made_save(self: Any, write: Any, to: Any) -> int:
     """C code asks for the bytes of a module that was made in Python."""
-    asked: Made = ffi.from_handle(self)
+    asked: PythonModule = ffi.from_handle(self)
     module = asked.module()
     if module is None:
         raise StateError(f"the module {asked.type_key!r} is gone")

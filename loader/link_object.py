@@ -21,7 +21,7 @@ from mblob.binary.container import refuse_archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.bytes.mapping import map_file
-from mblob.compilers import Starting, as_by_default, first_error, include_flags
+from mblob.compilers import ProcessStart, as_by_default, first_error, include_flags
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.interrupts import DeferredSignals
 from mblob.source_suffixes import FORMAT_OF, LANGUAGE_OF, OF_C
@@ -200,7 +200,7 @@ def _link(inputs: Sequence[str], library: str, name: str) -> None:
 def _run(command: Sequence[str]) -> tuple[int, str]:
     """Exit status and everything printed. Whatever interrupts this ends the compiler and all that
     it started."""
-    starting = Starting(
+    starting = ProcessStart(
         lambda: subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True, env={**os.environ, "LC_ALL": "C"}, preexec_fn=as_by_default(),

@@ -19,7 +19,7 @@ from mblob.native.runtime import ffi, last_error, lib, text
 
 if TYPE_CHECKING:
     from mblob.loader.loaders import Loader
-    from mblob.typed import Assume, How, Level, Missing, Source
+    from mblob.typed import Assume, Level, LoadOptions, Missing, Source
 
     Open = Callable[[Any, Any], int]
 
@@ -153,7 +153,7 @@ class Options:
         unload: bool = False,
         assume: Assume | None = None,
     ) -> None:
-        self.how: How = {
+        self.how: LoadOptions = {
             "verify": verify, "missing": missing, "keep": keep, "unload": unload, "assume": assume,
         }  # fmt: skip
         self.loaders = loaders

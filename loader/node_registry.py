@@ -15,7 +15,7 @@ from mblob.loader import _call
 from mblob.native.runtime import ffi, lib
 
 if TYPE_CHECKING:
-    from mblob.loader.callbacks import Made
+    from mblob.loader.callbacks import PythonModule
     from mblob.loader.opened import OpenedNode
     from mblob.module import Module
 
@@ -49,7 +49,7 @@ class Nodes:
 nodes: Nodes = Nodes()
 
 # What stands behind the C modules of Modules made in Python, by the address of the C module.
-made: dict[int, Made] = {}
+made: dict[int, PythonModule] = {}
 
 
 def call_back(function: Callable[..., Any], form: str, call: Callable[..., Any], *args: Any) -> int:

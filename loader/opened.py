@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mblob.loader.loaders import Loader
-    from mblob.typed import How
+    from mblob.typed import LoadOptions
 
 # Modules without a file that a function of a module makes of devices and names alone.
 MADE_AGAIN = ("GraphExecutor", "GraphExecutorDebug", "AotExecutor")
@@ -64,7 +64,7 @@ class Origin:
         loaders: Mapping[str, Loader] | None = None,
         functions: Callable[[], Mapping[str, str]] = dict,
         status: os.stat_result | None = None,
-        how: How | None = None,
+        how: LoadOptions | None = None,
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})

@@ -33,7 +33,7 @@ from mblob.loader.opened import OpenedNode, Origin
 from mblob.module import Module
 from mblob.native.runtime import check, ffi, lib
 from mblob.node import has_same_bytes
-from mblob.typed import How
+from mblob.typed import LoadOptions
 
 KEPT = 16  # libraries of pickles that stay open when nothing uses them
 _DIGESTS = 1024  # digests that are remembered
@@ -97,7 +97,7 @@ def module_with_bytes(node: OpenedNode) -> Module:
         return node.module
     digest = _digest_of_opened(origin)
     root = load_module(origin.path, **origin.how)
-    with _opened(origin.path) as descriptor:
+    with _OpenedFile(origin.path) as descriptor:
         image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         _check_same(origin, os.fstat(descriptor))
     _check_same(origin, root._node.origin.status)  # type: ignore[attr-defined]
@@ -156,7 +156,7 @@ def _check_nothing_loaded(node: OpenedNode) -> None:
 
 
 def _digest_of_opened(origin: Origin) -> str:
-    with _opened(origin.path) as descriptor:
+    with _OpenedFile(origin.path) as descriptor:
         _check_same(origin, os.fstat(descriptor))
         digest = _digest_of(origin.path, descriptor)
     if _digests.get((origin.path, identity(origin.status)), digest) != digest:
@@ -184,7 +184,7 @@ _lock = threading.RLock()
 _roots: dict[tuple[str, ...], Module] = {}
 
 
-def file_module(path: str, digest: str, how: How, index: int) -> Module:
+def file_module(path: str, digest: str, how: LoadOptions, index: int) -> Module:
     """Module `index` of the library at `path`, if the file has that digest.
 
     Raises:
@@ -193,7 +193,7 @@ def file_module(path: str, digest: str, how: How, index: int) -> Module:
     """
     key = ("path", path, digest, *map(str, how.values()))
     with _lock:
-        with _opened(path) as descriptor:
+        with _OpenedFile(path) as descriptor:
             _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
             status = os.fstat(descriptor)
         root = _kept(key)
@@ -205,7 +205,7 @@ def file_module(path: str, digest: str, how: How, index: int) -> Module:
     return _module_at(root, index)
 
 
-def bytes_module(name: str, digest: str, data: Any, how: How, index: int) -> Module:
+def bytes_module(name: str, digest: str, data: Any, how: LoadOptions, index: int) -> Module:
     """Module `index` of the library in `data`, once the file `name`.
 
     Raises:
@@ -229,7 +229,7 @@ def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...])
     return module
 
 
-def _load_bytes(name: str, digest: str, data: memoryview, how: How) -> Module:
+def _load_bytes(name: str, digest: str, data: memoryview, how: LoadOptions) -> Module:
     """The library in `data`, from a memory file that its modules and later pickles share."""
     descriptor = memory_file(data)
     try:
@@ -287,7 +287,7 @@ def _module_at(root: Module, index: int) -> Module:
 _digests: dict[tuple[Any, ...], str] = {}
 
 
-class _opened:
+class _OpenedFile:
     """The descriptor of a file.
 
     Raises:

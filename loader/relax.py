@@ -19,18 +19,18 @@ from mblob.errors import (
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import node_registry, relax_missing_functions
-from mblob.loader.benchmark import Asked, Timed
+from mblob.loader.benchmark import Benchmarked, BenchmarkRun
 from mblob.loader.kept_functions import KeptFunction, with_kept_functions
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
 from mblob.loader.vm_common import ALLOCATORS, check_nesting, placements, scalar
 from mblob.module import Module
-from mblob.typed import Allocator, Linked
+from mblob.typed import Allocator, LinkedWhenAsked
 
 NUMBERS = {bool: "int32", int: "int32", float: "float32"}  # what numbers become, as in TVM
 
 
-class VirtualMachine(Timed):
+class VirtualMachine(Benchmarked):
     """Runs a program: `VirtualMachine(mblob.load_module("model.so"), mblob.cpu(0))`.
 
     `vm["main"](x)` calls a function of the program. Arguments are arrays, DLPack tensors,
@@ -59,7 +59,7 @@ class VirtualMachine(Timed):
 
     def __init__(
         self,
-        rt_mod: Module | Linked,
+        rt_mod: Module | LinkedWhenAsked,
         device: Device | Sequence[Device],
         memory_cfg: Allocator | Mapping[Device, Allocator] | None = None,
         profile: bool = False,
@@ -248,7 +248,7 @@ class VirtualMachine(Timed):
 
         return evaluate
 
-    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+    def _timed_run(self, asked: BenchmarkRun) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
             raise ArgumentValueError(

@@ -13,7 +13,7 @@ from mblob import texts
 from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, listed
 from mblob.format.type_keys import RELAY_EXECUTABLE
-from mblob.loader.benchmark import Asked, Timed, check_nothing_given
+from mblob.loader.benchmark import Benchmarked, BenchmarkRun, check_nothing_given
 from mblob.loader.global_functions import get_global_func
 from mblob.loader.payloads import load_param_dict
 from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
@@ -218,7 +218,7 @@ class InstructionTime:
     seconds: float
 
 
-class VirtualMachine(Timed):
+class VirtualMachine(Benchmarked):
     """Runs a program. One thread at a time may use a machine. Machines of one program are
     independent.
 
@@ -351,7 +351,7 @@ class VirtualMachine(Timed):
         """Call the function `func_name`, as `invoke` does; `get_outputs` has what it returned."""
         self._call("invoke_stateful", func_name, args, kwargs)
 
-    def _timed_run(self, asked: Asked) -> Callable[[], object]:
+    def _timed_run(self, asked: BenchmarkRun) -> Callable[[], object]:
         name = asked.func_name or "main"
         if asked.parallel is not None:
             raise ArgumentValueError(

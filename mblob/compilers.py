@@ -22,7 +22,7 @@ def include_flags() -> tuple[str, str]:
     return f"-I{include_dir()}", f"-I{include_dir() / 'mblob' / 'compat'}"
 
 
-class Starting(threading.Thread):
+class ProcessStart(threading.Thread):
     """The start of a process, in a thread of its own.
 
     A signal's exception can come between the beginning of a process and its caller's knowing of it,

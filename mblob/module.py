@@ -234,9 +234,9 @@ class Module:
             if function is not None:
                 return function
         if self._node.runs_linked:
-            from mblob.again import linked
+            from mblob.repack import loaded_copy
 
-            return linked(self)._find(name, query_imports)
+            return loaded_copy(self)._find(name, query_imports)
         if closed is not None:
             raise closed
         return None

@@ -26,7 +26,7 @@ class Function(Protocol):
         """The call with these arguments, checked once: for loops."""
 
 
-class Linked(Protocol):
+class LinkedWhenAsked(Protocol):
     """An object that links its module when it is asked for it."""
 
     def jit(self) -> Module: ...
@@ -76,7 +76,7 @@ DeviceCode = Literal["cuda", "hip", "opencl", "metal", "vulkan", "webgpu"]
 Allocator = Literal["naive", "pooled"]
 
 
-class How(TypedDict, total=False):
+class LoadOptions(TypedDict, total=False):
     """The arguments of `load_module` that a library was opened with, which pickles have, too."""
 
     verify: Level

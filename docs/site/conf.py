@@ -44,7 +44,10 @@ nitpick_ignore_regex = [
     # the last: a type variable
     (r"py:.*", r"(?!mblob\.).*|mblob\.binary\..*|.*\.(operators|contents)\.Tensor|.*\.[A-Z]"),
     # of annotations, and explained where they are used
-    (r"py:.*", r"mblob\.(named\.(CFunctions|Flag)|node\.Node|typed\.(HasName|Linked))"),
+    (
+        r"py:.*",
+        r"mblob\.(name_mappings\.(CFunctions|Flag)|node\.Node|typed\.(HasName|LinkedWhenAsked))",
+    ),
     (r"c:.*", r"(?!mblob_|MBLOB_).*"),
 ]
 

@@ -51,7 +51,7 @@ static PyObject *text_of(PyObject *given) {
 
 /* Item `part` of what the prototype tells of a parameter: 0 its name, 1 its declaration; -1 for the
  * declarations of all. A text, "" where nothing tells it. */
-static PyObject *told(PyObject *function, int i, int part) {
+static PyObject *declared_parameter(PyObject *function, int i, int part) {
   const function_object *self = (const function_object *)function;
   PyObject *both = NULL, *text = NULL;
   if (self != NULL && self->owner != Py_None)
@@ -63,7 +63,7 @@ static PyObject *told(PyObject *function, int i, int part) {
 }
 
 PyObject *call_function_parameter(PyObject *function, int i) {
-  PyObject *name = told(function, i, 0);
+  PyObject *name = declared_parameter(function, i, 0);
   if (name == NULL || PyUnicode_GET_LENGTH(name) == 0) return name;
   PyObject *shown = PyUnicode_FromFormat(" (%U)", name);
   Py_DECREF(name);
@@ -71,7 +71,7 @@ PyObject *call_function_parameter(PyObject *function, int i) {
 }
 
 PyObject *call_function_declared(PyObject *function, int i) {
-  PyObject *text = told(function, i, 1);
+  PyObject *text = declared_parameter(function, i, 1);
   if (text == NULL || PyUnicode_GET_LENGTH(text) != 0) return text;
   Py_DECREF(text);
   return PyUnicode_FromString("it");
@@ -79,7 +79,7 @@ PyObject *call_function_declared(PyObject *function, int i) {
 
 static bool check_count(const function_object *self, Py_ssize_t count) {
   if (self->parameter_count < 0 || count == self->parameter_count) return true;
-  PyObject *told_text = told((PyObject *)(uintptr_t)self, -1, 1), *shown = NULL;
+  PyObject *told_text = declared_parameter((PyObject *)(uintptr_t)self, -1, 1), *shown = NULL;
   if (told_text != NULL)
     shown = PyUnicode_GET_LENGTH(told_text) != 0
                 ? PyUnicode_FromFormat(" (%U)", told_text)

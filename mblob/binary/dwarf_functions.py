@@ -94,7 +94,7 @@ class Function(NamedTuple):
 _Entry = tuple[Any, Any, int, Sequence[Any]]
 
 
-class Described:
+class DebugFunctions:
     """Facts about functions in debug information.
 
     Attributes:
@@ -193,14 +193,14 @@ def agreed(candidates: Sequence[Function]) -> Function | None:
     return candidates[0]._replace(name="")
 
 
-def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
+def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> DebugFunctions:
     """The facts of DWARF about functions.
 
     Args:
         units: those to read, all by default.
     """
     left = dwarf.debug_info_sec.size  # an entry has a byte at least: more are a circle
-    made = Described(whole=True)
+    made = DebugFunctions(whole=True)
     for unit in dwarf.iter_CUs() if units is None else units:
         made.units += 1
         top = unit.get_top_DIE()
@@ -229,7 +229,7 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> Described:
 
 
 def _add(
-    made: Described,
+    made: DebugFunctions,
     found: Sequence[Any],
     pointer_size: int,
     terse: bool,

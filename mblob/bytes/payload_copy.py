@@ -42,7 +42,7 @@ class Copier:
         is_quick = algorithm == ALGORITHMS["crc32"] and IS_FAST
         self._threads = min(2, len(os.sched_getaffinity(0)))
         self._threaded = algorithm != 0 and not is_quick and self._threads > 1
-        self._beside: _Beside | None = None
+        self._beside: _HashingThread | None = None
 
     def __enter__(self) -> Copier:
         return self
@@ -135,7 +135,7 @@ class Copier:
             self._sink.write(piece)
             return
         if self._beside is None:
-            self._beside = _Beside()
+            self._beside = _HashingThread()
         self._beside.update(value, piece)
         try:
             self._sink.write(piece)
@@ -143,7 +143,7 @@ class Copier:
             self._beside.wait()  # the buffer is the next piece's from here on
 
 
-class _Beside:
+class _HashingThread:
     """A thread that hashes a piece while its owner does something else."""
 
     def __init__(self) -> None:

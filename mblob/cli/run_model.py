@@ -25,7 +25,7 @@ from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, one_line
 from mblob.errors import MblobError
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
-from mblob.inspect.html.profile import Timed, profile_page
+from mblob.inspect.html.profile import ProfileRow, profile_page
 from mblob.inspect.library import open_library
 
 if TYPE_CHECKING:
@@ -533,7 +533,7 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
             "Further bars are functions that it called through the runtime, parts of the first."
         )
     timed = [
-        Timed(
+        ProfileRow(
             r.node, r.name, r.function or "", r.count, r.seconds, r.start, r.end, r.thread, r.device
         )
         for r in rows

@@ -81,7 +81,7 @@ def sized(data: memoryview) -> memoryview:
     return data[: 8 + size]
 
 
-class _Told(NamedTuple):
+class _MeasuredModule(NamedTuple):
     """A module whose payload was measured."""
 
     key: str
@@ -113,7 +113,7 @@ def read_stream(
     count = cursor.count("blob.count", 8)
     keys: list[tuple[str, int | None, int, int]] = []  # type key, payload offset, size, item offset
     rows: list[tuple[int, ...]] | None = None
-    told: _Told | None = None  # the item before, if it was measured
+    told: _MeasuredModule | None = None  # the item before, if it was measured
     for i in range(count):
         item = cursor.pos
         cursor.entry = i
@@ -143,7 +143,7 @@ def read_stream(
             if size is None:
                 read_payload(key, cursor, grammars)
             elif size != REST:
-                told = _Told(key, i)
+                told = _MeasuredModule(key, i)
                 cursor.skip(size, key)
             elif end := _end_of_rest(cursor, len(keys) + 1, count - 1 - i):
                 cursor.pos = end
@@ -166,7 +166,7 @@ def read_stream(
     return Blob("classic", len(blob), tuple(entries), cursor.pos, has_tree=has_tree)
 
 
-def _measure(key: str, cursor: Cursor, measures: Measures, before: _Told | None) -> int:
+def _measure(key: str, cursor: Cursor, measures: Measures, before: _MeasuredModule | None) -> int:
     """The size of the payload at the cursor, as `measures` tells it.
 
     Args:
@@ -179,7 +179,7 @@ def _measure(key: str, cursor: Cursor, measures: Measures, before: _Told | None)
         size = measures(key, cursor.data[cursor.pos : cursor.end])
     except FormatError as error:
         at = cursor.pos + (error.offset or 0)
-        raise _Told(key, cursor.entry or 0).wrong(error.plain, at) from error.__cause__
+        raise _MeasuredModule(key, cursor.entry or 0).wrong(error.plain, at) from error.__cause__
     if size is None:
         why = f" (or {before.key!r} before it ends elsewhere)" if before else ""
         raise unknown_key(key, cursor, why)

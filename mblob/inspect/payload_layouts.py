@@ -268,7 +268,7 @@ def run_measure(measure: Measure, view: memoryview) -> int:
     return number
 
 
-class Numbered:
+class RegisteredMeasure:
     """A function that measures, and the number by which C knows it as long as this is kept."""
 
     __slots__ = ("__weakref__", "measure", "number")
@@ -280,10 +280,10 @@ class Numbered:
 
 _next_number = count(1)
 _numbers: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
-_numbered: WeakValueDictionary[int, Numbered] = WeakValueDictionary()
+_numbered: WeakValueDictionary[int, RegisteredMeasure] = WeakValueDictionary()
 
 
-def numbered(measure: Measure) -> Numbered:
+def numbered(measure: Measure) -> RegisteredMeasure:
     """A function with its number, which no other ever gets.
 
     C compares the numbers of two openings. So a function has the same one again, and a method has it
@@ -295,7 +295,7 @@ def numbered(measure: Measure) -> Numbered:
     except TypeError:  # it has no hash, or no weak reference
         of_owner = {}
     number = of_owner.setdefault(method, next(_next_number))
-    return _numbered.setdefault(number, Numbered(number, measure))
+    return _numbered.setdefault(number, RegisteredMeasure(number, measure))
 
 
 def measure_of(number: int) -> Measure:

@@ -24,7 +24,7 @@ from mblob.packager.path_arguments import check_key
 DEEPEST = 64  # operators above one another in a pattern
 MOST_STEPS = 10_000  # of one pattern at one operator
 MOST_ALTERNATIVES = 2_000  # `|` above one another in a pattern
-Bound = Mapping[int, Any]  # what each pattern stands for, by the pattern's id
+Bindings = Mapping[int, Any]  # what each pattern stands for, by the pattern's id
 Check = Callable[[Composite], Any]
 
 
@@ -335,10 +335,10 @@ class Matcher:
             if not any(id(producer) in inside for producer in outside):
                 yield list(inside.values())
 
-    def _bindings(self, last: Operator) -> Iterator[Bound]:
+    def _bindings(self, last: Operator) -> Iterator[Bindings]:
         """The values that the patterns stand for, in each way. A goal is a pattern, the value that
         it shall stand for, and the goals behind it. The last of `untried` is the next to try."""
-        untried: list[tuple[_Goal | None, Bound]] = [((self._pattern, last, None), {})]
+        untried: list[tuple[_Goal | None, Bindings]] = [((self._pattern, last, None), {})]
         steps = 0
         while untried:
             goal, bound = untried.pop()

@@ -26,7 +26,7 @@ from mblob.packager.compile.commands import (
     source_macros,
 )
 from mblob.packager.compile.processes import Job, run_all
-from mblob.packager.compile.toolchain import Answers, Toolchain
+from mblob.packager.compile.toolchain import CompilerAnswers, Toolchain
 from mblob.packager.compile.vector_c.words import may_name_vectors
 from mblob.packager.conventions import may_tell
 from mblob.packager.errors import BuildError
@@ -401,7 +401,7 @@ def _of_rewritten(words: Callable[[str], str], output: str) -> str:
     """A compiler's output about the text of `_without_vectors`, in terms of the source."""
     from mblob.packager.compile.vector_c import rewrite
 
-    return rewrite.in_words_of_the_source(words(output))
+    return rewrite.translate_diagnostics(words(output))
 
 
 def standalone_text(node: SourceNode, name: str) -> str:
@@ -581,7 +581,7 @@ def probe(tools: Toolchain, options: Sequence[str], work: Path) -> ElfTarget:
     return _probed.of(command, lambda: _probe(command, work))
 
 
-_probed: Answers[ElfTarget] = Answers()
+_probed: CompilerAnswers[ElfTarget] = CompilerAnswers()
 
 
 def _probe(compiler: Sequence[str], work: Path) -> ElfTarget:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mblob.arguments import path as checked_path
-from mblob.compilers import Starting, as_by_default, first_error
+from mblob.compilers import ProcessStart, as_by_default, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
 from mblob.named_tuple import NamedTuple
@@ -63,7 +63,7 @@ class Processes:
             # what is compiled.
             environment.setdefault("CCACHE_BASEDIR", str(cwd))
             environment.setdefault("CCACHE_NOHASHDIR", "1")
-        starting = Starting(lambda: self._start(command, cwd, environment))
+        starting = ProcessStart(lambda: self._start(command, cwd, environment))
         try:
             process = starting.wait()
             if process is None:

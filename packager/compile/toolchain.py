@@ -32,7 +32,7 @@ _HEEDED = ("LD_", "GLIBC_", "GCC_", "COMPILER_PATH", "CCC_", "CLANG_", "LLVM_")
 Answer = TypeVar("Answer")
 
 
-class Answers(Generic[Answer]):
+class CompilerAnswers(Generic[Answer]):
     """The answers of compilers, kept in this process as long as the compiler and its environment
     stay the same."""
 
@@ -416,8 +416,8 @@ def _dumpmachine(command: Command) -> str:
     return _machines.of(command, ask)
 
 
-_complete: Answers[bool] = Answers()
-_machines: Answers[str] = Answers()
+_complete: CompilerAnswers[bool] = CompilerAnswers()
+_machines: CompilerAnswers[str] = CompilerAnswers()
 
 
 def same_target(a: str, b: str) -> bool:

@@ -27,7 +27,7 @@ _WRITTEN = re.compile(r"paramWriteAccess:\[[01](,[01])*\]")  # a tag of webgpu's
 
 
 @dataclass(frozen=True)
-class Seen:
+class KernelsInCode:
     """Facts about the kernels of device code, as far as the code tells them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _DeclaredKernel:
     name: str
     types: tuple[DataType, ...] | None
     tags: tuple[str, ...] | None
@@ -53,7 +53,7 @@ class _Given:
 
 
 def complete(
-    functions: Iterable[Any] | None, seen: Seen, launch: Sequence[str]
+    functions: Iterable[Any] | None, in_code: KernelsInCode, launch: Sequence[str]
 ) -> list[FunctionInfo]:
     """The kernels to write.
 
@@ -66,12 +66,12 @@ def complete(
         BuildError: a type or tag that does not exist, a kernel twice or not in the code, types that
             must be given.
     """
-    if functions is None and seen.opaque and not seen.kernels and not seen.names:
+    if functions is None and in_code.opaque and not in_code.kernels and not in_code.names:
         raise BuildError(
             "device_module: the kernels of this code cannot be seen: give functions=, with arg_types"
         )
     given = (
-        [_Given(name, None, None) for name in _certain(seen)]
+        [_DeclaredKernel(name, None, None) for name in _certain(in_code)]
         if functions is None
         else [*map(_parse, _list("functions", functions, "a list of kernels"))]
     )
@@ -79,14 +79,16 @@ def complete(
     if len(set(kernels)) != len(kernels):
         raise BuildError(f"device_module: a kernel is listed twice: {', '.join(sorted(kernels))}")
     default = _tags("launch", launch)
-    return [_info(g, _types(g, seen), default) for g in given]
+    return [_info(g, _types(g, in_code), default) for g in given]
 
 
 def _list(argument: str, value: Any, expected: str) -> list[Any]:
     return items("device_module", argument, value, expected, BuildTypeError)
 
 
-def _info(given: _Given, types: tuple[DataType, ...], default: tuple[str, ...]) -> FunctionInfo:
+def _info(
+    given: _DeclaredKernel, types: tuple[DataType, ...], default: tuple[str, ...]
+) -> FunctionInfo:
     if given.extra and len(given.extra) != len(types):
         raise BuildError(
             f"device_module: {given.name}: arg_extra_tags has {len(given.extra)} numbers, the kernel takes"
@@ -97,14 +99,14 @@ def _info(given: _Given, types: tuple[DataType, ...], default: tuple[str, ...]) 
     )
 
 
-def _certain(seen: Seen) -> list[str]:
+def _certain(in_code: KernelsInCode) -> list[str]:
     """Names of the kernels of the code whose types are certain.
 
     Raises:
         BuildError: there are kernels, but none of these.
     """
-    names = list(seen.kernels) if seen.names is None else seen.names
-    doubts = {name: _doubt(name, seen) for name in names}
+    names = list(in_code.kernels) if in_code.names is None else in_code.names
+    doubts = {name: _doubt(name, in_code) for name in names}
     certain = [name for name in names if not doubts[name]]
     doubtful = [f"{name}: {doubt}" for name, doubt in doubts.items() if doubt]
     if doubtful and not certain:
@@ -114,12 +116,14 @@ def _certain(seen: Seen) -> list[str]:
     return certain
 
 
-def _parse(given: Any) -> _Given:
+def _parse(given: Any) -> _DeclaredKernel:
     types: Any = None
     tags: Any = None
     extra: Any = None
     if isinstance(given, FunctionInfo):
-        return _Given(given.name, given.arg_types, given.launch_param_tags, given.arg_extra_tags)
+        return _DeclaredKernel(
+            given.name, given.arg_types, given.launch_param_tags, given.arg_extra_tags
+        )
     if isinstance(given, Mapping):
         unknown = set(given) - {
             "name",
@@ -153,7 +157,7 @@ def _parse(given: Any) -> _Given:
     except ValueError as exc:
         raise BuildError(f"device_module: {name}: argument types: {exc}") from None
     launch = None if tags is None else _tags(name, tags)
-    return _Given(name, None if types is None else args, launch, _extra(name, extra))
+    return _DeclaredKernel(name, None if types is None else args, launch, _extra(name, extra))
 
 
 def _extra(who: str, extra: Any) -> tuple[int, ...]:
@@ -180,32 +184,32 @@ def _tags(who: str, tags: Sequence[str]) -> tuple[str, ...]:
     return tags
 
 
-def _types(given: _Given, seen: Seen) -> tuple[DataType, ...]:
-    kernel = seen.kernels.get(given.name)
-    if seen.names is not None and given.name not in seen.names:
-        raise BuildError(_not_there(given.name, seen))
+def _types(given: _DeclaredKernel, in_code: KernelsInCode) -> tuple[DataType, ...]:
+    kernel = in_code.kernels.get(given.name)
+    if in_code.names is not None and given.name not in in_code.names:
+        raise BuildError(_not_there(given.name, in_code))
     if given.types is not None:
-        if kernel is not None and seen.exact:
+        if kernel is not None and in_code.exact:
             _check(given, given.types, kernel)
         return given.types
-    if doubt := _doubt(given.name, seen):
+    if doubt := _doubt(given.name, in_code):
         raise BuildError(f"device_module: {given.name}: {doubt}")
     return (
         tuple(p.type for p in kernel.parameters if p.type is not None) if kernel is not None else ()
     )
 
 
-def _doubt(name: str, seen: Seen) -> str:
+def _doubt(name: str, in_code: KernelsInCode) -> str:
     """The reason why the types of a kernel must be given, "" if they need not."""
-    kernel = seen.kernels.get(name)
+    kernel = in_code.kernels.get(name)
     if kernel is not None:
         doubts = [
             f"argument {i}: {p.doubt}" for i, p in enumerate(kernel.parameters) if p.type is None
         ]
         return f"{'; '.join(doubts)}: give arg_types" if doubts else ""
-    if not (seen.opaque or seen.kernels):
+    if not (in_code.opaque or in_code.kernels):
         return ""
-    plain = next((k for k in seen.kernels if _is_mangled(name, k)), None)
+    plain = next((k for k in in_code.kernels if _is_mangled(name, k)), None)
     hint = f'; or declare {plain} extern "C", whose C++ name this is' if plain else ""
     return (
         f"the types of its arguments cannot be seen in the code: give arg_types ([] for none){hint}"
@@ -218,9 +222,9 @@ def _is_mangled(mangled: str, name: str) -> bool:
     return mangled.startswith("_Z") and f"{len(name)}{name}" in mangled
 
 
-def _not_there(name: str, seen: Seen) -> str:
-    listed = ", ".join(seen.names or ()) or "none"
-    mangled = next((k for k in seen.names or () if _is_mangled(k, name)), None)
+def _not_there(name: str, in_code: KernelsInCode) -> str:
+    listed = ", ".join(in_code.names or ()) or "none"
+    mangled = next((k for k in in_code.names or () if _is_mangled(k, name)), None)
     hint = (
         f'; {mangled} is its C++ name: {name} needs extern "C", or its mangled name in functions='
         if mangled
@@ -229,7 +233,7 @@ def _not_there(name: str, seen: Seen) -> str:
     return f"device_module: no kernel {name!r} in the code, which has: {listed}{hint}"
 
 
-def _check(given: _Given, types: Sequence[DataType], kernel: Kernel) -> None:
+def _check(given: _DeclaredKernel, types: Sequence[DataType], kernel: Kernel) -> None:
     if len(types) != len(kernel.parameters):
         raise BuildError(
             f"device_module: {given.name}: arg_types has {len(types)} types, the kernel takes {len(kernel.parameters)}"

@@ -16,7 +16,7 @@ from mblob.format.grammar import FunctionInfo, encode_function_map
 from mblob.format.type_keys import CUDA, HIP, HSACO, METAL, OPENCL, ROWS, VULKAN, WEBGPU
 from mblob.module import Module
 from mblob.packager.device.compilers import LANGUAGES, Arch, Compile, compile_device
-from mblob.packager.device.functions import Seen, complete
+from mblob.packager.device.functions import KernelsInCode, complete
 from mblob.packager.device.kernels import (
     BUNDLE_MAGIC,
     Kernel,
@@ -96,7 +96,7 @@ def device_module(
             )
         if fmt and fmt not in _FORMATS[kind]:
             raise BuildError(f"device_module: fmt: for {kind}: {one_of(_FORMATS[kind], fmt)}")
-        seen = _seen_in(kind, source)
+        seen = _kernels_in(kind, source)
     else:
         source, fmt, seen = _compiled(kind, source, compile, fmt, arch, options)
     # Sorted by name, so that the same content gives the same bytes.
@@ -117,31 +117,31 @@ def _files_of(source: Sources) -> Iterator[Path]:
                 yield path
 
 
-def _seen_in(kind: str, source: Sources) -> Seen:
+def _kernels_in(kind: str, source: Sources) -> KernelsInCode:
     """Facts about the kernels of uncompiled code, or of a binary."""
     if kind not in LANGUAGES or isinstance(source, Mapping):
-        return Seen()
+        return KernelsInCode()
     code = _read(source)
     text = _text(code.rstrip(b"\0"))
     if kind == CUDA and is_cubin(code):
-        return _seen_in_cubin(code, "device_module: the cubin", {})
+        return _kernels_in_cubin(code, "device_module: the cubin", {})
     if text is None or "\0" in text or code.startswith(BINARIES):
-        return Seen(opaque=True)
+        return KernelsInCode(opaque=True)
     ptx = kernels_of_ptx(text) if kind == CUDA else {}
-    return Seen(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
+    return KernelsInCode(ptx or kernels_of_source(text, kind), tuple(ptx) or None, exact=bool(ptx))
 
 
-def _seen_in_cubin(code: bytes, label: str, by_source: Mapping[str, Kernel]) -> Seen:
+def _kernels_in_cubin(code: bytes, label: str, by_source: Mapping[str, Kernel]) -> KernelsInCode:
     """`by_source`: by its source."""
     found = kernels_of_cubin(code, label)
     sized = {name: kernel for name, kernel in found.items() if kernel is not None}
     kernels = {**by_source, **merged(dict(by_source), sized)} if sized else by_source
-    return Seen(kernels, tuple(found), exact=bool(sized), opaque=True)
+    return KernelsInCode(kernels, tuple(found), exact=bool(sized), opaque=True)
 
 
 def _compiled(
     kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
-) -> tuple[bytes, str, Seen]:  # fmt: skip
+) -> tuple[bytes, str, KernelsInCode]:  # fmt: skip
     """The compiled code, its format, and what it and its source tell."""
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, "device_module")
@@ -156,14 +156,14 @@ def _compiled(
     by_source = kernels_of_source(text, kind)
     if kind == HIP:
         names = names_in_hsaco(code, "device_module: the code object that was compiled")
-        return code, fmt, Seen(by_source, names, opaque=True)
+        return code, fmt, KernelsInCode(by_source, names, opaque=True)
     if kind != CUDA:
-        return code, fmt, Seen(by_source, opaque=True)
+        return code, fmt, KernelsInCode(by_source, opaque=True)
     if fmt == "cubin":
         return (
             code,
             fmt,
-            _seen_in_cubin(code, "device_module: the cubin that was compiled", by_source),
+            _kernels_in_cubin(code, "device_module: the cubin that was compiled", by_source),
         )
     # a container that NVIDIA does not describe: what is in it is seen in PTX of the same source
     if fmt == "fatbin":
@@ -172,7 +172,11 @@ def _compiled(
     else:
         ptx = code
     compiled = kernels_of_ptx(ptx.decode(errors="replace"))
-    return code, fmt, Seen(merged(by_source, compiled), tuple(compiled), exact=True, opaque=True)
+    return (
+        code,
+        fmt,
+        KernelsInCode(merged(by_source, compiled), tuple(compiled), exact=True, opaque=True),
+    )
 
 
 def _without_gencode(options: Sequence[str]) -> list[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mblob.binary.dwarf_types import CType
 
 
-class Undeclared(NamedTuple):
+class WithoutPrototype(NamedTuple):
     """Functions without a prototype, each list sorted by name.
 
     Attributes:
@@ -70,7 +70,7 @@ def classify_undeclared(
     named: Collection[str],
     files: Sequence[LinkInput],
     table_rows: Sequence[Row] = (),
-) -> Undeclared:
+) -> WithoutPrototype:
     """The functions without a prototype, sorted by what is known of them.
 
     Args:
@@ -93,10 +93,10 @@ def classify_undeclared(
         unknown |= without_row - here
     defined = {name for _, c in files for name in c.defined | c.weak}
     if any(functions_table.SYMBOL in c.defined for f, c in files if not f.generated):
-        return Undeclared(plain, [], [], is_tvm_code=True, has_table=True)
+        return WithoutPrototype(plain, [], [], is_tvm_code=True, has_table=True)
     # A source that somebody else compiles has names that nobody sees here.
     packed |= {n for n in named if n not in prototypes | rows and FFI_PREFIX + n not in defined}
-    return Undeclared(
+    return WithoutPrototype(
         plain,
         [compiled_row(name, name) for name in sorted(packed)],
         [Row(name, name, "plain", 0, "?") for name in sorted(unknown)],
@@ -111,7 +111,7 @@ def _exported(contents: ObjectSymbols) -> set[str]:
 
 
 def warn_of_unknown(
-    undeclared: Undeclared, host: Sequence[LinkInput], files: Sequence[LinkInput]
+    undeclared: WithoutPrototype, host: Sequence[LinkInput], files: Sequence[LinkInput]
 ) -> None:
     """Warn of a host module with only functions of which nothing says how they are called, none of
     them used by others.

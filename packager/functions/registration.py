@@ -36,7 +36,7 @@ _SLOTS = {
 }
 
 
-class Announced(NamedTuple):
+class RegisteredName(NamedTuple):
     """A name that a runtime shall know.
 
     Attributes:
@@ -72,7 +72,7 @@ class Registration(NamedTuple):
         dialect: whose runtime is told.
     """
 
-    functions: Sequence[Announced]
+    functions: Sequence[RegisteredName]
     rows: Sequence[Row]
     mentioned: frozenset[str]
     anchors: Sequence[str] = ()
@@ -84,15 +84,15 @@ class Registration(NamedTuple):
 
     def source(self, prefix: str) -> str:
         """C source of the object that announces the library under `prefix` before `main` runs."""
-        announced = [*self.functions, Announced(SYSTEM_LIB, SYSTEM_LIB, False)]
+        announced = [*self.functions, RegisteredName(SYSTEM_LIB, SYSTEM_LIB, False)]
         if self.rows:
-            announced.append(Announced(functions_table.SYMBOL, functions_table.SYMBOL, False))
+            announced.append(RegisteredName(functions_table.SYMBOL, functions_table.SYMBOL, False))
         if self.has_blob:
-            announced.append(Announced(self.dialect.symbol, self.dialect.symbol, False))
+            announced.append(RegisteredName(self.dialect.symbol, self.dialect.symbol, False))
         context = self.dialect.context
         if context in self.mentioned:
-            announced.append(Announced(context, context, False))
-        announced += [Announced(symbol, symbol, False) for symbol in self.plugins]
+            announced.append(RegisteredName(context, context, False))
+        announced += [RegisteredName(symbol, symbol, False) for symbol in self.plugins]
         slots = [s for s in _SLOTS if s in self.mentioned]
         variables = [*slots, *{CLASSIC.context: 0, context: 0}]
         lines = [
@@ -151,7 +151,7 @@ def _variables(names: Iterable[str], mentioned: frozenset[str]) -> list[str]:
     ]
 
 
-def _declarations(announced: Sequence[Announced], anchors: Sequence[str]) -> list[str]:
+def _declarations(announced: Sequence[RegisteredName], anchors: Sequence[str]) -> list[str]:
     lines = [
         f'extern void f{i}(void) __asm__("{a.symbol}");'
         if a.is_code
@@ -173,7 +173,7 @@ def functions_of(
     plain: Sequence[Row],
     objects: Sequence[ObjectSymbols],
     dialect: Dialect = CLASSIC,
-) -> tuple[list[Announced], list[Row]]:
+) -> tuple[list[RegisteredName], list[Row]]:
     """The functions of a library, and their rows in its table.
 
     Args:
@@ -183,14 +183,14 @@ def functions_of(
     Raises:
         BuildError: two functions would be announced under one name.
     """
-    found: list[Announced] = []
+    found: list[RegisteredName] = []
     rows: list[Row] = []
     taken: set[str] = set()
     before = dialect.function_prefix
     for row in (*rows_of(wrapped), *plain):
         is_packed = row.abi == "packed"
         shown = row.name if is_packed else row.name + HIDDEN_SUFFIX
-        found.append(Announced(shown, row.symbol, before=before if is_packed else ""))
+        found.append(RegisteredName(shown, row.symbol, before=before if is_packed else ""))
         rows.append(row._replace(symbol=shown))
         taken.add(row.symbol)
     taken.update(w.plain_symbol for w in wrapped)
@@ -198,25 +198,25 @@ def functions_of(
     if dialect.is_ffi:
         for symbol in sorted(functions - taken):
             if (name := ffi_name(symbol)) is not None:
-                found.append(Announced(name, symbol, before=before))
+                found.append(RegisteredName(name, symbol, before=before))
                 rows.append(compiled_row(name, name))
         _check_names(found)
         return found, rows
     for name in sorted(functions - taken):
         if name == dialect.entry:  # runtimes take what they find under this name for a text
-            found.append(Announced(name + "packed", name))
+            found.append(RegisteredName(name + "packed", name))
             rows.append(compiled_row(name, name + "packed"))
         elif not is_helper(name) and not is_mangled(name):
-            found.append(Announced(name, name))
+            found.append(RegisteredName(name, name))
             rows.append(compiled_row(name, name))
     entry = dialect.entry
     if entry not in functions and any(entry in c.defined | c.weak for c in objects):
-        found.append(Announced(entry, entry, False))
+        found.append(RegisteredName(entry, entry, False))
     _check_names(found)
     return found, rows
 
 
-def _check_names(found: Sequence[Announced]) -> None:
+def _check_names(found: Sequence[RegisteredName]) -> None:
     seen: dict[str, str] = {}
     for a in found:
         other = seen.setdefault(a.before + a.name, a.symbol)

@@ -34,7 +34,7 @@ from mblob.packager.join.blob_references import find_reference
 from mblob.packager.join.merge import CONTENTS, Names, is_shared, merge
 from mblob.packager.join.merged_file import write
 from mblob.packager.link.export import export_library
-from mblob.packager.modules.nodes import Declared, ObjectNode
+from mblob.packager.modules.nodes import DeclaredFunctions, ObjectNode
 from mblob.packager.objects.object_files import ElfTarget
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, Dialect
@@ -179,7 +179,7 @@ def finished_code(
     ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
-    node = ObjectNode(made.path, Declared(packed), label=label, elsewhere=True)
+    node = ObjectNode(made.path, DeclaredFunctions(packed), label=label, elsewhere=True)
     node.rows = tuple(rows)
     return node
 

@@ -14,7 +14,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.host_modules import object_module, source_module
-from mblob.packager.modules.nodes import NOTHING, Declared, PayloadNode, is_host, node_of
+from mblob.packager.modules.nodes import NOTHING, DeclaredFunctions, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (
     blob_module,
     check_alignment,
@@ -235,13 +235,13 @@ def host_modules(
     the library, not to one of its files; the first module carries them.
 
     Args:
-        functions, packed, who: as of `Declared`.
+        functions, packed, who: as of `DeclaredFunctions`.
 
     Raises:
         BuildError: packed modules of two libraries.
     """
-    declared = Declared(functions, packed, who)
-    others = Declared(None, packed, who) if declared.is_open else NOTHING
+    declared = DeclaredFunctions(functions, packed, who)
+    others = DeclaredFunctions(None, packed, who) if declared.is_open else NOTHING
     _check_once(kernels, "code")
     _check_once(objects, "code")
     made: list[Module] = []

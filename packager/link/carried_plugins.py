@@ -35,7 +35,7 @@ from mblob.source_suffixes import FORMAT_OF, OF_C, SHOWN
 _OBJECTS = (".o", ".a")
 
 
-class Carried(NamedTuple):
+class CarriedPlugins(NamedTuple):
     """Plug-ins, ready to be linked.
 
     Attributes:
@@ -207,7 +207,7 @@ def close_plugins(
     work: Path,
     keys: Collection[str] | None,
     others: Sequence[LinkInput],
-) -> Carried:
+) -> CarriedPlugins:
     """The objects of plug-ins as they are linked: copies of ours, of archives the members that are
     needed.
 
@@ -253,7 +253,7 @@ def close_plugins(
             rename_symbols(path, names, f.label)
             f = f._replace(path=path)
             hidden.append(LinkInput(f, object_files.read(path, f.label)))
-    return Carried(hidden, [plugin for plugin, _ in plugins])
+    return CarriedPlugins(hidden, [plugin for plugin, _ in plugins])
 
 
 class _Unit:
@@ -422,7 +422,7 @@ def _listed(keys: Iterable[str]) -> str:
     return ", ".join(map(repr, keys)) or "no key"
 
 
-def check_needs(carried: Carried, others: Sequence[LinkInput]) -> None:
+def check_needs(carried: CarriedPlugins, others: Sequence[LinkInput]) -> None:
     """Refuse plug-ins that call libmblob by name: the library would have undefined symbols that no
     host provides.
 

@@ -25,7 +25,7 @@ each is a function of another file.
 
 `system_lib.py` and `fcompile_export.py` have steps of their own for 5 to 8.
 
-The tree of a loaded library goes another way: `mblob.again.export_linked` writes it without a compiler.
+The tree of a loaded library goes another way: `mblob.repack.export_loaded` writes it without a compiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mblob import again
+from mblob import repack
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
@@ -206,7 +206,7 @@ def export_library(
     path = output_path(file_name, fcompile is not None, system_lib)
     if is_linked(mod):
         check_choices(dialect=dialect or "classic", embed=embed, digest=digest or "crc32")
-        again.export_linked(
+        repack.export_loaded(
             mod, path, dialect, index, digest, reuse,
             {
                 "embed": "" if embed == "auto" else embed, "cc": cc, "target": target, "options": options,

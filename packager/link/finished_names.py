@@ -11,7 +11,7 @@ from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError, NameTakenError
 from mblob.packager.link.request import Request
-from mblob.packager.modules.nodes import Declared, HostNode
+from mblob.packager.modules.nodes import DeclaredFunctions, HostNode
 
 
 def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
@@ -39,7 +39,7 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
         gone = {row.symbol for row in node.rows if row.name in new} | forms.keys()
         kept[id(node)] = changed = copy(node)
         changed.rows = tuple(row for row in node.rows if row.symbol not in gone)
-        changed.declared = Declared([n for n in node.declared.names if n not in gone])
+        changed.declared = DeclaredFunctions([n for n in node.declared.names if n not in gone])
     return request._replace(host=[kept.get(id(node), node) for node in request.host])
 
 

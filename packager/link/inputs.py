@@ -36,7 +36,7 @@ from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
 from mblob.packager.functions.packed_or_plain import (
-    Undeclared,
+    WithoutPrototype,
     classify_undeclared,
     warn_of_unknown,
 )
@@ -62,7 +62,7 @@ from mblob.source_suffixes import FORMAT_OF
 # -- compiled, read and judged ---------------------------------------------------------------------
 
 
-class Gathered(NamedTuple):
+class ExportObjects(NamedTuple):
     """All objects of an export, compiled and checked, as they were given.
 
     Attributes:
@@ -92,7 +92,7 @@ class Gathered(NamedTuple):
         return [*self.host, *self.addons, *self.carried]
 
 
-def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathered:
+def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportObjects:
     """Compile, look at every object, and refuse what a linker would refuse less clearly.
 
     Args:
@@ -154,7 +154,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> Gathere
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
     # A plug-in has no functions of the caller's: its names are all its own.
     refuse_unlinkable(request, objects, [*host, *addons])
-    gathered = Gathered(request, tools, machine, host, with_table, words, addons, [], [])
+    gathered = ExportObjects(request, tools, machine, host, with_table, words, addons, [], [])
     if not request.carry:
         return gathered
     carried = carried_plugins.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
@@ -347,7 +347,7 @@ class Functions(NamedTuple):
     """
 
     wrapped: list[Wrapped]
-    undeclared: Undeclared
+    undeclared: WithoutPrototype
     adapters: list[Adapter]
     rows: list[Row]
 
@@ -451,7 +451,7 @@ class LinkLine(NamedTuple):
 
 
 def make_link_line(
-    request: Request, gathered: Gathered, functions: Functions, work: Path
+    request: Request, gathered: ExportObjects, functions: Functions, work: Path
 ) -> LinkLine:
     """Compile what the objects turn out to need, and give functions their final names.
 
@@ -493,7 +493,7 @@ def make_link_line(
 
 
 def _helpers(
-    request: Request, gathered: Gathered, rows: Sequence[Row], adapted: Sequence[Adapter],
+    request: Request, gathered: ExportObjects, rows: Sequence[Row], adapted: Sequence[Adapter],
     objects: Sequence[LinkInput], work: Path, *, packed_now: Sequence[Wrapped],
 ) -> list[LinkInput]:  # fmt: skip
     """Compile what the objects turn out to need: the function table, functions of the other dialect

@@ -37,7 +37,7 @@ from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.request import both_dialects
 from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
 from mblob.packager.modules.nodes import (
-    Declared,
+    DeclaredFunctions,
     HostNode,
     ObjectNode,
     PayloadNode,
@@ -79,7 +79,7 @@ def static_library(
             modules in two of the files.
         FormatError: a file that is none of these, or a damaged one.
     """
-    declared = Declared(functions, packed, "static_library")
+    declared = DeclaredFunctions(functions, packed, "static_library")
     paths = parts_of(library)
     made = object_module(library, declared) if paths is None else tree_of(paths, declared)
     _ = declared.functions  # errors of prototypes are those of this call
@@ -131,7 +131,7 @@ def has_blob(path: Path) -> bool:
     return any(s.name in BLOBS and s.is_defined for s in elf.symtab)
 
 
-def tree_of(paths: Iterable[Path], declared: Declared) -> Module:
+def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
     """The module tree of the objects of a library.
 
     Args:

@@ -29,7 +29,7 @@ from mblob.packager.functions import adapters
 from mblob.packager.functions.registration import Registration, functions_of
 from mblob.packager.link import embed
 from mblob.packager.link.inputs import (
-    Gathered,
+    ExportObjects,
     classify_functions,
     gather,
     hide_plain_functions,
@@ -87,7 +87,7 @@ def members(request: Request, work: Path) -> list[Member]:
     return _members(gather(request, work), work)
 
 
-def _members(gathered: Gathered, work: Path) -> list[Member]:
+def _members(gathered: ExportObjects, work: Path) -> list[Member]:
     request = gathered.request
     known = _own_objects(request, gathered, work)
     register = request.dialect.register
@@ -134,7 +134,7 @@ def _members(gathered: Gathered, work: Path) -> list[Member]:
 # -- the objects -----------------------------------------------------------------------------------
 
 
-def _own_objects(request: Request, gathered: Gathered, work: Path) -> list[LinkInput]:
+def _own_objects(request: Request, gathered: ExportObjects, work: Path) -> list[LinkInput]:
     """Every object of the library as a file of our own, archives as their members."""
     for addon in gathered.addon_words:
         if addon.suffix not in (".o", ".a"):
@@ -226,7 +226,7 @@ def _defined(path: Path) -> list[str]:
 # -- the packed modules ----------------------------------------------------------------------------
 
 
-def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
+def _blob(request: Request, gathered: ExportObjects, work: Path) -> _Blob:
     packed = request.packed_file(work)
     if packed is not None:
         file = _compiled(request, gathered, packed, work)
@@ -243,7 +243,7 @@ def _blob(request: Request, gathered: Gathered, work: Path) -> _Blob:
     return _Blob([path], size, True, request.plan.index)
 
 
-def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) -> Path:
+def _compiled(request: Request, gathered: ExportObjects, packed: Path, work: Path) -> Path:
     """The object of what the caller's `fpack_imports` wrote."""
     if packed.suffix == ".o":
         return packed
@@ -262,7 +262,7 @@ def _compiled(request: Request, gathered: Gathered, packed: Path, work: Path) ->
 
 
 def _merge(
-    request: Request, gathered: Gathered, made: Sequence[Member], output: Path, work: Path
+    request: Request, gathered: ExportObjects, made: Sequence[Member], output: Path, work: Path
 ) -> None:
     """Link the objects into one, which can be linked again."""
     chosen = [

@@ -14,7 +14,7 @@ from mblob.errors import one_of
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
-    Declared,
+    DeclaredFunctions,
     HostNode,
     ObjectNode,
     SourceNode,
@@ -68,14 +68,16 @@ def csource_module(
         BuildError: a file that is compiled already, an unknown fmt or suffix, a wrong prototype or
             one that mblob cannot call, an option that stops the compiler early.
     """
-    module = source_module(source, fmt, Declared(functions, packed, "csource_module"), options)
+    module = source_module(
+        source, fmt, DeclaredFunctions(functions, packed, "csource_module"), options
+    )
     return _checked(module)
 
 
 def source_module(
     source: str | os.PathLike[str],
     fmt: str | None,
-    declared: Declared,
+    declared: DeclaredFunctions,
     options: str | Sequence[str] | None = None,
 ) -> Module:
     """`csource_module`, but nobody has looked at the prototypes yet."""
@@ -91,7 +93,7 @@ def source_module(
     return Module(node=SourceNode(code, fmt, declared, own))
 
 
-def object_module(library: Any, declared: Declared) -> Module:
+def object_module(library: Any, declared: DeclaredFunctions) -> Module:
     """A module of one object or archive. Nobody has looked at the prototypes yet."""
     content: Path | bytes
     if isinstance(library, (str, os.PathLike)):

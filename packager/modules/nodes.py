@@ -36,7 +36,7 @@ from mblob.source_suffixes import LANGUAGE_OF
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Declared:
+class DeclaredFunctions:
     """Plain C functions that get a packed function.
 
     Args:
@@ -162,7 +162,7 @@ def _is_name(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("::"))
 
 
-NOTHING = Declared()
+NOTHING = DeclaredFunctions()
 
 
 class HostNode(Node):
@@ -175,7 +175,7 @@ class HostNode(Node):
 
     rows: tuple[Row, ...] = ()
 
-    def __init__(self, type_key: str, declared: Declared) -> None:
+    def __init__(self, type_key: str, declared: DeclaredFunctions) -> None:
         self.type_key = type_key
         self.declared = declared
 
@@ -212,7 +212,7 @@ class SourceNode(HostNode):
         self,
         code: Path | str,
         fmt: str,
-        declared: Declared = NOTHING,
+        declared: DeclaredFunctions = NOTHING,
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(C, declared)
@@ -262,7 +262,7 @@ class ObjectNode(HostNode):
     def __init__(
         self,
         content: Path | bytes,
-        declared: Declared = NOTHING,
+        declared: DeclaredFunctions = NOTHING,
         *,
         label: str = "",
         elsewhere: bool = False,

@@ -13,7 +13,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, file_of, node_of
 
 
-class Repeated(NamedTuple):
+class RepeatedName(NamedTuple):
     """A name that several modules have.
 
     Attributes:
@@ -32,7 +32,7 @@ def is_found_by_key(node: Node) -> bool:
     return node.is_found_by_key if isinstance(node, PayloadNode) else node.data
 
 
-def repeated_names(modules: Iterable[Module]) -> list[Repeated]:
+def repeated_names(modules: Iterable[Module]) -> list[RepeatedName]:
     """Names of payloads that several modules have; and of tensors, if one of the modules is of weights:
     models find their own parameters."""
     keys: dict[str, list[Module]] = {}
@@ -44,9 +44,11 @@ def repeated_names(modules: Iterable[Module]) -> list[Repeated]:
             tensors.setdefault(name, []).append(module)
         if is_found_by_key(node) and node.type_key != SAFETENSORS:
             keys.setdefault(node.type_key, []).append(module)
-    found = [Repeated("payload", key, owners) for key, owners in keys.items() if len(owners) > 1]
+    found = [
+        RepeatedName("payload", key, owners) for key, owners in keys.items() if len(owners) > 1
+    ]
     return found + [
-        Repeated("tensor", name, owners)
+        RepeatedName("tensor", name, owners)
         for name, owners in tensors.items()
         if len(owners) > 1 and any(m.type_key == SAFETENSORS for m in owners)
     ]

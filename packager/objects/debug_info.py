@@ -15,7 +15,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 
 from mblob.binary.dwarf_functions import (
-    Described,
+    DebugFunctions,
     Function,
     agreed,
     function_of,
@@ -54,7 +54,7 @@ def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
         whole: all units tell them, also those that have no function.
     """
     try:
-        described = Described()  # compilers write nothing where there is no function
+        described = DebugFunctions()  # compilers write nothing where there is no function
         if has_debug_info(elf):
             read = ELFFile(io.BytesIO(relocated(elf)))
             described = read_functions(read.get_dwarf_info(relocate_dwarf_sections=False))
@@ -70,7 +70,7 @@ def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
 _Place = tuple[int, int]  # st_shndx, st_value
 
 
-def _without_entry(elf: ElfFile, described: Described, whole: bool) -> list[Function]:
+def _without_entry(elf: ElfFile, described: DebugFunctions, whole: bool) -> list[Function]:
     """The functions that an object exports under C names, and that its debug information does not
     name."""
     # A function in top-level asm of a C source has no entry. It counts as plain C, even if it is a
@@ -111,7 +111,7 @@ def _without_entry(elf: ElfFile, described: Described, whole: bool) -> list[Func
 
 
 def _indirect(
-    name: str, here: Sequence[str], resolvers: Collection[str], described: Described
+    name: str, here: Sequence[str], resolvers: Collection[str], described: DebugFunctions
 ) -> Function | None:
     """The function that an indirect one leads to, as far as something tells.
 

@@ -17,7 +17,7 @@ from mblob.packager.write.elf_patch import Patch, Stub, new_library, read_stub
 from mblob.packager.write.elf_writer import GROW_SECTION, BlobSection
 
 
-class WrittenAlready(Protocol):
+class BlobInBackground(Protocol):
     """A blob that is being written to the output: `mblob.packager.link.background_copy`."""
 
     offset: int
@@ -83,7 +83,11 @@ def segment_to_grow(stub: Stub) -> int:
 
 
 def grow(
-    stub_path: Path, output: Path, symbol: str, write: WriteBlob, copy: WrittenAlready | None = None
+    stub_path: Path,
+    output: Path,
+    symbol: str,
+    write: WriteBlob,
+    copy: BlobInBackground | None = None,
 ) -> int:
     """Write `output`: the stub with the blob in place of its placeholder. Returns the blob's size.
 
@@ -101,7 +105,7 @@ def grow(
 
 
 def grow_stub(
-    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: WrittenAlready | None = None,
+    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BlobInBackground | None = None,
     edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None, move: int = 0,
 ) -> int:  # fmt: skip
     """The same for a stub that was read, or for a finished library whose blob ends its last

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mblob.inspect.html.profile import Timed, profile_page
+from mblob.inspect.html.profile import ProfileRow, profile_page
 from tests.html.browser import Page
 
 ROWS = (
-    Timed(1, "convolution", "conv", 1, 0.02, 0.0, 0.02, 0, "cpu:0"),
-    Timed(2, "dense", "dense", 1, 0.03, 0.01, 0.04, 1, "cpu:0"),
-    Timed(3, "to the <device>", "copy", 1, 0.02, 0.02, 0.04, 0, "opencl:0"),
-    Timed(4, "brief", "brief", 1, 1e-5, 0.0, 1e-5, 1, "cpu:0"),
+    ProfileRow(1, "convolution", "conv", 1, 0.02, 0.0, 0.02, 0, "cpu:0"),
+    ProfileRow(2, "dense", "dense", 1, 0.03, 0.01, 0.04, 1, "cpu:0"),
+    ProfileRow(3, "to the <device>", "copy", 1, 0.02, 0.02, 0.04, 0, "opencl:0"),
+    ProfileRow(4, "brief", "brief", 1, 1e-5, 0.0, 1e-5, 1, "cpu:0"),
 )
 PLACES = """[...document.querySelectorAll(".timeline g > svg")].map((bar) => {
   const r = bar.querySelector("rect").getBoundingClientRect();
@@ -21,7 +21,7 @@ PLACES = """[...document.querySelectorAll(".timeline g > svg")].map((bar) => {
 })"""
 
 
-def write(folder: Path, rows: tuple[Timed, ...]) -> Path:
+def write(folder: Path, rows: tuple[ProfileRow, ...]) -> Path:
     path = folder / "p.html"
     path.write_text(profile_page("m.so", [("model", "graph")], rows, 0.07, said="1.8 at once"))
     return path

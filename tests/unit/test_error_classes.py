@@ -81,7 +81,7 @@ WRONG: dict[str, Callable[[Case], Any]] = {
     "failed or missing compiler or linker": lambda t: t.broken_source(),
     "error in a loader written in Python": lambda t: t.opened_by(lambda payload, ctx: 1 // 0),
     "change of a `Device`": lambda t: setattr(mblob.cpu(), "device_id", 1),
-    "call of a function whose module no longer exists": lambda t: callbacks._Late(
+    "call of a function whose module no longer exists": lambda t: callbacks._LookedUpAtEachCall(
         lambda name: None, "f", "the module"
     )(),
     "second export of a module whose payload was an iterator, which can be read once": lambda t: (

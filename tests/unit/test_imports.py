@@ -27,7 +27,7 @@ READERS = {
 # takes 12 ms to start.
 LATE = {
     "a first result does not wait for `re`, `typing`, `contextlib` and what imports them, 3 to 10 ms": {
-        "difflib", "re", "mblob.again", "mblob.benchmark", "mblob.inspect.payload_layouts", "mblob.json_text",
+        "difflib", "re", "mblob.repack", "mblob.benchmark", "mblob.inspect.payload_layouts", "mblob.json_text",
         "mblob.relax_texts", "mblob.user_warnings",
         "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.relax_missing_functions",
         "mblob.loader.payloads", "mblob.loader.pickled", "mblob.loader.library_sources",

@@ -35,7 +35,7 @@ TYPES_ALONE = {
 # a user, as is what stands for TVM's package, and an index says which version wrote it. Code
 # generators are global functions, and some of these come with `mblob.byoc`.
 TAKES_FROM_THE_FACE = {
-    "mblob.module", "mblob.again", "mblob.cli", "mblob.packager.write", "mblob.packager.byoc", "mblob.loader",
+    "mblob.module", "mblob.repack", "mblob.cli", "mblob.packager.write", "mblob.packager.byoc", "mblob.loader",
     "mblob.compat.tvm",
     "mblob.compat.tvm.contrib", "mblob.compat.tvm.contrib.debugger", "mblob.compat.tvm.runtime",
     "mblob.compat.tvm.runtime.executor", "mblob.compat.tvm._ffi", "mblob.compat.tvm_ffi",

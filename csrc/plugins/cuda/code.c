@@ -152,8 +152,8 @@ static int refused(const struct cuda_scope *scope, const char *module, struct mb
   char more[512];
   describe(scope, code, kind, error, more, sizeof(more));
   flatten(log);
-  return cuda_told(scope, error, "%s does not load%s%s%.300s", module, more,
-                   *log ? "; the driver's compiler says: " : "", log);
+  return cuda_check(scope, error, "%s does not load%s%s%.300s", module, more,
+                    *log ? "; the driver's compiler says: " : "", log);
 }
 
 int cuda_code_load(const struct cuda_scope *scope, const char *module, struct mb_slice code,

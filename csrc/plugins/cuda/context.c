@@ -118,7 +118,7 @@ static void note_loss(struct cuda_device *device, const char *text) {
   mb_unlock(&lock);
 }
 
-int cuda_told(const struct cuda_scope *scope, CUresult error, const char *format, ...) {
+int cuda_check(const struct cuda_scope *scope, CUresult error, const char *format, ...) {
   if (!error) return MBLOB_OK;
   char what[512], text[256];
   va_list args;

@@ -41,7 +41,7 @@ void cuda_leave(struct cuda_scope *scope);
 
 /* Record what the driver answered, with what was being done; the status. CUDA_SUCCESS is
  * MBLOB_OK. An error that ends the context is told as such, and noted for later errors. */
-int cuda_told(const struct cuda_scope *scope, CUresult error, const char *format, ...)
+int cuda_check(const struct cuda_scope *scope, CUresult error, const char *format, ...)
     MB_PRINTF(3, 4);
 /* Whether the device was lost, or the driver is gone: then there is nothing left to give back. */
 bool cuda_is_gone(const struct cuda_scope *scope, CUresult error);

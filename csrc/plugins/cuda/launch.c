@@ -130,7 +130,7 @@ static int launch_on(struct cuda_module *module, const struct mb_kernel *kernel,
       atomic_load_explicit(&on->function, memory_order_relaxed), (unsigned)n[0], (unsigned)n[1],
       (unsigned)n[2], (unsigned)n[3], (unsigned)n[4], (unsigned)n[5], (unsigned)launch->shared,
       cuda_thread_stream(scope->device->id), arguments->address, NULL);
-  return cuda_told(
+  return cuda_check(
       scope, error, "kernel '%s': the launch of %llux%llux%llu blocks of %llux%llux%llu threads",
       kernel->name, (unsigned long long)n[0], (unsigned long long)n[1], (unsigned long long)n[2],
       (unsigned long long)n[3], (unsigned long long)n[4], (unsigned long long)n[5]);

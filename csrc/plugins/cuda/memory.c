@@ -39,9 +39,9 @@ static int no_memory(const struct cuda_scope *scope, enum kind kind, CUresult er
       [DEVICE] = "memory", [PINNED] = "pinned memory", [MANAGED] = "managed memory"};
   if (error == CUDA_ERROR_OUT_OF_MEMORY && kind != PINNED &&
       !scope->driver->memory_info(&left, &total))
-    return cuda_told(scope, error, "%llu bytes of %s (%zu of %zu are free)",
-                     (unsigned long long)size, names[kind], left, total);
-  return cuda_told(scope, error, "%llu bytes of %s", (unsigned long long)size, names[kind]);
+    return cuda_check(scope, error, "%llu bytes of %s (%zu of %zu are free)",
+                      (unsigned long long)size, names[kind], left, total);
+  return cuda_check(scope, error, "%llu bytes of %s", (unsigned long long)size, names[kind]);
 }
 
 static int allocate(enum kind kind, int device_id, uint64_t size, uint64_t alignment, void **out) {
@@ -73,10 +73,10 @@ static int release(enum kind kind, int device_id, void *data) {
   CUresult error = scope.driver->context_synchronize();
   bool gone = cuda_is_gone(&scope, error);
   if (error && !gone)
-    status = cuda_told(&scope, error, "waiting for the work that uses memory to be freed");
+    status = cuda_check(&scope, error, "waiting for the work that uses memory to be freed");
   if (!gone && !cuda_is_gone(&scope, CUDA_SUCCESS)) {
     error = take(scope.driver, kind, data);
-    if (error && !status) status = cuda_told(&scope, error, "freeing memory at %p", data);
+    if (error && !status) status = cuda_check(&scope, error, "freeing memory at %p", data);
   }
   cuda_leave(&scope);
   return status;
@@ -121,8 +121,8 @@ static int copy_between(const mblob_copy *c, CUdeviceptr from, CUdeviceptr to) {
   if (status) return status;
   CUcontext to_context = target.device->context;
   CUresult error = target.driver->stream_synchronize(cuda_thread_stream(c->to_device.device_id));
-  status = cuda_told(&target, error, "waiting for the work before a copy from cuda:%d",
-                     c->from_device.device_id);
+  status = cuda_check(&target, error, "waiting for the work before a copy from cuda:%d",
+                      c->from_device.device_id);
   cuda_leave(&target);
   if (status) return status;
   status = cuda_enter(c->from_device.device_id, &source);
@@ -132,8 +132,8 @@ static int copy_between(const mblob_copy *c, CUdeviceptr from, CUdeviceptr to) {
   error = source.driver->copy_peer(to, to_context, from, source.device->context, (size_t)c->size,
                                    stream);
   if (!error) error = source.driver->stream_synchronize(stream);
-  status = cuda_told(&source, error, "copying %llu bytes to cuda:%d", (unsigned long long)c->size,
-                     c->to_device.device_id);
+  status = cuda_check(&source, error, "copying %llu bytes to cuda:%d", (unsigned long long)c->size,
+                      c->to_device.device_id);
   cuda_leave(&source);
   return status;
 }
@@ -165,10 +165,10 @@ static int copy(const mblob_copy *c) {
     error = driver->copy_to_host((void *)(uintptr_t)to, from, size, stream);
   }
   if (!error && waits) error = driver->stream_synchronize(stream);
-  status = cuda_told(&scope, error, "copying %zu bytes %s", size,
-                     from_device && to_device ? "on the device"
-                     : to_device              ? "to the device"
-                                              : "from the device");
+  status = cuda_check(&scope, error, "copying %zu bytes %s", size,
+                      from_device && to_device ? "on the device"
+                      : to_device              ? "to the device"
+                                               : "from the device");
   cuda_leave(&scope);
   return status;
 }
@@ -187,7 +187,7 @@ static int stream_create(int device_id, void **out) {
   if (status) return status;
   /* Not a "non-blocking" one: it follows the default stream, so mixing both cannot race. */
   CUresult error = scope.driver->stream_create(&stream, CU_STREAM_DEFAULT);
-  status = cuda_told(&scope, error, MB_TEXT_MAKING_STREAM);
+  status = cuda_check(&scope, error, MB_TEXT_MAKING_STREAM);
   if (!status) *out = stream;
   cuda_leave(&scope);
   return status;
@@ -200,7 +200,7 @@ static int stream_free(int device_id, void *stream) {
   if (status) return status;
   if (cuda_thread_stream(device_id) == stream) cuda_set_thread_stream(device_id, NULL);
   CUresult error = scope.driver->stream_destroy(stream);
-  if (!cuda_is_gone(&scope, error)) status = cuda_told(&scope, error, MB_TEXT_FREEING_STREAM);
+  if (!cuda_is_gone(&scope, error)) status = cuda_check(&scope, error, MB_TEXT_FREEING_STREAM);
   cuda_leave(&scope);
   return status;
 }
@@ -227,8 +227,8 @@ static int synchronize(int device_id, void *stream) {
   struct cuda_scope scope;
   int status = cuda_enter(device_id, &scope);
   if (status) return status;
-  status = cuda_told(&scope, scope.driver->stream_synchronize(stream_or_own(device_id, stream)),
-                     MB_TEXT_WAITING_FOR_STREAM);
+  status = cuda_check(&scope, scope.driver->stream_synchronize(stream_or_own(device_id, stream)),
+                      MB_TEXT_WAITING_FOR_STREAM);
   cuda_leave(&scope);
   return status;
 }
@@ -247,7 +247,7 @@ static int stream_wait(int device_id, void *stream, void *other) {
         driver->event_destroy(event); /* lives on inside the driver until the wait is over */
     if (!error) error = last;
   }
-  status = cuda_told(&scope, error, "letting a stream wait for another");
+  status = cuda_check(&scope, error, "letting a stream wait for another");
   cuda_leave(&scope);
   return status;
 }
@@ -258,13 +258,13 @@ static int number_of(const struct cuda_scope *scope, int attribute, int64_t *out
   int value = 0;
   CUresult error = scope->driver->device_attribute(&value, attribute, scope->device->handle);
   *out = value;
-  return cuda_told(scope, error, "attribute %d", attribute);
+  return cuda_check(scope, error, "attribute %d", attribute);
 }
 
 static int version_of(const struct cuda_scope *scope, int kind, int64_t *number, char *text,
                       size_t size) {
   int version = 0;
-  int status = cuda_told(scope, scope->driver->driver_version(&version), "the driver's version");
+  int status = cuda_check(scope, scope->driver->driver_version(&version), "the driver's version");
   if (kind == MBLOB_DEVICE_API_VERSION)
     *number = version;
   else
@@ -276,7 +276,7 @@ static int memory_of(const struct cuda_scope *scope, int64_t *number) {
   size_t bytes = 0;
   CUresult error = scope->driver->device_memory(&bytes, scope->device->handle);
   *number = (int64_t)bytes;
-  return cuda_told(scope, error, "its memory");
+  return cuda_check(scope, error, "its memory");
 }
 
 static int tell(const struct cuda_scope *scope, int kind, int64_t *number, char *text,

@@ -114,7 +114,7 @@ static int find_locked(struct cuda_module *module, const struct mb_kernel *kerne
   if (!error)
     error =
         driver->function_get(&on->max_threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function);
-  if (error) return cuda_told(scope, error, "kernel '%s' of %s", kernel->name, module->name);
+  if (error) return cuda_check(scope, error, "kernel '%s' of %s", kernel->name, module->name);
   int rest = scope->device->max_shared - on->static_shared;
   on->dynamic_shared = rest < free_shared ? rest : free_shared;
   atomic_store(&on->allowed_shared, on->dynamic_shared);
@@ -151,6 +151,6 @@ int cuda_module_allow_shared(struct cuda_module *module, const struct mb_kernel 
     }
   }
   mb_unlock(&module->lock);
-  return cuda_told(scope, error, "kernel '%s': %d bytes of dynamic shared memory", kernel->name,
-                   bytes);
+  return cuda_check(scope, error, "kernel '%s': %d bytes of dynamic shared memory", kernel->name,
+                    bytes);
 }

@@ -32,7 +32,7 @@ int dn_eltwise_of(const char *name) {
 
 /* ---- appending ---- */
 
-static int told(struct dn_build *build, struct dn_operation *op, int status) {
+static int count_post_op(struct dn_build *build, struct dn_operation *op, int status) {
   if (status)
     return dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses a post-op: %s",
                          dn_status_text(status));
@@ -42,8 +42,8 @@ static int told(struct dn_build *build, struct dn_operation *op, int status) {
 
 static int append_eltwise(struct dn_build *build, struct dn_operation *op,
                           enum dn_eltwise algorithm, float alpha, float beta) {
-  return told(build, op,
-              build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
+  return count_post_op(
+      build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
 }
 
 /* Multiply by or add a tensor of float32, spread over the result: operand->md says how. */
@@ -52,8 +52,8 @@ static int append_binary(struct dn_build *build, struct dn_operation *op, int al
   op->extra[op->extra_count].argument =
       build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
   op->extra[op->extra_count++].operand = *operand;
-  return told(build, op,
-              build->library->post_ops_append_binary(op->post_ops, algorithm, operand->md));
+  return count_post_op(
+      build, op, build->library->post_ops_append_binary(op->post_ops, algorithm, operand->md));
 }
 
 /* Constants: one for everything, or one for each channel. Not eltwise_linear: oneDNN 2.6 and 3.2
@@ -119,8 +119,9 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
     return append_converted_sum(build, op, tensor, scale);
   int status = dn_operand(build, tensor, &op->sum);
   op->sum_view = op->dst_view;
-  return status ? status
-                : told(build, op, build->library->version->append_sum(op->post_ops, scale));
+  return status
+             ? status
+             : count_post_op(build, op, build->library->version->append_sum(op->post_ops, scale));
 }
 
 /* ---- what the attributes say ---- */

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SCRIPTS = ("base.js", "table.js", "graph.js", "timeline.js", "profile.js")
 
 
-class Timed(NamedTuple):
+class ProfileRow(NamedTuple):
     """An operator, instruction or function, and the seconds that one run spent in it. Nodes of graphs
     have a start and an end, in seconds of the last run, a thread and a device."""
 
@@ -34,7 +34,7 @@ class Timed(NamedTuple):
 def profile_page(
     file: str,
     facts: Sequence[tuple[str, str]],
-    rows: Sequence[Timed],
+    rows: Sequence[ProfileRow],
     total: float,
     note: str = "",
     entry: EntryView | None = None,

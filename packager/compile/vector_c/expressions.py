@@ -13,7 +13,7 @@ from typing import Any
 
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.vector_c.declarations import Declarations
-from mblob.packager.compile.vector_c.names import Named, Scope
+from mblob.packager.compile.vector_c.names import NameMeaning, Scope
 from mblob.packager.compile.vector_c.operations import Operations
 from mblob.packager.compile.vector_c.tokens import SIZES, TYPEOF
 from mblob.packager.compile.vector_c.types import Known, Pointer, Record, Type
@@ -374,7 +374,7 @@ class Expressions(Declarations, Operations):
             function = self.parameters(end, None)
             end = self.past(end)
             if function is not None:
-                scope.names = {name: Named(t) for name, t in function[0].names.items()}
+                scope.names = {name: NameMeaning(t) for name, t in function[0].names.items()}
         while self.word(end) not in ("{", ";", ")", ",", ""):
             result = self.type_name(end + 1) if self.word(end) == "->" else None
             if result is not None:

@@ -20,7 +20,7 @@ from mblob.packager.compile.vector_c.types import (
 from mblob.packager.compile.vector_c.words import SCALARS
 
 
-class Named(NamedTuple):
+class NameMeaning(NamedTuple):
     """The meaning of a name: something of a type, or the type itself."""
 
     type: Known
@@ -42,7 +42,7 @@ class Scope:
     """
 
     kind: str
-    names: dict[str, Named] = field(default_factory=dict)
+    names: dict[str, NameMeaning] = field(default_factory=dict)
     result: Known = None
     record: Record | None = None
     is_alias: bool = False
@@ -64,7 +64,7 @@ class Names:
         self._concerned: set[str] = {"half"}  # names of what vectors are part of
         self.templates: set[str] = set()  # functions that are some
 
-    def _find(self, name: str) -> Named | None:
+    def _find(self, name: str) -> NameMeaning | None:
         return next((s.names[name] for s in reversed(self.scopes) if name in s.names), None)
 
     def type_named(self, name: str) -> Known:
@@ -108,7 +108,7 @@ class Names:
             return named.type
         made = Record()
         if tag:
-            self.scopes[-1].names[key] = Named(made)
+            self.scopes[-1].names[key] = NameMeaning(made)
         return made
 
     def declare(self, name: str, t: Known, is_type: bool = False) -> None:
@@ -118,12 +118,12 @@ class Names:
             self._concerned.add(name)
         if is_type:
             # <stdint.h> has words for it that not all targets agree on
-            scope.names[name] = Named(Type(name) if name in SCALARS else t, is_type=True)
+            scope.names[name] = NameMeaning(Type(name) if name in SCALARS else t, is_type=True)
             return
         before = scope.names[name].type if name in scope.names else None
         if isinstance(t, Function) and isinstance(before, (Function, Overloads)):
             t = _overloaded(before, t)
-        scope.names[name] = Named(t)
+        scope.names[name] = NameMeaning(t)
         if scope.record is not None:
             scope.record.fields[name] = t
             # for objects of which we do not know the type: what members of this name are, if they

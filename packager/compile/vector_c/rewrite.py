@@ -131,7 +131,7 @@ _EXCERPT = re.compile(r"^\s(?!\s*from )")
 _CARET = re.compile(r"^[ ~]*\^[ ~^]*$")
 
 
-def in_words_of_the_source(output: str) -> str:
+def translate_diagnostics(output: str) -> str:
     """The output of a compiler without columns and excerpts, which are of the rewritten text, and
     with TVM's names.
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 from mblob.packager.compile.vector_c.declarations import Declarator, Specifiers
 from mblob.packager.compile.vector_c.expressions import Expressions
 from mblob.packager.compile.vector_c.helpers import Helpers
-from mblob.packager.compile.vector_c.names import Named, Names, Scope
+from mblob.packager.compile.vector_c.names import NameMeaning, Names, Scope
 from mblob.packager.compile.vector_c.tokens import ATTRIBUTES, QUALIFIERS, Token
 from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Type, has_vectors
 from mblob.packager.compile.vector_c.values import Value
@@ -250,7 +250,7 @@ class Statements(Expressions):
         self._is_template = False
         for start, expected in t.defaults:
             self.read_value(start, expected, (",",))
-        names = {name: Named(t) for name, t in t.names.items()}
+        names = {name: NameMeaning(t) for name, t in t.names.items()}
         scope = Scope("function", names, t.result)
         at = declared.end
         while self.word(at) in ATTRIBUTES:

@@ -18,10 +18,10 @@ import pytest
 
 import mblob
 from mblob import graph_executor
-from mblob.again import linked
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
 from mblob.format.graph_json import GraphError, check_graph, check_names, dense_ids
 from mblob.inspect.tvm_executor import crash
+from mblob.repack import loaded_copy
 from tests.packager.conftest import PackedLibrary, Tensor, floats
 
 KERNEL = "void twice(const float *x, float *y) { for (int i = 0; i < 4; ++i) y[i] = 2 * x[i]; }\n"
@@ -197,7 +197,7 @@ def test_a_copy_that_tvm_never_sees_is_not_told_of_and_other_threads_still_warn(
 
     monkeypatch.setattr(mblob, "export_library", meanwhile)
     with pytest.warns(mblob.PortabilityWarning) as found:
-        copy = linked(module)
+        copy = loaded_copy(module)
     assert [str(w.message) for w in found] == ["of another thread"]
     assert copy.type_key == "GraphExecutorFactory"
 

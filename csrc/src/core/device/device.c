@@ -144,7 +144,8 @@ static int allocate_host(uint64_t size, uint64_t alignment, void **out) {
 }
 
 /* What a plug-in returned, with a text if it gave none. */
-static int told(int status, uint64_t before, const mblob_device_api *api, const char *what) {
+static int plugin_status(int status, uint64_t before, const mblob_device_api *api,
+                         const char *what) {
   char text[96];
   if (!status) return MBLOB_OK;
   (void)snprintf(text, sizeof(text), "%.48s: %.40s", api->name, what);
@@ -159,8 +160,8 @@ int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void 
   if (!api) return allocate_host(size, alignment, out);
   if (size > (uint64_t)PTRDIFF_MAX) return mb_fail_memory((size_t)size);
   uint64_t before = mb_error_serial();
-  status =
-      told(api->allocate(device.device_id, size, alignment, out), before, api, "allocating memory");
+  status = plugin_status(api->allocate(device.device_id, size, alignment, out), before, api,
+                         "allocating memory");
   if (status || *out) return status;
   return mb_fail(MBLOB_E_MEMORY, "%s: no %llu bytes of memory", api->name,
                  (unsigned long long)size);
@@ -176,7 +177,7 @@ int mb_device_free(DLDevice device, void *data) {
     return MBLOB_OK;
   }
   uint64_t before = mb_error_serial();
-  return told(api->free(device.device_id, data), before, api, "freeing memory");
+  return plugin_status(api->free(device.device_id, data), before, api, "freeing memory");
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -188,7 +189,7 @@ static int copy_host(const mblob_copy *c) {
 
 static int copy_with(const mblob_device_api *api, const mblob_copy *c) {
   uint64_t before = mb_error_serial();
-  return told(api->copy(c), before, api, "copying");
+  return plugin_status(api->copy(c), before, api, "copying");
 }
 
 /* Between two kinds, of which neither is the host. */
@@ -239,13 +240,13 @@ int mb_device_copy_tensor(const DLTensor *from, const DLTensor *to, uint64_t siz
 /* ---- streams --------------------------------------------------------------------------------- */
 
 /* Call a member of the table that may be absent: then there is nothing to do. */
-#define CALL(device, member, what, ...)                                         \
-  do {                                                                          \
-    const mblob_device_api *api = NULL;                                         \
-    int status = find(device, &api);                                            \
-    if (status || !api || !api->member) return status;                          \
-    uint64_t before = mb_error_serial();                                        \
-    return told(api->member(device.device_id, __VA_ARGS__), before, api, what); \
+#define CALL(device, member, what, ...)                                                  \
+  do {                                                                                   \
+    const mblob_device_api *api = NULL;                                                  \
+    int status = find(device, &api);                                                     \
+    if (status || !api || !api->member) return status;                                   \
+    uint64_t before = mb_error_serial();                                                 \
+    return plugin_status(api->member(device.device_id, __VA_ARGS__), before, api, what); \
   } while (0)
 
 int mb_device_stream_create(DLDevice device, void **out) {
@@ -274,7 +275,7 @@ int mb_device_set(DLDevice device) {
   int status = find(device, &api);
   if (status || !api || !api->set_device) return status;
   uint64_t before = mb_error_serial();
-  return told(api->set_device(device.device_id), before, api, "setting the device");
+  return plugin_status(api->set_device(device.device_id), before, api, "setting the device");
 }
 
 int mb_device_attribute(DLDevice device, int kind, int64_t *number, char *text, size_t size) {
@@ -290,6 +291,6 @@ int mb_device_attribute(DLDevice device, int kind, int64_t *number, char *text, 
   if (!api || !api->attribute)
     return mb_fail(MBLOB_E_NOT_FOUND, "the device does not tell attribute %d", kind);
   uint64_t before = mb_error_serial();
-  return told(api->attribute(device.device_id, kind, number, text, size), before, api,
-              "asking for an attribute");
+  return plugin_status(api->attribute(device.device_id, kind, number, text, size), before, api,
+                       "asking for an attribute");
 }

@@ -95,7 +95,8 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
 }
 
 /* What failed says of which value it was. */
-static int told(const struct mb_graph_executor *x, const char *what, uint32_t entry, int status) {
+static int name_value_in_error(const struct mb_graph_executor *x, const char *what, uint32_t entry,
+                               int status) {
   char label[LABEL];
   if (status) mb_error_prefix(label_of(&x->graph, what, entry, label));
   return status;
@@ -103,7 +104,8 @@ static int told(const struct mb_graph_executor *x, const char *what, uint32_t en
 
 static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                    const DLTensor *from, const DLTensor *to) {
-  return told(x, what, entry, mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
+  return name_value_in_error(x, what, entry,
+                             mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
 }
 
 /* Move a root to the pool of its storage; what it holds is kept if `keep`. */
@@ -113,7 +115,7 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   DLTensor **pool = &x->pools[e->storage];
   const DLDevice device = x->views[root].device;
   int status = *pool ? MBLOB_OK : new_pool(device, x->pool_sizes[e->storage], pool);
-  if (status) return told(x, "graph: memory of", root, status);
+  if (status) return name_value_in_error(x, "graph: memory of", root, status);
   if (keep && x->views[root].data)
     status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
   if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);

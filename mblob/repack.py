@@ -1,5 +1,8 @@
-"""Modules that are not where their functions are: made ones that are asked before they are packed,
-and opened libraries that are written once more."""
+"""Repack: write a loaded library, with the modules that it has now, to a new file.
+
+A module that was made and is not packed yet has no functions. To find them in it all the same,
+`loaded_copy` packs it to a temporary file and loads that.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 _copies: WeakKeyDictionary[Module, tuple[list[Module], Module]] = WeakKeyDictionary()
 
 
-def linked(module: Module) -> Module:
+def loaded_copy(module: Module) -> Module:
     """A loaded copy of a module that constructors made. There is one copy as long as the tree stays
     as it is.
 
@@ -48,7 +51,7 @@ def linked(module: Module) -> Module:
     return copy
 
 
-def export_linked(
+def export_loaded(
     module: Module, output: Path, dialect: Dialect | None, index: bool | None, digest: Digest | None,
     reuse: bool, others: Mapping[str, Any],
 ) -> None:  # fmt: skip
