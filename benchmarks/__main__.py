@@ -100,15 +100,22 @@ def _arguments() -> argparse.Namespace:
         const="quick",
         help="--scale quick: two minutes",
     )
-    parser.add_argument("--only", action="append", choices=SUBJECTS, metavar="SUBJECT",
-                        help=f"one subject, may be repeated: {', '.join(SUBJECTS)}")  # fmt: skip
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=SUBJECTS,
+        metavar="SUBJECT",
+        help=f"one subject, may be repeated: {', '.join(SUBJECTS)}",
+    )
     parser.add_argument(
         "--folder", type=Path, help="where to write what is measured (default: $TMPDIR, else /tmp)"
     )
     parser.add_argument(
-        "--before", type=Path, metavar="WORKTREE",
+        "--before",
+        type=Path,
+        metavar="WORKTREE",
         help="a worktree of an earlier commit, in which `make env` was run: measured beside this one",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--output",
         type=Path,

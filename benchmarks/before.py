@@ -86,9 +86,11 @@ def _commands(bench: Bench, before: Path) -> list[Row]:
         "mblob-pack inspect of a kernel": lambda tool: [tool, "inspect", small],
         "mblob-pack build of a kernel": lambda tool: [tool, *build, inputs.new_kernel(bench)],
         "first result, without numpy": lambda tool: [
-            tool.parent / "python", "-c", PROGRAM.format(path=str(small))
+            tool.parent / "python",
+            "-c",
+            PROGRAM.format(path=str(small)),
         ],
-    }  # fmt: skip
+    }
     rows = []
     for series, words in asked.items():
 

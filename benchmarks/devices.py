@@ -55,9 +55,14 @@ def _both_at_once(bench: Bench, section: Section) -> None:
         )
     found = section.rows[-1].ratio("wall") if pairs else None
     section.targets.append(
-        Target("a graph over host and device, host's node first, over the device's first", 1.1, found, "x",
-               "the device is PoCL, which takes processors from the host.")
-    )  # fmt: skip
+        Target(
+            "a graph over host and device, host's node first, over the device's first",
+            1.1,
+            found,
+            "x",
+            "the device is PoCL, which takes processors from the host.",
+        )
+    )
 
 
 def _longer_side(bench: Bench, section: Section) -> None:
@@ -74,9 +79,14 @@ def _longer_side(bench: Bench, section: Section) -> None:
         ]  # fmt: skip
         found = section.rows[-2].ratio("wall")
     section.targets.append(
-        Target("branches of host and device, over the longer one alone", 1.1, found, "x",
-               "a copy of PoCL waits for processors that other programs have.")
-    )  # fmt: skip
+        Target(
+            "branches of host and device, over the longer one alone",
+            1.1,
+            found,
+            "x",
+            "a copy of PoCL waits for processors that other programs have.",
+        )
+    )
 
 
 def _network(bench: Bench, section: Section) -> None:

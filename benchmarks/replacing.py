@@ -24,9 +24,12 @@ def run(bench: Bench) -> Section:
             for n in (FIRST, count)
         )
     row = Row(
-        f"load, call and drop of a new file, {count:,} times", None, YARDSTICK,
-        [Sample(peak=after["memory"])], [Sample(peak=before["memory"])],
-    )  # fmt: skip
+        f"load, call and drop of a new file, {count:,} times",
+        None,
+        YARDSTICK,
+        [Sample(peak=after["memory"])],
+        [Sample(peak=before["memory"])],
+    )
     section.rows.append(row)
     why = "code stays mapped, or something is kept for each library."
     section.targets.append(

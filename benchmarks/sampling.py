@@ -113,9 +113,15 @@ def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sa
     """
     runner, report = compiled(bench, HERE / "runner.c"), bench.path("report")
     done = subprocess.run(
-        [runner, report, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
-        env={**os.environ, **environment}, cwd=bench.folder, check=False,
-    )  # fmt: skip
+        [runner, report, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **environment},
+        cwd=bench.folder,
+        check=False,
+    )
     if done.returncode:
         said = " ".join(done.stderr.split())[-300:]
         raise Missing(f"{Path(words[0]).name} failed: {said or done.returncode}")
@@ -130,9 +136,12 @@ class Worker:
         self.name = name
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(HERE / f"worker_{name}.py")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            stderr=subprocess.DEVNULL if name == "tvm" else None, env={**os.environ, "PYTHONPATH": ""},
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            stderr=subprocess.DEVNULL if name == "tvm" else None,
+            env={**os.environ, "PYTHONPATH": ""},
+        )
 
     def __enter__(self) -> Worker:
         return self

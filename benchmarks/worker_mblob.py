@@ -126,9 +126,14 @@ def prepare(path: str) -> None:
         CALLS["ctypes"] = loop(library.ctypes.add4, a, b, c)
     CALLS.update(
         own_ctypes=loop(own, a, b, c),
-        aligned=loop(function, a, b, c), copied=loop(function, x, y, z), views=loop(function, *views),
-        attribute=attribute, item=item, bound=prepared, numpy=numpy,
-    )  # fmt: skip
+        aligned=loop(function, a, b, c),
+        copied=loop(function, x, y, z),
+        views=loop(function, *views),
+        attribute=attribute,
+        item=item,
+        bound=prepared,
+        numpy=numpy,
+    )
 
 
 def prepare_tensors(view: str, object: str) -> None:

@@ -90,9 +90,15 @@ class Benchmarked:
         del device, limit_zero_time_iterations
         once = self._timed_run(BenchmarkRun(func_name, args, inputs, end_to_end, parallel))
         return measure(
-            "benchmark", once, repeat, number, min_repeat_ms or 0, finish=self._wait,
-            cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-        )  # fmt: skip
+            "benchmark",
+            once,
+            repeat,
+            number,
+            min_repeat_ms or 0,
+            finish=self._wait,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+        )
 
 
 def unnamed_inputs(known: Iterable[str]) -> ArgumentTypeError:

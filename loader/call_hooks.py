@@ -47,9 +47,10 @@ def doc(owner: OpenedNode, name: str) -> str | None:
     except MblobError:
         return None
     may_be_null = [
-        p.name for p in parameters(prototype)
+        p.name
+        for p in parameters(prototype)
         if p.name and p.is_memory and (not p.dims or p.dims[0] in ANY)
-    ]  # fmt: skip
+    ]
     null = f"None is the null pointer for {', '.join(may_be_null)}." if may_be_null else ""
     comment = comment_of(owner, name) if prototype else ""
     return "\n\n".join(filter(None, (prototype, comment, null))) or None

@@ -374,9 +374,13 @@ class GraphModuleDebug(GraphModule):
             return
         self._set_named(inputs)
         times = self.run_individual(
-            number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
             repeats_to_cooldown,
-        )  # fmt: skip
+        )
         ran = self.profile(parallel=parallel)
         self.debug_datum.write(self._copied_output, times, ran)
         self.debug_datum.display_debug_result(sort_by_time)

@@ -202,10 +202,15 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
     it started."""
     starting = ProcessStart(
         lambda: subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            start_new_session=True, env={**os.environ, "LC_ALL": "C"}, preexec_fn=as_by_default(),
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+            preexec_fn=as_by_default(),
         )
-    )  # fmt: skip
+    )
     try:
         process = starting.wait()
         assert process is not None

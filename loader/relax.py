@@ -242,9 +242,14 @@ class VirtualMachine(Benchmarked):
 
         def evaluate(*args: Any) -> BenchmarkResult:
             return measure(
-                "time_evaluator", function.bind(*args), repeat, number, min_repeat_ms,
-                cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-            )  # fmt: skip
+                "time_evaluator",
+                function.bind(*args),
+                repeat,
+                number,
+                min_repeat_ms,
+                cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown,
+            )
 
         return evaluate
 

@@ -52,9 +52,14 @@ def loaded_copy(module: Module) -> Module:
 
 
 def export_loaded(
-    module: Module, output: Path, dialect: Dialect | None, index: bool | None, digest: Digest | None,
-    reuse: bool, others: Mapping[str, Any],
-) -> None:  # fmt: skip
+    module: Module,
+    output: Path,
+    dialect: Dialect | None,
+    index: bool | None,
+    digest: Digest | None,
+    reuse: bool,
+    others: Mapping[str, Any],
+) -> None:
     """Write the tree of a loaded library to another file: the code as it is, with what the modules have
     become.
 
@@ -99,9 +104,15 @@ Step = Callable[[Any, Path], Any]  # writes a file that is made of another one
 
 
 def _steps(
-    module: Module, path: Any, shown: str, dialect: Dialect | None, index: bool | None, digest: Digest | None,
-    reuse: bool, asked: Mapping[str, Any],
-) -> list[Step]:  # fmt: skip
+    module: Module,
+    path: Any,
+    shown: str,
+    dialect: Dialect | None,
+    index: bool | None,
+    digest: Digest | None,
+    reuse: bool,
+    asked: Mapping[str, Any],
+) -> list[Step]:
     """The steps that make the new file of the old one, in order."""
     with mblob.open(path) as library:
         blob = library.blob

@@ -375,9 +375,14 @@ def function_of(
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
-        name, type_of(referred(declared), pointer_size), tuple(parameters), variadic, pointer_size,
-        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS, names=tuple(names),
-    )  # fmt: skip
+        name,
+        type_of(referred(declared), pointer_size),
+        tuple(parameters),
+        variadic,
+        pointer_size,
+        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
+        names=tuple(names),
+    )
 
 
 def _is_fortran(die: Any) -> bool:

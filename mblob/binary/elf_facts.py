@@ -79,10 +79,12 @@ def has_read_only_dynamic_section(elf: ElfFile) -> bool:
 def _is_in_data(elf: ElfFile, part: Segment) -> bool:
     """True if a segment is a part of a loaded one that may be written."""
     return any(
-        s.p_type == PT_LOAD and s.p_flags & PF_W and 0 <= part.p_vaddr - s.p_vaddr <= s.p_memsz
+        s.p_type == PT_LOAD
+        and s.p_flags & PF_W
+        and 0 <= part.p_vaddr - s.p_vaddr <= s.p_memsz
         and part.p_memsz <= s.p_memsz - (part.p_vaddr - s.p_vaddr)
         for s in elf.segments
-    )  # fmt: skip
+    )
 
 
 def _flags(elf: ElfFile) -> int:

@@ -63,7 +63,8 @@ class ElfObject(ElfFile):
             raise self._fail(
                 f"symbol {symbol.name!r}: {symbol.st_size} bytes at {symbol.st_value} of section {section.name!r},"
                 f" which has {section.sh_size}",
-                "elf_dynamic", symbol.offset,
-            )  # fmt: skip
+                "elf_dynamic",
+                symbol.offset,
+            )
         start = section.sh_offset + symbol.st_value
         return self.base + start, self.data[start : start + (symbol.st_size or room)]

@@ -46,8 +46,10 @@ def function_names(image: Image) -> set[str]:
     if not isinstance(image, ElfFile):
         return {s.name for s in image.exports if s.type == STT_FUNC}
     typed = [
-        s for s in image.exports if s.type in (STT_FUNC, STT_GNU_IFUNC) and not s.name.startswith(_THUNKS_BEGIN)
-    ]  # fmt: skip
+        s
+        for s in image.exports
+        if s.type in (STT_FUNC, STT_GNU_IFUNC) and not s.name.startswith(_THUNKS_BEGIN)
+    ]
     untyped = [s for s in image.exports if s.type == STT_NOTYPE and not _is_place(s)]
     places = _code(image) if untyped else []
     found = typed + [s for s in untyped if any(_lies_in(s, place) for place in places)]
@@ -72,8 +74,10 @@ def _code(elf: ElfFile) -> list[_Place]:
     if sections:
         start = [0 if isinstance(elf, ElfObject) else s.sh_addr for s in sections]
         return [
-            (i, start[i], s.sh_size) for i, s in enumerate(sections) if s.sh_flags & SHF_EXECINSTR and s.sh_size
-        ]  # fmt: skip
+            (i, start[i], s.sh_size)
+            for i, s in enumerate(sections)
+            if s.sh_flags & SHF_EXECINSTR and s.sh_size
+        ]
     return [
         (0, s.p_vaddr, s.p_memsz) for s in elf.segments if s.p_type == PT_LOAD and s.p_flags & PF_X
     ]

@@ -80,9 +80,11 @@ def slices(data: memoryview, name: str) -> list[Slice]:
         machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         if size > len(data) or offset > len(data) - size:
             raise FormatError.about(
-                name, f"the part for {machine} is {size} bytes at {offset}, the file ends at {len(data)}",
-                code="mach_o", offset=8 + i * step,
-            )  # fmt: skip
+                name,
+                f"the part for {machine} is {size} bytes at {offset}, the file ends at {len(data)}",
+                code="mach_o",
+                offset=8 + i * step,
+            )
         found.append(Slice(machine, offset, size))
     return found
 

@@ -101,8 +101,11 @@ def _check_rest(data: memoryview, end: int, label: str) -> None:
     for at in range(end, len(data), STEP):
         if bytes(data[at : at + STEP]).strip(b"\0"):
             raise FormatError.about(
-                label, "something follows the end of the tar archive; expected one archive", code="archive", offset=end
-            )  # fmt: skip
+                label,
+                "something follows the end of the tar archive; expected one archive",
+                code="archive",
+                offset=end,
+            )
 
 
 class _File:

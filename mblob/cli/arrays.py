@@ -102,8 +102,11 @@ def read_value(position: int, label: str, word: str) -> Any:
     an array of zeros, which is said."""
     if (match := _OUTPUT.fullmatch(word)) is not None:
         value = make_output(position, *match.groups())
-        print(f"{PROGRAM}: note: input {label!r} is {word} filled with zeros; {label}=x.npy gives it"
-              " values", file=sys.stderr)  # fmt: skip
+        print(
+            f"{PROGRAM}: note: input {label!r} is {word} filled with zeros; {label}=x.npy gives it"
+            " values",
+            file=sys.stderr,
+        )
         return value
     match = _INPUT.fullmatch(word)
     return read_number(position, word) if match is None else read_array(position, *match.groups())

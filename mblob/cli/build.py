@@ -46,18 +46,29 @@ def configure(verbs: Any) -> None:
         "source, object, archive, .tar of a library, weights, KEY=FILE (any file), or a manifest (.toml), whose paths "
         "are relative to its folder",
     )
-    add.add_argument("--packed", metavar="NAME", action="append", default=[],
-                     help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
-                     "hide the C function. `--packed name` does this for all functions with a prototype",
-                     )  # fmt: skip
-    add.add_argument("--align", metavar="N", type=int,
-                     help="align the files of --blob to N bytes in the file and in memory: a power of two up to 4096. "
-                     "TVM then finds them empty",
-                     )  # fmt: skip
-    add.add_argument("--carry", metavar="FILE", action="append", default=[],
-                     help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of "
-                     "mblob",
-                     )  # fmt: skip
+    add.add_argument(
+        "--packed",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="let TVM up to 0.20 call the function NAME: give its packed function the symbol NAME, and "
+        "hide the C function. `--packed name` does this for all functions with a prototype",
+    )
+    add.add_argument(
+        "--align",
+        metavar="N",
+        type=int,
+        help="align the files of --blob to N bytes in the file and in memory: a power of two up to 4096. "
+        "TVM then finds them empty",
+    )
+    add.add_argument(
+        "--carry",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="plug-in that the library carries: a source, object or archive, or the name of a plug-in of "
+        "mblob",
+    )
     model = parser.add_argument_group("a model: a graph that calls the functions")
     model.add_argument("--graph", metavar="FILE", help="JSON of the graph")
     model.add_argument(
@@ -92,27 +103,37 @@ def configure(verbs: Any) -> None:
         choices=("crc32", "sha256", "none"),
         help="digest of each payload (default: crc32)",
     )
-    how.add_argument("--no-index", action="store_true",
-                     help="write only TVM's bytes: no index, no digests. mblob then cannot open a library of the "
-                     "classic dialect that has a --blob KEY of your own",
-                     )  # fmt: skip
-    how.add_argument("--system-lib", action="store_true",
-                     help="write a system library for static linking: a .o, a .a, or a .tar of objects")  # fmt: skip
+    how.add_argument(
+        "--no-index",
+        action="store_true",
+        help="write only TVM's bytes: no index, no digests. mblob then cannot open a library of the "
+        "classic dialect that has a --blob KEY of your own",
+    )
+    how.add_argument(
+        "--system-lib",
+        action="store_true",
+        help="write a system library for static linking: a .o, a .a, or a .tar of objects",
+    )
     how.add_argument(
         "--prefix",
         metavar="PREFIX",
         help="prefix of the symbols of a system library; programs find the library by it",
     )
-    how.add_argument("--no-reuse", action="store_true",
-                     help="do not share blocks on disk with the library that this one replaces")  # fmt: skip
+    how.add_argument(
+        "--no-reuse",
+        action="store_true",
+        help="do not share blocks on disk with the library that this one replaces",
+    )
     how.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     how.add_argument(
         "--target", metavar="TRIPLE", help="machine to build for, such as aarch64-linux-gnu"
     )
-    how.add_argument("--depfile", metavar="FILE",
-                     help="write a make rule that lists all files that were read, headers included. make, ninja and "
-                     "CMake use it to know when to pack again",
-                     )  # fmt: skip
+    how.add_argument(
+        "--depfile",
+        metavar="FILE",
+        help="write a make rule that lists all files that were read, headers included. make, ninja and "
+        "CMake use it to know when to pack again",
+    )
     parser.add_argument(
         "-q",
         "--quiet",

@@ -29,11 +29,19 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "file", metavar="FILE", help="shared library, or what it is linked from: .tar, .o, .a"
     )
-    parser.add_argument("--dialect", choices=("classic", "ffi"), required=True,
-                        help="dialect to write: classic for TVM 0.5-0.20, ffi for TVM 0.22 and later and tvm_ffi",
-                        )  # fmt: skip
-    parser.add_argument("--object", metavar="FILE", action="append", default=[],
-                        help="object, archive or C source of the library's host code; may be repeated")  # fmt: skip
+    parser.add_argument(
+        "--dialect",
+        choices=("classic", "ffi"),
+        required=True,
+        help="dialect to write: classic for TVM 0.5-0.20, ffi for TVM 0.22 and later and tvm_ffi",
+    )
+    parser.add_argument(
+        "--object",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="object, archive or C source of the library's host code; may be repeated",
+    )
     parser.add_argument(
         "-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)"
     )
@@ -64,9 +72,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         with remarks(quiet=args.quiet), watched_files(args, args.file):
             convert(
-                args.file, args.output, dialect=args.dialect, objects=args.object, index=not args.no_index, cc=args.cc,
+                args.file,
+                args.output,
+                dialect=args.dialect,
+                objects=args.object,
+                index=not args.no_index,
+                cc=args.cc,
                 target=args.target,
-            )  # fmt: skip
+            )
     except ValueError as error:
         if isinstance(error, MblobError):
             raise

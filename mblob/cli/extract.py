@@ -43,18 +43,25 @@ def configure(verbs: Any) -> None:
         help="only this entry, by index or type key; may be repeated",
     )
     parser.add_argument(
-        "--tensor", action="append", metavar="NAME",
+        "--tensor",
+        action="append",
+        metavar="NAME",
         help="write the tensor of this name: a weight, graph parameter or constant; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument("--tensors", action="store_true", help="write all tensors")
-    parser.add_argument("--format", choices=("npy", "safetensors"),
-                        help="format of tensors in a folder (default: npy, else safetensors if numpy lacks the type)",
-                        )  # fmt: skip
     parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR|FILE",
+        "--format",
+        choices=("npy", "safetensors"),
+        help="format of tensors in a folder (default: npy, else safetensors if numpy lacks the type)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        metavar="DIR|FILE",
         help="folder to write to, created if needed. Or one file: .npy (one tensor), .safetensors (tensors), .payload "
         "or .bin (the payload of one entry). Or -: the payload of one entry to stdout",
-    )  # fmt: skip
+    )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     add_quiet(parser)
     add_layout(parser)
@@ -79,9 +86,14 @@ def run(args: argparse.Namespace) -> int:
         try:
             with watched_files(args, args.file):
                 extract(
-                    library, args.output, entries=args.entry, tensors=args.tensors or args.tensor or False,
-                    format=args.format, written=files.append, force=args.force,
-                )  # fmt: skip
+                    library,
+                    args.output,
+                    entries=args.entry,
+                    tensors=args.tensors or args.tensor or False,
+                    format=args.format,
+                    written=files.append,
+                    force=args.force,
+                )
         finally:  # behind the progress, which has the terminal meanwhile
             for path in files:
                 print(path)

@@ -71,9 +71,13 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
         help="object, archive, or the .tar of a library or a folder with its members",
         **repeated,
     )
-    group.add_argument("--function", metavar="PROTOTYPE", action="append",
-                       help="name or prototype of a C function that becomes callable (default: all of the sources, "
-                       "and of objects with debug information)")  # fmt: skip
+    group.add_argument(
+        "--function",
+        metavar="PROTOTYPE",
+        action="append",
+        help="name or prototype of a C function that becomes callable (default: all of the sources, "
+        "and of objects with debug information)",
+    )
     group.add_argument("--no-functions", action="store_true", help="make no C function callable")
     group.add_argument(
         "--blob",

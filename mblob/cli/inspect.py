@@ -33,9 +33,10 @@ def configure(verbs: Any) -> None:
         epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument(
-        "file", metavar="FILE",
+        "file",
+        metavar="FILE",
         help="shared library, object, archive or .tar, packed by mblob or by TVM, for any machine (ELF, Mach-O, PE)",
-    )  # fmt: skip
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tree", action="store_true", help="only the tree of modules")
     form.add_argument("--json", action="store_true", help="one JSON object, schema mblob/inspect/1")

@@ -16,10 +16,13 @@ def add_layout(parser: argparse.ArgumentParser) -> None:
     """Add the option to a verb that reads libraries; `mblob.cli.command_line` gives it to the readers in
     Python."""
     parser.add_argument(
-        "--layout", action="append", default=[], metavar="KEY=FORM",
+        "--layout",
+        action="append",
+        default=[],
+        metavar="KEY=FORM",
         help="how payloads of a type key of your own are built, such as my_key=string,u64,strings; for a library "
         "without an index; may be repeated",
-    )  # fmt: skip
+    )
 
 
 def layouts_of(texts: Sequence[str]) -> dict[str, str]:

@@ -84,9 +84,15 @@ def _bar(total: int, done: int, stream: TextIO) -> Any:
     except (OSError, ValueError):
         room = _ROOM
     return tqdm(
-        total=total or None, initial=done, file=stream, unit="B", unit_scale=True, unit_divisor=1024, leave=False,
+        total=total or None,
+        initial=done,
+        file=stream,
+        unit="B",
+        unit_scale=True,
+        unit_divisor=1024,
+        leave=False,
         **room,
-    )  # fmt: skip
+    )
 
 
 @contextmanager

@@ -140,9 +140,13 @@ def _without(text: str, output: str) -> str:
 
 
 def print_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int,
-    file: TextIO | None = None, line: str | None = None,
-) -> None:  # fmt: skip
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Print one `warning:` line on stderr, in place of `warnings.showwarning`."""
     print(f"{PROGRAM}: warning: {one_line(in_options(str(message)))}", file=sys.stderr)
 

@@ -46,8 +46,12 @@ def configure(verbs: Any) -> None:
         "mblob-pack run model.so data=x.npy -o out.npz --repeat 10 --profile",
     )
     parser.add_argument("file", metavar="FILE", help="shared library")
-    parser.add_argument("words", metavar="FUNC ARG...", nargs="*",
-                        help="function to call and its arguments in order; or inputs of the model")  # fmt: skip
+    parser.add_argument(
+        "words",
+        metavar="FUNC ARG...",
+        nargs="*",
+        help="function to call and its arguments in order; or inputs of the model",
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -59,26 +63,49 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/run/1, on stdout"
     )
-    parser.add_argument("--device", metavar="KIND[:N]", action="append", default=[],
-                        help="device of the arrays in a call (cpu, opencl, cuda:1, ...; default: cpu). A graph may use "
-                        "several: repeat the option; values without a device are on the first one")  # fmt: skip
+    parser.add_argument(
+        "--device",
+        metavar="KIND[:N]",
+        action="append",
+        default=[],
+        help="device of the arrays in a call (cpu, opencl, cuda:1, ...; default: cpu). A graph may use "
+        "several: repeat the option; values without a device are on the first one",
+    )
     model = parser.add_argument_group("models: graph and AOT executors, virtual machines")
-    model.add_argument("--repeat", metavar="N", type=positive, default=1,
-                       help="run it N times and print the time")  # fmt: skip
-    model.add_argument("--profile", action="store_true",
-                       help="print the time of each operator (graph), each instruction (virtual machine), or of the "
-                       "whole model (AOT)")  # fmt: skip
-    model.add_argument("--html", metavar="OUT.html",
-                       help="with --profile: write a page for a browser that shows the times")  # fmt: skip
-    model.add_argument("--parallel", metavar="N", type=int,
-                       help="run independent operators of a graph on N threads; 1: one after the other; 0: one "
-                       "thread for each processor (default: several if the first runs show it helps)")  # fmt: skip
-    model.add_argument("--name", metavar="NAME", default="default",
-                       help="name of the model in the library (default: default), or of a virtual machine's "
-                       "function (default: main)")  # fmt: skip
-    parser.add_argument("--assume", choices=("packed",),
-                        help="call a function as a packed one of TVM's if nothing says how it is called. If it is "
-                        "none, the call can crash")  # fmt: skip
+    model.add_argument(
+        "--repeat", metavar="N", type=positive, default=1, help="run it N times and print the time"
+    )
+    model.add_argument(
+        "--profile",
+        action="store_true",
+        help="print the time of each operator (graph), each instruction (virtual machine), or of the "
+        "whole model (AOT)",
+    )
+    model.add_argument(
+        "--html",
+        metavar="OUT.html",
+        help="with --profile: write a page for a browser that shows the times",
+    )
+    model.add_argument(
+        "--parallel",
+        metavar="N",
+        type=int,
+        help="run independent operators of a graph on N threads; 1: one after the other; 0: one "
+        "thread for each processor (default: several if the first runs show it helps)",
+    )
+    model.add_argument(
+        "--name",
+        metavar="NAME",
+        default="default",
+        help="name of the model in the library (default: default), or of a virtual machine's "
+        "function (default: main)",
+    )
+    parser.add_argument(
+        "--assume",
+        choices=("packed",),
+        help="call a function as a packed one of TVM's if nothing says how it is called. If it is "
+        "none, the call can crash",
+    )
     add_layout(parser)
     parser.usage = "mblob-pack run FILE (FUNC [ARG...] | [NAME=ARG...]) [-o OUT.npz] [options]"
     parser.set_defaults(run=run)
@@ -147,8 +174,12 @@ def outputs_of(
                 files[parameter.name or f"argument {i}"] = value
         elif is_zeros:
             what = f"argument {i} ({parameter.text})"
-            print(for_terminal(f"{PROGRAM}: note: {what} is an input, here of zeros; x.npy gives it values"),
-                  file=sys.stderr)  # fmt: skip
+            print(
+                for_terminal(
+                    f"{PROGRAM}: note: {what} is an input, here of zeros; x.npy gives it values"
+                ),
+                file=sys.stderr,
+            )
     for key, value in files.items():
         found[key if key not in found else f"argument {key}"] = value
     return found

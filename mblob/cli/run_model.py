@@ -422,8 +422,10 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
         files = [f"{name}={name}.npy" for name in missing][:MISSING]
         more = " ..." if len(missing) > MISSING else ""
         texts = model.inputs()
-        raise UsageError(f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}",
-                         hint=f"name the file of each: {' '.join(files)}{more}")  # fmt: skip
+        raise UsageError(
+            f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}",
+            hint=f"name the file of each: {' '.join(files)}{more}",
+        )
     for name, value in inputs.items():
         try:
             model.set(name, value)
@@ -464,8 +466,10 @@ def times_text(report: dict[str, Any]) -> str:
 def print_profile(report: dict[str, Any], model: Model) -> None:
     """Print a profile; instructions of a machine that call no kernel in one line together."""
     around = report["around"]
-    print(f"around it: load {milliseconds(around['load'])}, inputs in {milliseconds(around['inputs'])}, "
-          f"outputs out {milliseconds(around['outputs'])}")  # fmt: skip
+    print(
+        f"around it: load {milliseconds(around['load'])}, inputs in {milliseconds(around['inputs'])}, "
+        f"outputs out {milliseconds(around['outputs'])}"
+    )
     rows = [Row(**row) for row in report["nodes"]]
     calls = [row for row in rows if row.function is not None]
     rest = [row for row in rows if row.function is None]

@@ -24,9 +24,10 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library that mblob packed")
     parser.add_argument(
-        "--force", action="store_true",
+        "--force",
+        action="store_true",
         help="write the library even if it has type keys without a known format; mblob cannot open it then",
-    )  # fmt: skip
+    )
     swap.add_output(parser)
     add_layout(parser)
     parser.set_defaults(run=run)

@@ -28,17 +28,24 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
-        "--blob", action="append", default=[], dest="entry", metavar="N|KEY=NEW",
+        "--blob",
+        action="append",
+        default=[],
+        dest="entry",
+        metavar="N|KEY=NEW",
         help="replace the payload of a key, or of an entry by its index, by a file; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--entry", action="append", dest="entry", metavar="N|KEY=NEW", help=argparse.SUPPRESS
     )
     parser.add_argument(
-        "--weights", action="append", default=[], metavar="[NAME=]NEW",
+        "--weights",
+        action="append",
+        default=[],
+        metavar="[NAME=]NEW",
         help="NAME=NEW: replace the tensor NAME by the one in a .npy, .npz or .safetensors file; may be repeated. NEW "
         "alone: replace all tensors by those in a .npz or .safetensors file",
-    )  # fmt: skip
+    )
     add_output(parser)
     add_layout(parser)
     parser.set_defaults(run=run)
@@ -53,8 +60,9 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="the new library; may be the same as FILE, to replace it",
     )
-    parser.add_argument("--no-reuse", action="store_true",
-                        help="do not share blocks on disk with FILE")  # fmt: skip
+    parser.add_argument(
+        "--no-reuse", action="store_true", help="do not share blocks on disk with FILE"
+    )
     add_quiet(parser)
 
 

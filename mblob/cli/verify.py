@@ -38,14 +38,18 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="shared library, packed by mblob or by TVM")
     parser.add_argument(
-        "--level", choices=("header", "full"), default="full",
+        "--level",
+        choices=("header", "full"),
+        default="full",
         help="header: structure and index; full (default): also every byte of the payloads",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--against", action="append", metavar="LIB",
+        "--against",
+        action="append",
+        metavar="LIB",
         help="look up undefined symbols, as the dynamic linker would: first in LIB (a path, or a name such as "
         "libm.so.6), then in the libraries that FILE needs; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--root",
         default="/",

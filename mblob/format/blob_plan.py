@@ -290,8 +290,14 @@ class _Writer:
     """
 
     def __init__(
-        self, sink: Sink, plan: BlobPlan, promised: Measured | None = None, *, lead: int = 0, measures: bool = False
-    ) -> None:  # fmt: skip
+        self,
+        sink: Sink,
+        plan: BlobPlan,
+        promised: Measured | None = None,
+        *,
+        lead: int = 0,
+        measures: bool = False,
+    ) -> None:
         self.pos = 0
         self.records: list[Entry] = []
         self.lead = lead
@@ -445,9 +451,13 @@ class _Writer:
         at = self.pos
         target = self._plan.target
         raw = ix.encode_index(
-            self.records, stream_size=stream_size, has_tree=self._plan.has_tree, algorithm=self._algorithm,
-            target=target if isinstance(target, str) else target(), producer=self._plan.producer,
-        )  # fmt: skip
+            self.records,
+            stream_size=stream_size,
+            has_tree=self._plan.has_tree,
+            algorithm=self._algorithm,
+            target=target if isinstance(target, str) else target(),
+            producer=self._plan.producer,
+        )
         # The footer keeps the blob's size, so the length prefix is known before its checksum is
         # taken.
         blob_size = at + len(raw) + ix.FOOTER.size

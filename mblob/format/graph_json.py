@@ -207,9 +207,12 @@ def _list(value: Any, what: str) -> list[Any]:
 
 def _check_entry(item: Any, counts: Sequence[int], what: str) -> None:
     right = (
-        isinstance(item, list) and len(item) in (2, 3) and all(_is_number(n, _NUMBER) for n in item)
-        and item[0] < len(counts) and item[1] < counts[item[0]]
-    )  # fmt: skip
+        isinstance(item, list)
+        and len(item) in (2, 3)
+        and all(_is_number(n, _NUMBER) for n in item)
+        and item[0] < len(counts)
+        and item[1] < counts[item[0]]
+    )
     _expect(right, f"{what}, found", item)
 
 

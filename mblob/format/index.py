@@ -318,8 +318,10 @@ def structure_pieces(blob: memoryview, entries: Sequence[Entry], end: int) -> It
         if e.offset < at:
             raise FormatError(
                 f"index: the payload at {e.offset} overlaps the one before it, which ends at {at}",
-                code="index_damaged", offset=e.offset, entry=e.index,
-            )  # fmt: skip
+                code="index_damaged",
+                offset=e.offset,
+                entry=e.index,
+            )
         yield blob[at : e.offset]
         at = e.offset + e.size
     yield blob[at:end]

@@ -165,11 +165,15 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 4
     with Library(paths[0]) as first, Library(paths[1]) as second:
         changes, functions = host_differences(first, second)
         return Difference(
-            str(first.path), str(second.path),
+            str(first.path),
+            str(second.path),
             tuple(Change(*c) for c in changes),
-            tuple(ItemChange(name, how, tuple(Change(*c) for c in details)) for name, how, details in functions),
+            tuple(
+                ItemChange(name, how, tuple(Change(*c) for c in details))
+                for name, how, details in functions
+            ),
             tuple(_entries(first, second, lines)),
-        )  # fmt: skip
+        )
 
 
 # -- entries ---------------------------------------------------------------------------------------

@@ -83,9 +83,14 @@ class Library:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False,
-        prefix: str | None = None, machine: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        path: str | os.PathLike[str],
+        *,
+        verify: Level = "header",
+        partial: bool = False,
+        prefix: str | None = None,
+        machine: str | None = None,
+    ) -> None:
         """Map the file and read its blob.
 
         Args:
@@ -439,9 +444,11 @@ class Library:
         return diagnose(self)
 
     def verify(
-        self, level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+        self,
+        level: Level = "full",
+        against: Sequence[str | os.PathLike[str]] | None = None,
         root: str | os.PathLike[str] = "/",
-    ) -> Verification:  # fmt: skip
+    ) -> Verification:
         """Check the file again: `level`, `against`, `root`, result and errors as of `mblob.verify`."""
         from mblob.inspect import verification
 
@@ -499,9 +506,13 @@ class Library:
 
 
 def open_library(
-    path: str | os.PathLike[str], *, verify: Level = "header", partial: bool = False, prefix: str | None = None,
+    path: str | os.PathLike[str],
+    *,
+    verify: Level = "header",
+    partial: bool = False,
+    prefix: str | None = None,
     machine: str | None = None,
-) -> Library:  # fmt: skip
+) -> Library:
     """Open a library for looking: no code of it runs. See `Library`.
 
     Args:

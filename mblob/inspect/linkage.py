@@ -156,9 +156,11 @@ def resolve(
             provider = bound.get(symbol.name)
         references[symbol.name, version or ""] = Reference(symbol.name, version, provider)
     return Linkage(
-        tuple(references[key] for key in sorted(references)), tuple(o.path for o in loaded[1:]), tuple(missing),
+        tuple(references[key] for key in sorted(references)),
+        tuple(o.path for o in loaded[1:]),
+        tuple(missing),
         tuple(_missing_versions(versions, scope)),
-    )  # fmt: skip
+    )
 
 
 Scope = Sequence["tuple[SharedObject, Definitions]"]

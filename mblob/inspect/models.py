@@ -137,9 +137,13 @@ def _graph_model(entry: EntryView) -> Model:
         tuple(_value(v) for v in facts["graph"][title]) for title in ("inputs", "outputs")
     )
     return Model(
-        entry.index, "graph", facts.get("module_name", ""),
-        tuple(v for v in inputs if v.name not in held), outputs, parameters,
-    )  # fmt: skip
+        entry.index,
+        "graph",
+        facts.get("module_name", ""),
+        tuple(v for v in inputs if v.name not in held),
+        outputs,
+        parameters,
+    )
 
 
 def _value(told: dict[str, Any]) -> Value:

@@ -42,9 +42,15 @@ _CHECKS = (
     "check_func_info check_prim_value_info check_shape_info check_string_info check_tensor_info check_tuple_info "
     "match_prim_value match_shape"
 )
-_LEFT_OUT = frozenset(f"{_BUILTIN}{name}" for name in (
-    *_CHECKS.split(), "alloc_shape_heap", "alloc_storage", "null_value",
-))  # fmt: skip
+_LEFT_OUT = frozenset(
+    f"{_BUILTIN}{name}"
+    for name in (
+        *_CHECKS.split(),
+        "alloc_shape_heap",
+        "alloc_storage",
+        "null_value",
+    )
+)
 _ALLOC_TENSOR, _MAKE_SHAPE, _HEAP = (
     f"{_BUILTIN}{name}" for name in ("alloc_tensor", "make_shape", "alloc_shape_heap")
 )
@@ -294,5 +300,5 @@ class _Graph:
         extents = (
             str(value) if how == (IMMEDIATE, 0) else "?"
             for how, (_, value) in zip(pairs[::2], pairs[1::2])
-        )  # fmt: skip
+        )
         return f"[{', '.join(extents)}]"

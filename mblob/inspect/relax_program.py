@@ -39,10 +39,13 @@ _RUN = "assert_op nonzero print shape_to_tensor unique"
 PROVIDED = frozenset(
     f"{prefix}.{name}"
     for prefix, names in {
-        "vm.builtin": _BUILTINS, "tvm.contrib.sort": _SORT, "tvm.contrib.random": _RANDOM, "relax.run": _RUN,
+        "vm.builtin": _BUILTINS,
+        "tvm.contrib.sort": _SORT,
+        "tvm.contrib.random": _RANDOM,
+        "relax.run": _RUN,
     }.items()
     for name in names.split()
-)  # fmt: skip
+)
 
 
 class Function(NamedTuple):

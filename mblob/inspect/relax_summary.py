@@ -68,11 +68,13 @@ def _summarized(
         facts["expects"] = dict(annotations)
     facts["inputs"] = [
         {
-            "name": name, "shape": None if p.shape is None else list(p.shape), "dtype": p.dtype,
+            "name": name,
+            "shape": None if p.shape is None else list(p.shape),
+            "dtype": p.dtype,
             **({"type": p.type} if p.type else {}),
         }
         for name, p in zip(f.params, _parameters(program, f, annotations, meant))
-    ]  # fmt: skip
+    ]
     return facts
 
 

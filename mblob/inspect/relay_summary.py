@@ -27,15 +27,13 @@ def summarize(code: memoryview) -> tuple[dict[str, Any], list[tuple[str, ArrayRe
     facts = {
         "machine": "relay",
         "version": text(ffi.string(read.version)[:_VERSION]),
-        "devices": [
-            _device(read.devices[i], read.scopes[i]) for i in range(read.device_count)
-        ],
+        "devices": [_device(read.devices[i], read.scopes[i]) for i in range(read.device_count)],
         "globals": _names(read.globals.names, read.globals.count),
         "functions": functions,
         "primitives": _names(read.primitives.names, read.primitives.count),
         "constants": len(constants),
         "late_constants": [text(ffi.string(c.name)) for c in constants if c.name],
-    }  # fmt: skip
+    }
     return facts, [
         (f"constant {i}", array_of_view(code, c.view, end))
         for i, (c, end) in enumerate(zip(constants, ends))

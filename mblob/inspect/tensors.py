@@ -31,8 +31,9 @@ _ARRAYS = {
 
 # Type codes that mean different things in different releases, by what they are called today.
 _CODES_OF_CLASSIC = {
-    DataType(6, 8): DataType.parse("float8_e4m3fn"), DataType(7, 8): DataType.parse("float8_e5m2"),
-}  # fmt: skip
+    DataType(6, 8): DataType.parse("float8_e4m3fn"),
+    DataType(7, 8): DataType.parse("float8_e5m2"),
+}
 
 
 class StoredTensor(NamedTuple):

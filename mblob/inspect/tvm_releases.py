@@ -80,9 +80,12 @@ class Releases(NamedTuple):
 
 
 def releases_of(
-    blob: Blob | None, contents: Sequence[tuple[str, DecodedPayload]], exports: Mapping[str, bool], undefined: Set[str],
+    blob: Blob | None,
+    contents: Sequence[tuple[str, DecodedPayload]],
+    exports: Mapping[str, bool],
+    undefined: Set[str],
     prefixes: Sequence[str] = (),
-) -> Releases:  # fmt: skip
+) -> Releases:
     """Judge a library.
 
     Args:

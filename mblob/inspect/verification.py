@@ -122,9 +122,11 @@ class Verification(NamedTuple):
 
 
 def verify(
-    path: str | os.PathLike[str], level: Level = "full", against: Sequence[str | os.PathLike[str]] | None = None,
+    path: str | os.PathLike[str],
+    level: Level = "full",
+    against: Sequence[str | os.PathLike[str]] | None = None,
     root: str | os.PathLike[str] = "/",
-) -> Verification:  # fmt: skip
+) -> Verification:
     """Check a library without running it.
 
     Args:

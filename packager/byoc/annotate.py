@@ -62,9 +62,13 @@ class Tensors:
 
     def _add(self, node: Node) -> None:
         made = Operator(
-            node.name, node.attrs.get(OP, node.function), node.function, own_attrs(node.attrs),
-            tuple(map(self.of, node.inputs)), tuple(map(self.of, node.outputs)),
-        )  # fmt: skip
+            node.name,
+            node.attrs.get(OP, node.function),
+            node.function,
+            own_attrs(node.attrs),
+            tuple(map(self.of, node.inputs)),
+            tuple(map(self.of, node.outputs)),
+        )
         for tensor in made.outputs:
             tensor.producer = made
         self._operators[id(node)] = made

@@ -176,9 +176,11 @@ def _attributes(o: Operator) -> dict[str, Any]:
         return {"axis": o.integer("axis", -1)}
     if what == "batch_norm":
         return {
-            "axis": o.integer("axis", 1), "epsilon": o.number("epsilon", 1e-5), "center": o.flag("center", True),
+            "axis": o.integer("axis", 1),
+            "epsilon": o.number("epsilon", 1e-5),
+            "center": o.flag("center", True),
             "scale": o.flag("scale", True),
-        }  # fmt: skip
+        }
     return {}
 
 

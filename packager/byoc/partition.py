@@ -215,10 +215,15 @@ class _Cutter:
             self._stored.setdefault(id(t), f"{symbol}_const_{i}") for i, t in enumerate(constants)
         ]
         return Region(
-            key, symbol, [self._operator(i) for i in region],
-            [t for t in tensors if not t.is_constant], constants, [self.tensors.of(v) for v in given], names,
+            key,
+            symbol,
+            [self._operator(i) for i in region],
+            [t for t in tensors if not t.is_constant],
+            constants,
+            [self.tensors.of(v) for v in given],
+            names,
             [self._call(i) for i in region if i not in self._inside],
-        )  # fmt: skip
+        )
 
     def _operator(self, node: int) -> Operator:
         return self.tensors.operator(self.graph.nodes[node])

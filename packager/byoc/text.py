@@ -51,8 +51,13 @@ def text(
     for key, name in keys.unmatched if isinstance(keys, Annotation) and regions is None else ():
         unmatched.setdefault(key, []).append(name)
     for key, names in unmatched.items():
-        lines += wrap(f"{key}: nothing matches {', '.join(names)}", _WIDTH, initial_indent="// ",
-                      subsequent_indent="//   ", break_on_hyphens=False)  # fmt: skip
+        lines += wrap(
+            f"{key}: nothing matches {', '.join(names)}",
+            _WIDTH,
+            initial_indent="// ",
+            subsequent_indent="//   ",
+            break_on_hyphens=False,
+        )
     return "\n".join(lines)
 
 
@@ -94,10 +99,15 @@ def _main(graph: Graph, marks: Mapping[int, str], symbols: Iterable[str]) -> str
     inputs = [tensors.of(node.outputs[0]) for node in graph.inputs]
     calls = [(i, tensors.operator(n)) for i, n in enumerate(graph.nodes) if not n.is_input]
     return _function(
-        "main", {id(t): t.name for t in inputs}, inputs, [], [o for _, o in calls],
-        [tensors.of(v) for v in graph.heads], {id(o): marks[i] for i, o in calls if i in marks},
+        "main",
+        {id(t): t.name for t in inputs},
+        inputs,
+        [],
+        [o for _, o in calls],
+        [tensors.of(v) for v in graph.heads],
+        {id(o): marks[i] for i, o in calls if i in marks},
         frozenset(symbols),
-    )  # fmt: skip
+    )
 
 
 def _partition(parts: Partition) -> str:
@@ -118,19 +128,30 @@ def _region(region: Region) -> str:
         for name, value in (("Compiler", region.key), ("global_symbol", region.symbol))
     ]
     made = _function(
-        region.symbol, names, region.inputs, ["Inline=1", *attrs, "Primitive=1"], region.operators,
-        region.outputs, {id(o): numbered[i] for i, o in enumerate(region.operators) if i in numbered},
+        region.symbol,
+        names,
+        region.inputs,
+        ["Inline=1", *attrs, "Primitive=1"],
+        region.operators,
+        region.outputs,
+        {id(o): numbered[i] for i, o in enumerate(region.operators) if i in numbered},
         frozenset(),
-    )  # fmt: skip
+    )
     head, _, body = made.partition("\n")
     bound = [f"  // %{t.name} is {n}" for n, t in region.named_constants.items()]
     return "\n".join([head, *bound, body])
 
 
 def _function(
-    name: str, names: dict[int, str], inputs: Sequence[Tensor], attrs: Sequence[str], operators: Sequence[Operator],
-    results: Sequence[Tensor], marks: Mapping[int, str], symbols: frozenset[str],
-) -> str:  # fmt: skip
+    name: str,
+    names: dict[int, str],
+    inputs: Sequence[Tensor],
+    attrs: Sequence[str],
+    operators: Sequence[Operator],
+    results: Sequence[Tensor],
+    marks: Mapping[int, str],
+    symbols: frozenset[str],
+) -> str:
     """One function.
 
     Args:

@@ -84,9 +84,15 @@ def compile_command(
 
 
 def _c_command(
-    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
-    first: Sequence[str], mode: str,
-) -> Command:  # fmt: skip
+    tools: Toolchain,
+    node: SourceNode,
+    source: Path,
+    output: str,
+    options: Sequence[str],
+    work: Path,
+    first: Sequence[str],
+    mode: str,
+) -> Command:
     """The command of a compiler for a C or C++ source: `mode` says how far it goes, `first` are
     options before all others."""
     kind = language(node)
@@ -98,9 +104,14 @@ def _c_command(
 
 
 def preprocess_command(
-    tools: Toolchain, node: SourceNode, source: Path, output: str, options: Sequence[str], work: Path,
+    tools: Toolchain,
+    node: SourceNode,
+    source: Path,
+    output: str,
+    options: Sequence[str],
+    work: Path,
     first: Sequence[str],
-) -> Command:  # fmt: skip
+) -> Command:
     """The command that preprocesses a C or C++ source into `output`.
 
     Args:
@@ -140,9 +151,14 @@ def dependency_command(
 
 
 def compile_preprocessed_command(
-    tools: Toolchain, node: SourceNode, source: Path, preprocessed: Path, output: str, options: Sequence[str],
+    tools: Toolchain,
+    node: SourceNode,
+    source: Path,
+    preprocessed: Path,
+    output: str,
+    options: Sequence[str],
     work: Path,
-) -> Command:  # fmt: skip
+) -> Command:
     """The command that compiles what became of `source` behind `preprocess_command`."""
     kind = language(node)
     own = options_behind_preprocessor(compile_options((*options, *node.options)))

@@ -89,10 +89,15 @@ class Processes:
                 return None
             try:
                 process = subprocess.Popen(
-                    command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT, start_new_session=True, env=environment,
+                    command,
+                    cwd=cwd,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env=environment,
                     preexec_fn=as_by_default(),
-                )  # fmt: skip
+                )
             except ValueError:
                 for word in command:
                     _check_word(word)

@@ -369,8 +369,9 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
     if Path(command[_compiler_word(command)]).name in _LAUNCHERS:
         raise ToolchainError(
             f"{where}: {' '.join(command)}: no compiler behind {command[0]}; add one, such as"
-            f" {' '.join(command)} gcc", command=command,
-        )  # fmt: skip
+            f" {' '.join(command)} gcc",
+            command=command,
+        )
     triple = _dumpmachine(command)
     if target and not same_target(triple, target):
         if "clang" in Path(command[_compiler_word(command)]).name:
@@ -379,8 +380,9 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
                 return Toolchain(retargeted, target)
             raise ToolchainError(
                 f"no C compiler for {target}: {' '.join(retargeted)} finds no C library for it;"
-                f" install gcc-{target}, or pass --sysroot in cc=", command=retargeted,
-            )  # fmt: skip
+                f" install gcc-{target}, or pass --sysroot in cc=",
+                command=retargeted,
+            )
         raise IncompatibleError(
             f"{' '.join(command)} compiles for {triple}, target= asks for {target}; pass cc= of a compiler for {target}"
         )
@@ -409,8 +411,9 @@ def _dumpmachine(command: Command) -> str:
         if status or not words:
             raise ToolchainError(
                 f"{' '.join(command)}: is no working C compiler: -dumpmachine says {failure(output, status, command)}",
-                command=(*command, "-dumpmachine"), output=output,
-            )  # fmt: skip
+                command=(*command, "-dumpmachine"),
+                output=output,
+            )
         return words[-1]
 
     return _machines.of(command, ask)

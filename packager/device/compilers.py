@@ -226,8 +226,10 @@ class Language:
 
 
 _NVRTC = (
-    "/usr/local/cuda/lib64/libnvrtc.so.[0-9]*", "/usr/lib/*/libnvrtc.so.[0-9]*", "nvidia/*/lib/libnvrtc.so.[0-9]*"
-)  # fmt: skip
+    "/usr/local/cuda/lib64/libnvrtc.so.[0-9]*",
+    "/usr/lib/*/libnvrtc.so.[0-9]*",
+    "nvidia/*/lib/libnvrtc.so.[0-9]*",
+)
 LANGUAGES = {
     CUDA: Language(
         ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "nvrtc": _nvrtc, "clang": _clang_cuda}, "NVCC",
@@ -250,8 +252,13 @@ LANGUAGES = {
 
 
 def compile_device(
-    kind: str, source: Path | str, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
-) -> tuple[bytes, str]:  # fmt: skip
+    kind: str,
+    source: Path | str,
+    how: Compile,
+    fmt: str | None,
+    arch: Arch,
+    options: str | Sequence[str] | None,
+) -> tuple[bytes, str]:
     """Compile a source for a device.
 
     Args:

@@ -20,9 +20,11 @@ SHARED = "tir.use_dyn_shared_memory"  # must be the last tag
 # what the classic one lacks.
 TAGS = (
     *(f"{kind}.{axis}" for kind in _SIZES for axis in "xyz"),
-    "tirx.use_programtic_dependent_launch", "tirx.use_cooperative_launch", "tirx.use_required_block_dimension",
+    "tirx.use_programtic_dependent_launch",
+    "tirx.use_cooperative_launch",
+    "tirx.use_required_block_dimension",
     SHARED,
-)  # fmt: skip
+)
 _WRITTEN = re.compile(r"paramWriteAccess:\[[01](,[01])*\]")  # a tag of webgpu's
 
 

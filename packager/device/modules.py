@@ -140,8 +140,13 @@ def _kernels_in_cubin(code: bytes, label: str, by_source: Mapping[str, Kernel]) 
 
 
 def _compiled(
-    kind: str, source: Sources, how: Compile, fmt: str | None, arch: Arch, options: str | Sequence[str] | None
-) -> tuple[bytes, str, KernelsInCode]:  # fmt: skip
+    kind: str,
+    source: Sources,
+    how: Compile,
+    fmt: str | None,
+    arch: Arch,
+    options: str | Sequence[str] | None,
+) -> tuple[bytes, str, KernelsInCode]:
     """The compiled code, its format, and what it and its source tell."""
     if isinstance(source, (str, os.PathLike)):
         given = path_or_text(source, "device_module")

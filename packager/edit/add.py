@@ -378,9 +378,13 @@ class _New:
     """
 
     def __init__(
-        self, library: Library, hung: Mapping[int, Sequence[Module]], code: Sequence[Module], names: Names,
+        self,
+        library: Library,
+        hung: Mapping[int, Sequence[Module]],
+        code: Sequence[Module],
+        names: Names,
         replacing: Mapping[int, Module],
-    ) -> None:  # fmt: skip
+    ) -> None:
         seen: dict[int, tuple[Module, int]] = {}  # and the entry that imports it, or what does
         for i, module in (
             *((0, m) for m in code),

@@ -31,9 +31,13 @@ from mblob.packager.write.dialects import DIALECTS
 
 
 def link_again(
-    path: Path, hung: Sequence[Module], parameters: Module | None, code: Sequence[Module], target: Path,
+    path: Path,
+    hung: Sequence[Module],
+    parameters: Module | None,
+    code: Sequence[Module],
+    target: Path,
     how: Mapping[str, Any],
-) -> None:  # fmt: skip
+) -> None:
     """Link the objects of a library with more code, with modules that the root imports, and with the
     parameters of its one Relax program.
 
@@ -66,9 +70,13 @@ def dialect_with(library: Library, modules: Sequence[Module]) -> str:
 
 
 def with_code(
-    library: Library, dialect: str, code: Sequence[Module], replace: bool, work: Path,
+    library: Library,
+    dialect: str,
+    code: Sequence[Module],
+    replace: bool,
+    work: Path,
     how: Mapping[str, Any],
-) -> tuple[Path, int]:  # fmt: skip
+) -> tuple[Path, int]:
     """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
     old blob stay behind in it.
 

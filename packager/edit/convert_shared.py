@@ -49,9 +49,15 @@ def convert_shared(
         adapted = {f.symbol for f in library.host_functions if f.abi != "plain"}
     try:
         join(
-            path, tree(finished_code(path, work, how, needs_runtime=True)), file_name, dialect, work, how,
-            hidden=lambda name: _is_hidden(name, dialect), replaced=adapted,
-        )  # fmt: skip
+            path,
+            tree(finished_code(path, work, how, needs_runtime=True)),
+            file_name,
+            dialect,
+            work,
+            how,
+            hidden=lambda name: _is_hidden(name, dialect),
+            replaced=adapted,
+        )
     except CannotJoinError as error:
         raise BuildError(f"{error}; convert the objects that it was linked from") from None
 

@@ -63,10 +63,15 @@ class Plan(NamedTuple):
 
 
 def extract(
-    library: str | os.PathLike[str] | Library, output: str | os.PathLike[str], *,
-    entries: Sequence[Wanted] | None = None, tensors: Sequence[str] | bool = False, format: TensorFormat | None = None,
-    written: Callable[[Path], None] | None = None, force: bool = True,
-) -> list[Path]:  # fmt: skip
+    library: str | os.PathLike[str] | Library,
+    output: str | os.PathLike[str],
+    *,
+    entries: Sequence[Wanted] | None = None,
+    tensors: Sequence[str] | bool = False,
+    format: TensorFormat | None = None,
+    written: Callable[[Path], None] | None = None,
+    force: bool = True,
+) -> list[Path]:
     """Write payloads or tensors to files. Each file replaces an existing one by a rename, when it
     is complete. Nothing is written if one of the names is taken by a file that may not be replaced.
 

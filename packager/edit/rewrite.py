@@ -75,9 +75,14 @@ def no_index(library: Library) -> str:
 
 
 def rewritten(
-    library: Library, changed: Mapping[int, Payload], *, index: bool, digest: str | None = None,
-    added: Sequence[OutEntry] = (), importers: Mapping[int, Sequence[int]] = MappingProxyType({}),
-) -> BlobPlan:  # fmt: skip
+    library: Library,
+    changed: Mapping[int, Payload],
+    *,
+    index: bool,
+    digest: str | None = None,
+    added: Sequence[OutEntry] = (),
+    importers: Mapping[int, Sequence[int]] = MappingProxyType({}),
+) -> BlobPlan:
     """The plan of the new blob. Payloads that stay keep the digest they had, so damage stays
     visible.
 
@@ -193,9 +198,14 @@ def fingerprint(data: memoryview, blob: Blob) -> bytes:
 
 
 def write_library(
-    library: Library, plan: BlobPlan, output: PathLike | None, *, reuse: bool, inputs: Mapping[str, Path],
+    library: Library,
+    plan: BlobPlan,
+    output: PathLike | None,
+    *,
+    reuse: bool,
+    inputs: Mapping[str, Path],
     source: Library | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Write the library with its new blob, read it back, and give it its name.
 
     Args:

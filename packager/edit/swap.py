@@ -36,10 +36,16 @@ if TYPE_CHECKING:
 
 
 def swap(
-    library: PathLike, changes: Mapping[int | str, Any] | None = None, output: PathLike | None = None, *,
-    weights: Mapping[str, Any] | PathLike | None = None, blobs: Mapping[str, Any] | None = None,
-    digest: Digest | None = None, reuse: bool = True, **unknown: NoReturn,
-) -> None:  # fmt: skip
+    library: PathLike,
+    changes: Mapping[int | str, Any] | None = None,
+    output: PathLike | None = None,
+    *,
+    weights: Mapping[str, Any] | PathLike | None = None,
+    blobs: Mapping[str, Any] | None = None,
+    digest: Digest | None = None,
+    reuse: bool = True,
+    **unknown: NoReturn,
+) -> None:
     """Replace payloads or weights. Code, tree, order and keys stay unchanged.
 
     Digests, index and build-id are updated. A blob of the same size stays in its place. Otherwise

@@ -111,15 +111,17 @@ class Registration(NamedTuple):
             "  const char *name;",
             "  void *address;",
             "} symbols[] = {",
-            *(f'    {{"{a.with_prefix(prefix)}", (void *){"f" if a.is_code else "&d"}{i}}},'
-              for i, a in enumerate(announced)),
+            *(
+                f'    {{"{a.with_prefix(prefix)}", (void *){"f" if a.is_code else "&d"}{i}}},'
+                for i, a in enumerate(announced)
+            ),
             "};",
             "__attribute__((constructor)) static void announce(void) {",
             *(f"  var_{slot} = (void *)run{i};" for i, slot in enumerate(slots)),
             "  for (unsigned i = 0; i < sizeof(symbols) / sizeof(*symbols); i++)",
             "    (void)register_symbol(symbols[i].name, symbols[i].address);",
             "}",
-        ]  # fmt: skip
+        ]
         return "\n".join(lines) + "\n"
 
 

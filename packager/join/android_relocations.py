@@ -30,8 +30,9 @@ def records(elf: ElfFile) -> Iterator[tuple[int, int, int | None]]:
         FormatError: "elf_dynamic": the table is damaged.
     """
     for table, size, has_addend in (
-        (DT_ANDROID_REL, DT_ANDROID_RELSZ, False), (DT_ANDROID_RELA, DT_ANDROID_RELASZ, True),
-    ):  # fmt: skip
+        (DT_ANDROID_REL, DT_ANDROID_RELSZ, False),
+        (DT_ANDROID_RELA, DT_ANDROID_RELASZ, True),
+    ):
         if table in elf.dynamic:
             length = elf.dynamic.get(size, [0])[0]
             start = elf.offset_of(elf.dynamic[table][0], length, "packed relocations")

@@ -72,9 +72,15 @@ def entry_of(elf: ElfFile, symbol: Symbol, *, joined: bool = False) -> Entry:
     while end < len(strings) and strings[end]:
         end += 1
     return Entry(
-        bytes(strings[at:end]), symbol.st_value, symbol.st_size, symbol.st_info, symbol.st_other, symbol.st_shndx,
-        joined=joined, name_at=None if joined else at,
-    )  # fmt: skip
+        bytes(strings[at:end]),
+        symbol.st_value,
+        symbol.st_size,
+        symbol.st_info,
+        symbol.st_other,
+        symbol.st_shndx,
+        joined=joined,
+        name_at=None if joined else at,
+    )
 
 
 def in_order(entries: Sequence[Entry]) -> tuple[list[Entry], int, int]:

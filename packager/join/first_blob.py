@@ -51,9 +51,12 @@ def with_first_blob(library: ElfFile, path: Path, output: Path, dialect: Dialect
         FormatError, OSError: it is damaged, or cannot be read or written.
     """
     plan = BlobPlan(
-        [OutEntry(LIBRARY, None)], dialect.name, has_tree=dialect.is_ffi,
-        target=f"{library.machine}-linux", producer=producer(),
-    )  # fmt: skip
+        [OutEntry(LIBRARY, None)],
+        dialect.name,
+        has_tree=dialect.is_ffi,
+        target=f"{library.machine}-linux",
+        producer=producer(),
+    )
     sink = _BytesSink()
     plan.write(sink)
     part, symbol = _part(library, dialect.symbol, sink.data)

@@ -145,9 +145,13 @@ def check_machine(machine: ElfTarget, label: str, work: Path, how: Mapping[str, 
 
 
 def finished_code(
-    path: Path, work: Path, how: Mapping[str, Any], *, needs_runtime: bool = False,
+    path: Path,
+    work: Path,
+    how: Mapping[str, Any],
+    *,
+    needs_runtime: bool = False,
     but: Collection[str] | None = None,
-) -> ObjectNode:  # fmt: skip
+) -> ObjectNode:
     """The code of a finished library as a host module of another tree: an object with its names alone.
 
     Args:

@@ -163,16 +163,23 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
     made = [symbols.of_part(r, types) for r in ours]
     bound = {b.record.place for b in made if not b.of_part}
     kept = [
-        b for b in map(symbols.of_host, early)
+        b
+        for b in map(symbols.of_host, early)
         if b.entry not in symbols.left_out and b.record.place not in bound
-    ]  # fmt: skip
+    ]
     calls_of_host = [symbols.of_host(r) for r in late]
     needed = {b.entry for b in calls_of_host}
     entries = [e for e in symbols.entries if e not in symbols.left_out or e in needed]
     return MergeInput(
-        host, part, entries, symbols.versions, kept + made, calls_of_host, _thread(host, part),
+        host,
+        part,
+        entries,
+        symbols.versions,
+        kept + made,
+        calls_of_host,
+        _thread(host, part),
         bound.intersection(r.place for r in early),
-    )  # fmt: skip
+    )
 
 
 def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:
@@ -261,9 +268,10 @@ class _MergedSymbols:
             self._of_part[i] = self._join(s, self._of_part[i], theirs, wanted)
         # Optional functions of a runtime that is not that of the result: their places stay zero.
         self.left_out = {
-            e for s, e in zip(host.dynsym, self._of_host)
+            e
+            for s, e in zip(host.dynsym, self._of_host)
             if not e.shndx and s.binding == STB_WEAK and hidden(s.name)
-        }  # fmt: skip
+        }
 
     def _versions(self) -> None:
         self.versions, of_part = merge_versions(self._host, self._part)

@@ -380,16 +380,23 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
         else:
             rest.append(raw)
     for offset, size, flags in (
-        (start, places.tables_size, PF_R), (places.dynamic, places.dynamic_size, PF_R | PF_W),
-    ):  # fmt: skip
+        (start, places.tables_size, PF_R),
+        (places.dynamic, places.dynamic_size, PF_R | PF_W),
+    ):
         align = PAGES.get(host.e_machine, MAX_PAGE)
         loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, align))
     for s in part.segments:
         if s.p_type in (PT_LOAD, PT_NOTE) or s is own_thread:
             row = segment_row(
-                host, s.p_type, s.p_flags, s.p_offset + places.part, s.p_vaddr + places.moved,
-                s.p_filesz, s.p_align, memory=s.p_memsz,
-            )  # fmt: skip
+                host,
+                s.p_type,
+                s.p_flags,
+                s.p_offset + places.part,
+                s.p_vaddr + places.moved,
+                s.p_filesz,
+                s.p_align,
+                memory=s.p_memsz,
+            )
             (loads if s.p_type == PT_LOAD else rest).append(row)
     return [*before, *loads, *rest]
 

@@ -128,10 +128,15 @@ class NewSegment(NamedTuple):
         names = bytes(elf.contents(elf.sections[elf.e_shstrndx]))
         rows.append(
             SectionHeader(
-                len(names), SHT_PROGBITS, SHF_ALLOC, self.vaddr + lead, self.offset + lead,
-                self.lead - lead + self.size, sh_addralign=8,
+                len(names),
+                SHT_PROGBITS,
+                SHF_ALLOC,
+                self.vaddr + lead,
+                self.offset + lead,
+                self.lead - lead + self.size,
+                sh_addralign=8,
             )
-        )  # fmt: skip
+        )
         patch.section_headers(rows, names + name + b"\0", self.offset + self.lead + self.size)
         self._move_symbols(patch)
         return count

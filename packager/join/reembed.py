@@ -110,9 +110,14 @@ def _zeros(library: Stub, start: int) -> int:
 
 
 def reembed(
-    library: Stub, path: Path, output: Path, write: WriteBlob, place: Place, edit: Edit | None = None,
+    library: Stub,
+    path: Path,
+    output: Path,
+    write: WriteBlob,
+    place: Place,
+    edit: Edit | None = None,
     old_fingerprint: bytes | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write `output`: the library with the new blob.
 
     Args:

@@ -45,10 +45,15 @@ def _types(meanings: Mapping[str, Mapping[str, int]]) -> Types:
     first = {meaning: next(iter(numbers.values())) for meaning, numbers in meanings.items()}
     slots = list(meanings["SLOT"].values())  # the last is for calls
     return Types(
-        relative=first["RELATIVE"], symbol=slots[0] if len(slots) > 1 else first["ADDRESS"],
-        word=first["ADDRESS"], call=slots[-1], module=first["MODULE"], fixed=first["TLS_PLACE"],
-        offset=first.get("OFFSET", -1), descriptor=first.get("DESCRIPTOR", -1),
-    )  # fmt: skip
+        relative=first["RELATIVE"],
+        symbol=slots[0] if len(slots) > 1 else first["ADDRESS"],
+        word=first["ADDRESS"],
+        call=slots[-1],
+        module=first["MODULE"],
+        fixed=first["TLS_PLACE"],
+        offset=first.get("OFFSET", -1),
+        descriptor=first.get("DESCRIPTOR", -1),
+    )
 
 
 _TYPES = {machine: _types(found.types) for machine, found in TABLE.items()}

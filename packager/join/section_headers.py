@@ -163,9 +163,11 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
         if isinstance(name, str):
             start, size = places.tables[name]
             row = row._replace(
-                sh_addr=places.address(name), sh_offset=places.offset + start, sh_size=size,
+                sh_addr=places.address(name),
+                sh_offset=places.offset + start,
+                sh_size=size,
                 sh_info=infos.get(name, row.sh_info),
-            )  # fmt: skip
+            )
         elif row.sh_type == SHT_NOTE and (at := places.of_note(row.sh_offset)) != row.sh_offset:
             row = row._replace(sh_addr=at + places.shift, sh_offset=at)
         elif row.sh_type == SHT_DYNAMIC:
@@ -204,10 +206,15 @@ def _left_rows(
         name = _name(names, LEFT_SECTION)
         left.append(
             SectionHeader(
-                name, SHT_PROGBITS, flags, s.p_vaddr + covered, s.p_offset + covered,
-                s.p_filesz + longer - covered, sh_addralign=1,
+                name,
+                SHT_PROGBITS,
+                flags,
+                s.p_vaddr + covered,
+                s.p_offset + covered,
+                s.p_filesz + longer - covered,
+                sh_addralign=1,
             )
-        )  # fmt: skip
+        )
     return left
 
 
@@ -238,7 +245,12 @@ def _part_row(names: bytearray, part: ElfFile, number: int, places: MergedLayout
     # its own tables are bytes here, which nobody reads
     kind = s.sh_type if s.sh_type in (SHT_NOTE, SHT_NOBITS) else SHT_PROGBITS
     return SectionHeader(
-        _name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name), kind, s.sh_flags & _KEPT_FLAGS,
-        s.sh_addr + places.moved, s.sh_offset + places.part, s.sh_size, sh_addralign=s.sh_addralign,
+        _name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name),
+        kind,
+        s.sh_flags & _KEPT_FLAGS,
+        s.sh_addr + places.moved,
+        s.sh_offset + places.part,
+        s.sh_size,
+        sh_addralign=s.sh_addralign,
         sh_entsize=0 if kind == SHT_PROGBITS else s.sh_entsize,
-    )  # fmt: skip
+    )

@@ -71,8 +71,13 @@ def _header_to_load(stub: Stub) -> int:
 
 
 def append(
-    stub_path: Path, output: Path, symbol: str, write: WriteBlob, alignment: int = BLOB_ALIGN, lead: int = 0
-) -> int:  # fmt: skip
+    stub_path: Path,
+    output: Path,
+    symbol: str,
+    write: WriteBlob,
+    alignment: int = BLOB_ALIGN,
+    lead: int = 0,
+) -> int:
     """Write `output`: the stub with the blob behind it, `lead` bytes behind a multiple of
     `alignment`. Returns the blob's size. Other arguments as of `grow`.
 
@@ -99,9 +104,13 @@ def append(
         patch.placeholder_symbols(stub, st_size=size, st_value=vaddr + lead)
         if stub.section is not None:
             patch.section(
-                stub.section, sh_type=SHT_PROGBITS, sh_flags=SHF_ALLOC, sh_offset=offset, sh_size=lead + size,
+                stub.section,
+                sh_type=SHT_PROGBITS,
+                sh_flags=SHF_ALLOC,
+                sh_offset=offset,
+                sh_size=lead + size,
                 sh_addr=vaddr,
-            )  # fmt: skip
+            )
         patch.build_id(fingerprint)
     return size
 

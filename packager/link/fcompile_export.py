@@ -118,7 +118,7 @@ def _system_files(
 
 def _files(
     request: Request, fcompile: FCompile, object_format: str, work: Path
-) -> tuple[list[Path], list[Row]]:  # fmt: skip
+) -> tuple[list[Path], list[Row]]:
     """The inputs of a shared library: the caller's, host modules, packed functions, packed modules.
     Also the rows of its table of functions."""
     host, known = _host_files(request, object_format, work)

@@ -208,7 +208,9 @@ def _unprovided(elf: ElfFile, library: Path) -> list[str]:
 def _has_undefined_without_version(elf: ElfFile) -> bool:
     versions = elf.versym
     return any(
-        not s.is_defined and s.binding != STB_WEAK and s.name
+        not s.is_defined
+        and s.binding != STB_WEAK
+        and s.name
         and not (versions and versions[i] & ~HIDDEN > 1)
         for i, s in enumerate(elf.dynsym, 1)
-    )  # fmt: skip
+    )

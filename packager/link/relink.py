@@ -188,8 +188,9 @@ def read_into(found: Contents, path: Path, work: Path) -> None:
     else:
         raise FormatError(
             f"{path}: neither a shared library nor objects of one (.tar, .o, .a); it starts with {head[:8]!r}",
-            code="not_elf", offset=0,
-        )  # fmt: skip
+            code="not_elf",
+            offset=0,
+        )
 
 
 def _read_tar(found: Contents, path: Path, work: Path) -> None:

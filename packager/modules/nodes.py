@@ -319,10 +319,18 @@ class PayloadNode(Node):
     is_parameters = False
 
     def __init__(
-        self, type_key: str, content: Payload, text: str | None = None, *, data: bool = False,
-        alignment: int = 1, align_at: int = 0, only_function: str | None = None, dialect: str | None = None,
+        self,
+        type_key: str,
+        content: Payload,
+        text: str | None = None,
+        *,
+        data: bool = False,
+        alignment: int = 1,
+        align_at: int = 0,
+        only_function: str | None = None,
+        dialect: str | None = None,
         kernels: Sequence[FunctionInfo] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.type_key = type_key
         self.content = content
         self.text = text

@@ -287,8 +287,10 @@ def _classic_vulkan(kind: str, fields: Fields, kernels: list[FunctionInfo]) -> b
     for name, shader in fields["sources"].items():
         words = len(shader) - 12
         if words < 0 or words % 4 or int.from_bytes(shader[4:12], "little") != words // 4:
-            raise FormatError(f"{kind}: kernel {name!r}: a shader of {len(shader)} bytes, expected a flag and words",
-                              code="payload")  # fmt: skip
+            raise FormatError(
+                f"{kind}: kernel {name!r}: a shader of {len(shader)} bytes, expected a flag and words",
+                code="payload",
+            )
         out += [encode_string(name), bytes(shader)]
     return b"".join(out)
 
@@ -297,12 +299,16 @@ Encode = Callable[[str, Fields, "list[FunctionInfo]"], bytes]
 
 _SOURCES = (CUDA, HIP, HSACO, OPENCL, HEXAGON)
 _TO_FFI: dict[str, Encode] = {
-    **dict.fromkeys(_SOURCES, _ffi_source), **dict.fromkeys((METAL, VULKAN), _ffi_shaders), WEBGPU: _ffi_webgpu,
-}  # fmt: skip
+    **dict.fromkeys(_SOURCES, _ffi_source),
+    **dict.fromkeys((METAL, VULKAN), _ffi_shaders),
+    WEBGPU: _ffi_webgpu,
+}
 _TO_CLASSIC: dict[str, Encode] = {
     **dict.fromkeys(_SOURCES, _classic_source),
-    METAL: _classic_metal, WEBGPU: _classic_webgpu, VULKAN: _classic_vulkan,
-}  # fmt: skip
+    METAL: _classic_metal,
+    WEBGPU: _classic_webgpu,
+    VULKAN: _classic_vulkan,
+}
 
 
 # -- programs --------------------------------------------------------------------------------------

@@ -121,9 +121,10 @@ def _prototype(node: Any, text: str, words: Words) -> Prototype:
     spelled = [_spelled(p) if isinstance(p, (c_ast.Decl, c_ast.Typename)) else "" for p in params]
     _resolve(node, words.types)
     integers: dict[str, str | int] = {
-        p.name: scalar.kind for p in params
+        p.name: scalar.kind
+        for p in params
         if isinstance(p, c_ast.Decl) and p.name and (scalar := _integer(p.type))
-    }  # fmt: skip
+    }
     known = {**words.numbers, **integers}
     parameters = tuple(
         _parameter(p, i, name, known, s) for i, (p, s) in enumerate(zip(params, spelled))

@@ -31,10 +31,15 @@ _CACHES = {"classic": b"vm.builtin.ndarray_cache.", "ffi": b"vm.builtin.tensor_c
 _PAGED = "vm.builtin.paged_attention_kv_cache_create"
 # Builtins that no release of the classic dialect has.
 _OF_FFI = tuple(
-    f"vm.builtin.{name}" for name in (
-        "call_py_func", "register_py_func", "get_py_func", "clear_py_func_registry", "check_string_info",
+    f"vm.builtin.{name}"
+    for name in (
+        "call_py_func",
+        "register_py_func",
+        "get_py_func",
+        "clear_py_func_registry",
+        "check_string_info",
     )
-)  # fmt: skip
+)
 
 
 def converted_program(
@@ -77,9 +82,14 @@ def converted_program(
 def _function(row: Row, target: str) -> bytes:
     """A row of the table. Names may be no text."""
     kind, name, numbers, params = row
-    return b"".join((
-        pack("<i", kind), encode_string(_name_in(name, target)), pack("<4q", *numbers), encode_strings(params),
-    ))  # fmt: skip
+    return b"".join(
+        (
+            pack("<i", kind),
+            encode_string(_name_in(name, target)),
+            pack("<4q", *numbers),
+            encode_strings(params),
+        )
+    )
 
 
 def _name_in(name: bytes, target: str) -> bytes:

@@ -134,10 +134,12 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
     unknown = [name for name in names if name not in tensors]
     if missing or unknown or len(names) != len(tensors):
         what = (
-            f"has no {missing[0]!r}" if missing
-            else f"names {unknown[0]!r}, which is none of them{did_you_mean(unknown[0], list(tensors))}" if unknown
+            f"has no {missing[0]!r}"
+            if missing
+            else f"names {unknown[0]!r}, which is none of them{did_you_mean(unknown[0], list(tensors))}"
+            if unknown
             else "names one twice"
-        )  # fmt: skip
+        )
         raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
     pieces = _encoded(who, tensors, names)
     payload = PiecesPayload(pieces)
@@ -336,8 +338,10 @@ def _arrays_of_npz(path: Path, data: memoryview) -> dict[str, ArrayRecord]:
                 array = npy.read(view, f"{path}:{name}")
                 if found.setdefault(name.removesuffix(".npy"), array) is not array:
                     raise FormatError.about(
-                        str(path), f"two arrays called {name!r}; expected each name once", code="payload"
-                    )  # fmt: skip
+                        str(path),
+                        f"two arrays called {name!r}; expected each name once",
+                        code="payload",
+                    )
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as exc:
         raise FormatError.about(str(path), f"not a .npz file: {exc}", code="payload") from None
     return found

@@ -82,9 +82,10 @@ def _without_entry(elf: ElfFile, described: DebugFunctions, whole: bool) -> list
         and not s.name.startswith(MANGLED)
     ]  # fmt: skip
     unseen = [
-        name for name in lto_functions(elf)
+        name
+        for name in lto_functions(elf)
         if name not in listed and not is_helper(name) and not name.startswith(MANGLED)
-    ]  # fmt: skip
+    ]
     unknown = [_UNKNOWN._replace(name=name) for name in unseen if whole or described.whole]
     if not symbols:
         return unknown
@@ -124,10 +125,20 @@ def _indirect(
         resolvers: names of all resolvers.
     """
     for chosen in (
-        [function_of(name, t, t, size) for n in here for _, declared, size, _ in described.entries[n]
-         for t in [_pointed_function(declared)] if t is not None],
-        [f for n in described.entries if n.startswith(name.removesuffix(".ifunc") + ".") for f in described.named(n)],
-    ):  # fmt: skip
+        [
+            function_of(name, t, t, size)
+            for n in here
+            for _, declared, size, _ in described.entries[n]
+            for t in [_pointed_function(declared)]
+            if t is not None
+        ],
+        [
+            f
+            for n in described.entries
+            if n.startswith(name.removesuffix(".ifunc") + ".")
+            for f in described.named(n)
+        ],
+    ):
         if chosen:
             return agreed(chosen)
     others = [
@@ -214,9 +225,12 @@ def _decompress(elf: ElfFile, index: int, out: bytearray) -> Section:
     )
     out += data
     elf.layout.shdr.put(
-        out, elf.e_shoff + index * elf.e_shentsize,
-        sh_flags=made.sh_flags, sh_offset=made.sh_offset, sh_size=size,
-    )  # fmt: skip
+        out,
+        elf.e_shoff + index * elf.e_shentsize,
+        sh_flags=made.sh_flags,
+        sh_offset=made.sh_offset,
+        sh_size=size,
+    )
     return made
 
 

@@ -137,8 +137,9 @@ def read(path: Path, label: str, also: Callable[[ElfFile], object] | None = None
             raise FormatError(
                 f"{name}: ELF type {elf.e_type}, expected an object file (type {ET_REL});"
                 " a shared library is linked with options=, not packed",
-                code="elf_header", offset=16,
-            )  # fmt: skip
+                code="elf_header",
+                offset=16,
+            )
         note = elf.section(".note.GNU-stack")
         if note is None:
             contents.has_stack_note = False

@@ -87,9 +87,15 @@ def _entry(module: Module, dialect: Dialect, names: Mapping[str, str] | None) ->
 
 
 def write_blob(
-    plan: BlobPlan, fd: int, limit: int | None, machine: str, *,
-    old: OldLibrary | None = None, promised: Measured | None = None, lead: int = 0,
-) -> tuple[int, bytes]:  # fmt: skip
+    plan: BlobPlan,
+    fd: int,
+    limit: int | None,
+    machine: str,
+    *,
+    old: OldLibrary | None = None,
+    promised: Measured | None = None,
+    lead: int = 0,
+) -> tuple[int, bytes]:
     """Stream a blob to the descriptor's position; its size, and bytes that depend on all of it.
 
     Args:
@@ -132,8 +138,14 @@ def unreadable_keys(plan: BlobPlan, carried: Sequence[Plugin] = ()) -> list[str]
 
 
 def check_written(
-    plan: BlobPlan, dialect: Dialect, data: memoryview, size: int, label: str, *, index_expected: bool
-) -> None:  # fmt: skip
+    plan: BlobPlan,
+    dialect: Dialect,
+    data: memoryview,
+    size: int,
+    label: str,
+    *,
+    index_expected: bool,
+) -> None:
     """Refuse a blob that does not say what the plan wrote.
 
     Args:

@@ -49,10 +49,15 @@ class Dialect(NamedTuple):
 
 CLASSIC = Dialect(
     "classic", classic, classic.CONTEXT, "TVMBackendRegisterSystemLibSymbol", "", classic.ENTRY
-)  # fmt: skip
+)
 FFI = Dialect(
-    "ffi", ffi_dialect, ffi_dialect.CONTEXT, "TVMFFIEnvModRegisterSystemLibSymbol", FFI_PREFIX, FFI_PREFIX + "main"
-)  # fmt: skip
+    "ffi",
+    ffi_dialect,
+    ffi_dialect.CONTEXT,
+    "TVMFFIEnvModRegisterSystemLibSymbol",
+    FFI_PREFIX,
+    FFI_PREFIX + "main",
+)
 DIALECTS = {d.name: d for d in (CLASSIC, FFI)}
 
 CHANGES_LINKED = ("grow", "append")  # ways of `embed=` that write the blob into a linked file

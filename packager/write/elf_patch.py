@@ -222,16 +222,28 @@ def fitting(elf: ElfFile) -> Iterator[None]:
 
 
 def segment_row(
-    elf: ElfFile, p_type: int, flags: int, offset: int, vaddr: int, size: int, align: int,
+    elf: ElfFile,
+    p_type: int,
+    flags: int,
+    offset: int,
+    vaddr: int,
+    size: int,
+    align: int,
     memory: int | None = None,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """A program header of a file's class and byte order; `memory`: its bytes there, those that the
     file fills without."""
     with fitting(elf):
         return elf.layout.phdr.make(
-            p_type=p_type, p_flags=flags, p_offset=offset, p_vaddr=vaddr, p_paddr=vaddr,
-            p_filesz=size, p_memsz=size if memory is None else memory, p_align=align,
-        )  # fmt: skip
+            p_type=p_type,
+            p_flags=flags,
+            p_offset=offset,
+            p_vaddr=vaddr,
+            p_paddr=vaddr,
+            p_filesz=size,
+            p_memsz=size if memory is None else memory,
+            p_align=align,
+        )
 
 
 @contextmanager

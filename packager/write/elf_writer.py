@@ -83,9 +83,15 @@ def section_for(machine: ElfTarget, alignment: int, lead: int = 0) -> BlobSectio
 
 
 def write_object(
-    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, write_blob: WriteToSink, *, has_index: bool,
+    path: Path,
+    machine: ElfTarget,
+    symbol: str,
+    section: BlobSection,
+    write_blob: WriteToSink,
+    *,
+    has_index: bool,
     hidden: bool = False,
-) -> int:  # fmt: skip
+) -> int:
     """Write an object file whose `symbol` is the blob, and return the blob's size.
 
     Args:

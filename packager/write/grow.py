@@ -105,9 +105,15 @@ def grow(
 
 
 def grow_stub(
-    stub: Stub, stub_path: Path, output: Path, write: WriteBlob, copy: BlobInBackground | None = None,
-    edit: Callable[[Patch], None] | None = None, old_fingerprint: bytes | None = None, move: int = 0,
-) -> int:  # fmt: skip
+    stub: Stub,
+    stub_path: Path,
+    output: Path,
+    write: WriteBlob,
+    copy: BlobInBackground | None = None,
+    edit: Callable[[Patch], None] | None = None,
+    old_fingerprint: bytes | None = None,
+    move: int = 0,
+) -> int:
     """The same for a stub that was read, or for a finished library whose blob ends its last
     segment.
 
@@ -203,7 +209,9 @@ def _patch_headers(
         # The section may start before the blob, in a script of the caller's; it moves with it.
         section = elf.sections[stub.section]
         patch.section(
-            stub.section, sh_offset=section.sh_offset + place - move - start,
-            sh_size=section.sh_size + move + size - stub.symbol.st_size, table=table,
-        )  # fmt: skip
+            stub.section,
+            sh_offset=section.sh_offset + place - move - start,
+            sh_size=section.sh_size + move + size - stub.symbol.st_size,
+            table=table,
+        )
     return patch

@@ -89,8 +89,11 @@ def test_a_program_with_the_full_archive_runs_kernels_and_opens_graphs(
     model: Path,
 ) -> None:
     assert said(programs["libmblob"], built, model) == [
-        "21", "runtime.SystemLib", "tvm.graph_executor.create", "GraphExecutorFactory",
-    ]  # fmt: skip
+        "21",
+        "runtime.SystemLib",
+        "tvm.graph_executor.create",
+        "GraphExecutorFactory",
+    ]
 
 
 def test_a_program_without_executors_runs_kernels_and_says_what_a_graph_needs(

@@ -321,11 +321,15 @@ def test_an_interrupted_build_leaves_nothing(
         str(compiler),
     ]
     build = subprocess.Popen(
-        [*command, "-o", "deploy.so"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, "-o", "deploy.so"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         # nohup, if the tests run under it, ignores one
         preexec_fn=lambda: signal.signal(sent, signal.SIG_DFL),
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while (
         not (tmp_path / "started").exists() and time.monotonic() < deadline and build.poll() is None

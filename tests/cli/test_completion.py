@@ -73,9 +73,12 @@ def ask(command: Path, folder: Path, line: str, **more: str) -> subprocess.Compl
         **more,
     }  # fmt: skip
     return subprocess.run(
-        ["sh", "-c", '"$0" 8>&1 9>/dev/null 1>/dev/null', str(command)], cwd=folder, env=environment,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        ["sh", "-c", '"$0" 8>&1 9>/dev/null 1>/dev/null', str(command)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
 
 
 @pytest.fixture
@@ -181,9 +184,13 @@ def test_a_shell_that_has_the_script_completes_from_the_program(
     }[shell]
     plain = {"bash": ["--norc"], "zsh": ["-f"], "fish": ["--no-config"]}[shell]
     done = subprocess.run(
-        [require(shell), *plain, "-c", text], cwd=place, capture_output=True, text=True, timeout=60,
+        [require(shell), *plain, "-c", text],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=60,
         env={"HOME": str(place), "PATH": f"{command.parent}:/usr/bin:/bin", "TERM": "dumb"},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stderr) == (0, "")
     line = "mblob-pack extract deploy.so --entry " if shell == "zsh" else ""
     assert done.stdout.strip() == f"{line}about"

@@ -104,8 +104,9 @@ def test_shape_and_dtype(tmp_path: Path) -> None:
     (entry,) = mblob.diff(a, b).entries
     (tensor,) = entry.tensors
     assert [(d.what, d.a, d.b) for d in tensor.details] == [
-        ("dtype", "float32", "float64"), ("shape", "[2, 3]", "[3, 2]")
-    ]  # fmt: skip
+        ("dtype", "float32", "float64"),
+        ("shape", "[2, 3]", "[3, 2]"),
+    ]
 
 
 def test_kernels(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_entries_are_matched_by_their_place(tmp_path: Path) -> None:
     assert not [e for e in found.entries if e.path.endswith(("/m", "/n"))]
     assert [(e.path, e.change) for e in mblob.diff(b, a).entries if e.change != "changed"] == [
         ("library/extra", "removed")
-    ]  # fmt: skip
+    ]
 
 
 def test_imports_that_differ_are_named(pack, tmp_path: Path) -> None:
@@ -145,8 +146,10 @@ def test_imports_that_differ_are_named(pack, tmp_path: Path) -> None:
     assert "~ entry [0] library: imports -n [1] +extra [1 in B]" in lines
     (root,) = (e for e in mblob.diff(a, b).entries if e.path == "library")
     assert root.details[0].to_json() == {
-        "what": "imports", "a": ["n [1]", "m [2]"], "b": ["extra [1 in B]", "m [2]"]
-    }  # fmt: skip
+        "what": "imports",
+        "a": ["n [1]", "m [2]"],
+        "b": ["extra [1 in B]", "m [2]"],
+    }
     c = build(tmp_path / "c.so", two, one)
     assert "imports in another order" in pack("diff", a, c).stdout
 
@@ -170,17 +173,18 @@ def test_values_are_not_written_as_python_does(pack, golden: Path, tmp_path: Pat
 def test_functions_and_code(pack, tmp_path: Path) -> None:
     a = build(tmp_path / "a.so")
     b = build(tmp_path / "b.so", source=KERNEL.replace("*=", "+="))
-    assert [(f.name, f.change, [d.what for d in f.details]) for f in mblob.diff(a, b).functions] == [
-        ("k", "changed", ["code"])
-    ]  # fmt: skip
+    assert [
+        (f.name, f.change, [d.what for d in f.details]) for f in mblob.diff(a, b).functions
+    ] == [("k", "changed", ["code"])]
     # the data of a function
     c = build(tmp_path / "c.so", source=KERNEL.replace("scale = 2", "scale = 3"))
     found = mblob.diff(a, c)
     assert not found.functions and [(x.what, x.a) for x in found.library] == [("section", ".data")]
     d = build(
-        tmp_path / "d.so", source=KERNEL.replace("void k(", "void m(") + "void k(double *x) { *x = 1; }",
+        tmp_path / "d.so",
+        source=KERNEL.replace("void k(", "void m(") + "void k(double *x) { *x = 1; }",
         prototypes=("void k(double x[1])", "void m(float x[n], long n)"),
-    )  # fmt: skip
+    )
     done = pack("diff", a, d)
     assert done.returncode == 1
     assert "+ function m" in done.stdout and "~ function k: forms " in done.stdout

@@ -139,8 +139,10 @@ def test_all_tensors_to_safetensors_and_folders(pack, weights: Path, tmp_path: P
     assert found["layer.0/w"] == ("int64", (), struct.pack("<q", -5))
     done = pack("extract", weights, "--tensors", "--format", "safetensors", "-o", "parts")
     assert {p.name for p in (tmp_path / "parts").iterdir()} == {
-        "0-safetensors.a.safetensors", "0-safetensors.b.safetensors", "0-safetensors.layer.0_w.safetensors",
-    }  # fmt: skip
+        "0-safetensors.a.safetensors",
+        "0-safetensors.b.safetensors",
+        "0-safetensors.layer.0_w.safetensors",
+    }
     assert done.stdout.count("\n") == 3
 
 
@@ -265,8 +267,9 @@ def test_a_name_that_is_there_twice_is_seen_twice(pack, tmp_path: Path) -> None:
         )
     with mblob.open(paths[1]) as library:
         assert [(t.name, bytes(t.data)) for t in library.entries[0].tensors] == [
-            ("w", struct.pack("<f", 1)), ("w", struct.pack("<f", 2)),
-        ]  # fmt: skip
+            ("w", struct.pack("<f", 1)),
+            ("w", struct.pack("<f", 2)),
+        ]
         assert [t["name"] for t in library.to_json()["entries"][0]["tensors"]] == ["w", "w"]
     assert pack("inspect", paths[1], "--entry", "0").stdout.count(" w  float32[1]") == 2
     (entry,) = mblob.diff(*paths).entries

@@ -124,9 +124,12 @@ def test_a_build_draws_on_a_terminal_unless_quiet(tmp_path: Path, quiet: bool) -
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("verb", ["verify", "diff", "extract", "swap", "convert"])
 def test_long_verbs_draw_on_stderr_alone(
-    verb: str, quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+    quiet: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     """Each counts the bytes that it goes through, with a rate and the time that is left, once they
     are known."""
     import mblob
@@ -139,10 +142,12 @@ def test_long_verbs_draw_on_stderr_alone(
     capsys.readouterr()
     stream = Terminal()
     words = {
-        "verify": [], "diff": [str(tmp_path / "b.so")], "extract": ["-o", str(tmp_path / "out")],
+        "verify": [],
+        "diff": [str(tmp_path / "b.so")],
+        "extract": ["-o", str(tmp_path / "out")],
         "swap": ["--entry", f"0={tmp_path / 'a.so'}", "-o", str(tmp_path / "new.so")],
         "convert": ["--dialect", "ffi", "-o", str(tmp_path / "new.so")],
-    }[verb]  # fmt: skip
+    }[verb]
     monkeypatch.setattr(sys, "stderr", stream)
     execute([verb, str(tmp_path / "a.so"), *words, *(["--quiet"] if quiet else [])])
     out = capsys.readouterr().out

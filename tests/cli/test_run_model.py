@@ -41,8 +41,9 @@ GRAPH = {
     },
 }  # fmt: skip
 PROTOTYPES = (
-    "void twice(const float x[2], float y[2])", "void add(const float x[2], const float b[2], float y[2])"
-)  # fmt: skip
+    "void twice(const float x[2], float y[2])",
+    "void add(const float x[2], const float b[2], float y[2])",
+)
 
 
 @pytest.fixture
@@ -357,13 +358,15 @@ def test_types_that_numpy_files_have_not_are_bits(
     }
     graph["attrs"]["dltype"] = ["list_str", [dtype] * 2]
     factory = mblob.graph_executor_factory(graph)
-    factory.import_module(mblob.csource_module(
-        "#include <tvm/runtime/c_runtime_api.h>\n#include <string.h>\n"
-        "int twice(TVMValue *a, int *c, int n, TVMValue *r, int *rc, void *x) {\n"
-        "  (void)c; (void)n; (void)r; (void)rc; (void)x;\n"
-        f"  memcpy(((DLTensor *)a[1].v_handle)->data, ((DLTensor *)a[0].v_handle)->data, {2 * size});\n"
-        "  return 0;\n}\n"
-    ))  # fmt: skip
+    factory.import_module(
+        mblob.csource_module(
+            "#include <tvm/runtime/c_runtime_api.h>\n#include <string.h>\n"
+            "int twice(TVMValue *a, int *c, int n, TVMValue *r, int *rc, void *x) {\n"
+            "  (void)c; (void)n; (void)r; (void)rc; (void)x;\n"
+            f"  memcpy(((DLTensor *)a[1].v_handle)->data, ((DLTensor *)a[0].v_handle)->data, {2 * size});\n"
+            "  return 0;\n}\n"
+        )
+    )
     mblob.export_library(factory, tmp_path / "small.so")
     bits = np.array([7, 8], f"u{size}")
     np.save(tmp_path / "bits.npy", bits)

@@ -36,8 +36,9 @@ def test_weights_from_files(pack, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     with mblob.open(tmp_path / "g.so") as library:
         assert {t.name: bytes(t.data) for t in library.entries[0].tensors} == {
-            "w": np.arange(3, dtype="float32").tobytes(), "a=b": np.arange(2, dtype="int32").tobytes()
-        }  # fmt: skip
+            "w": np.arange(3, dtype="float32").tobytes(),
+            "a=b": np.arange(2, dtype="int32").tobytes(),
+        }
     assert pack("extract", "g.so", "--tensors", "-o", "all.safetensors").returncode == 0
     mblob.graph_executor_factory(GRAPH, old).export_library(tmp_path / "h.so")
     assert pack("swap", "h.so", "--weights", "all.safetensors", "-o", "h.so").returncode == 0

@@ -98,8 +98,10 @@ def test_a_module_has_the_names_of_today(lib: mblob.Module) -> None:
 def test_properties_are_read_and_called(module: mblob.Module, mask: int) -> None:
     assert module.get_property_mask() == mask
     flags = (
-        module.is_binary_serializable, module.is_runnable, module.is_dso_exportable,
-    )  # fmt: skip
+        module.is_binary_serializable,
+        module.is_runnable,
+        module.is_dso_exportable,
+    )
     expected = [bool(mask & bit) for bit in (1, 2, 4)]
     assert [f == e and f() is e and repr(f) == repr(e) for f, e in zip(flags, expected)] == [
         True
@@ -288,9 +290,11 @@ def test_a_model_for_debugging_writes_what_its_nodes_compute(
     )
     nodes = gm.debug_datum.get_graph_nodes() if gm.debug_datum else []
     assert [(n["name"], n["op"], n["inputs"], n["shape"]) for n in nodes] == [
-        ("x", "param", [], [4]), ("w", "param", [], [4]),
-        ("scale", "scale", ["x", "w"], [4]), ("shift", "shift", ["scale"], [4]),
-    ]  # fmt: skip
+        ("x", "param", [], [4]),
+        ("w", "param", [], [4]),
+        ("scale", "scale", ["x", "w"], [4]),
+        ("shift", "shift", ["scale"], [4]),
+    ]
     folder = tmp_path / "d" / "_tvmdbg_device_CPU_0"
     (graph_file,) = folder.iterdir()
     assert set(json.loads(graph_file.read_text())) >= {"nodes", "arg_nodes", "heads", "attrs"}

@@ -49,8 +49,11 @@ def test_names_are_those_of_mblob() -> None:
     assert tvm_ffi.Function is tvm.runtime.PackedFunc is mblob.PackedFunction
     assert tvm.gpu(1) == tvm.cuda(1) and tvm.context("cl", 2) == tvm.cl(2) == mblob.opencl(2)
     assert [str(d(0)) for d in (tvm.vulkan, tvm.metal, tvm.rocm, tvm.hexagon)] == [
-        "vulkan:0", "metal:0", "rocm:0", "hexagon:0",
-    ]  # fmt: skip
+        "vulkan:0",
+        "metal:0",
+        "rocm:0",
+        "hexagon:0",
+    ]
 
 
 LAZY = """
@@ -61,8 +64,11 @@ print(*(m for m in heavy if m in sys.modules))
 
 
 def test_importing_the_names_imports_nothing_else() -> None:
-    done = subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{LAZY}"],
-                          capture_output=True, text=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{LAZY}"],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() in ([], ["typing"])
 

@@ -227,9 +227,13 @@ def start(root: Path, output: Path, folder: Path, *words: str) -> subprocess.Pop
         str(folder),
     ]
     return subprocess.Popen(
-        [*command, *words], cwd=root, env={**os.environ, "TVM_PYTHON": "/nowhere"}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+        [*command, *words],
+        cwd=root,
+        env={**os.environ, "TVM_PYTHON": "/nowhere"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
 
 
 @pytest.mark.sample(1)
@@ -294,10 +298,12 @@ def test_the_results_in_the_tree_are_of_a_full_run(root: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "folder"),
     [
-        ([], "benchmarks"), (["--quick"], "build/benchmarks"), (["--only", "opening"], "build/benchmarks"),
+        ([], "benchmarks"),
+        (["--quick"], "build/benchmarks"),
+        (["--only", "opening"], "build/benchmarks"),
         (["--quick", "--output", "x"], "x"),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_leaves_something_out_keeps_the_results_of_the_whole_one(
     monkeypatch: pytest.MonkeyPatch, root: Path, words: list[str], folder: str
 ) -> None:

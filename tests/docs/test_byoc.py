@@ -91,9 +91,11 @@ def test_the_commands_of_the_example(
     text = (folder / "README.md").read_text()
     commands = text.split("```sh\n")[1].split("```")[0]
     environment = {
-        **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig"), "LD_LIBRARY_PATH": str(installed / "lib"),
-    }  # fmt: skip
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig"),
+        "LD_LIBRARY_PATH": str(installed / "lib"),
+    }
     done = subprocess.run(
         ["sh", "-ec", commands], cwd=folder, capture_output=True, text=True, env=environment
     )

@@ -59,8 +59,9 @@ def test_the_model_tells_what_it_takes_and_gives(net: mblob.Module) -> None:
     model = mblob.graph_executor.GraphModule(net["default"](mblob.cpu(0)))
     assert model.get_input_info() == ({"image": (1, 8, 8)}, {"image": "uint8"})
     assert model.get_output_info() == (
-        {"digit:0": (1,), "logits:1": (1, 10)}, {"digit:0": "int32", "logits:1": "float32"}
-    )  # fmt: skip
+        {"digit:0": (1,), "logits:1": (1, 10)},
+        {"digit:0": "int32", "logits:1": "float32"},
+    )
 
 
 def test_each_kernel_computes_what_numpy_does(net: mblob.Module) -> None:

@@ -245,9 +245,14 @@ def test_the_batch_example_reads_the_same_digits_each_way(
         folders = dict.fromkeys(("HOME", "TMPDIR", "RAY_TMPDIR"), short)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         done = subprocess.run(
-            ["sh", "-euc", text], cwd=tmp_path, env={**os.environ, **folders, "PATH": path},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+            ["sh", "-euc", text],
+            cwd=tmp_path,
+            env={**os.environ, **folders, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     images, labels = (
         np.load(root / f"examples/digits/test_{name}.npy") for name in ("images", "labels")

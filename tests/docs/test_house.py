@@ -390,9 +390,11 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     guilty = [
         name
         for name in found
-        if name.split("/")[0] in (*tops, *rooms) and "NAME" not in name and name.rstrip("/") not in made
+        if name.split("/")[0] in (*tops, *rooms)
+        and "NAME" not in name
+        and name.rstrip("/") not in made
         and not any((folder / name).exists() for folder in (root, root / "csrc" / "src"))
-    ]  # fmt: skip
+    ]
     assert guilty == []
 
 

@@ -36,9 +36,15 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def together(names: str, order: str, *arguments: object, **environment: str) -> None:
     done = run(
-        sys.executable, "-m", "tests.e2e.beside_tvm", order, *arguments,
-        env={**os.environ, "NAMES_OF_LIBMBLOB": names, **environment}, cwd=ROOT, timeout=300,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "tests.e2e.beside_tvm",
+        order,
+        *arguments,
+        env={**os.environ, "NAMES_OF_LIBMBLOB": names, **environment},
+        cwd=ROOT,
+        timeout=300,
+    )
     assert done.stdout == "fine\n"
     assert done.stderr == ""
 

@@ -294,10 +294,14 @@ def test_headers_compile_without_warnings(
 COMPAT = ROOT / "csrc" / "include" / "mblob" / "compat"
 PUBLIC = sorted(
     str(p.relative_to(folder))
-    for folder, pattern in ((ROOT / "csrc/include", "mblob*.h"), (ROOT / "csrc/include", "mblob/*.h"),
-                            (COMPAT, "**/*.h"))
-    for p in folder.glob(pattern) if p.name != "ffi_module.h"
-)  # fmt: skip
+    for folder, pattern in (
+        (ROOT / "csrc/include", "mblob*.h"),
+        (ROOT / "csrc/include", "mblob/*.h"),
+        (COMPAT, "**/*.h"),
+    )
+    for p in folder.glob(pattern)
+    if p.name != "ffi_module.h"
+)
 
 
 @pytest.mark.slow

@@ -243,12 +243,18 @@ def test_valgrind_finds_nothing(
         path = tmp_path / "plain" / program
         make_c_tests(path, f"BUILD={tmp_path}", f"CXX={require('c++')}")
     run(
-        valgrind, "--quiet", "--error-exitcode=9", "--leak-check=full",
-        "--errors-for-leak-kinds=definite", "--fair-sched=yes",
+        valgrind,
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+        "--fair-sched=yes",
         f"--suppressions={ROOT}/tests/c/valgrind.supp",
-        path, programs / "lib", timeout=300,
+        path,
+        programs / "lib",
+        timeout=300,
         env={**os.environ, "MBLOB_TEST_FAILING_STEP": "7", "MBLOB_TEST_EMULATED": "1"},
-    )  # fmt: skip
+    )
 
 
 def test_packed_functions_work_without_a_runtime(built: Path) -> None:
@@ -288,8 +294,14 @@ def test_an_exception_of_a_kernel_is_the_status_of_a_call_by_text(
         library = [installed / "lib" / "libmblob.a", "-pthread", "-ldl"]
     run(require("c++"), "-shared", "-fPIC", tmp_path / "throws.cc", "-o", tmp_path / "throws.so")
     run(
-        require("c++"), tmp_path / "calls.cc", "-o", tmp_path / "calls", "-I", installed / "include", *library
-    )  # fmt: skip
+        require("c++"),
+        tmp_path / "calls.cc",
+        "-o",
+        tmp_path / "calls",
+        "-I",
+        installed / "include",
+        *library,
+    )
     said = run(tmp_path / "calls", tmp_path / "throws.so").stdout
     assert said == "1 throws: the code threw std::runtime_error: on purpose\n"
 

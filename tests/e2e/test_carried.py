@@ -202,9 +202,13 @@ def test_a_device_that_does_not_start_tells_why_and_is_tried_again(tmp_path: Pat
     tree(data=True).export_library(tmp_path / "x.so", carry=[source])
     environment = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
     done = subprocess.run(
-        [sys.executable, "-c", "import os\n" + FAILS], cwd=tmp_path, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", "import os\n" + FAILS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
         env={**environment, "TOY_FAILS": "1"},
-    )  # fmt: skip
+    )
     first, second, *rest = done.stdout.splitlines()
     assert first == second
     assert first.startswith("IncompatibleError array: plug-in 'toy' (") and first.endswith(
@@ -213,9 +217,13 @@ def test_a_device_that_does_not_start_tells_why_and_is_tried_again(tmp_path: Pat
     assert rest == ["1", "[1.0, 1.0, 1.0]"]
     script = FAILS.replace('mblob.device("ext_dev", 0)', 'mblob.device("vulkan", 0)')
     done = subprocess.run(
-        [sys.executable, "-c", "import os\n" + script], cwd=tmp_path, capture_output=True, text=True, check=True,
+        [sys.executable, "-c", "import os\n" + script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
         env={**environment, "TOY_FAILS": "1"},
-    )  # fmt: skip
+    )
     assert (
         "plug-ins are looked for in libraries, on MBLOB_PLUGIN_PATH and beside libmblob"
         in done.stdout

@@ -169,9 +169,11 @@ def test_two_versions_in_one_program(tmp_path: Path, root: Path) -> None:
     for number in (1, 2):
         module = mblob.blob_module("key", b"", data=False)
         module.export_library(
-            tmp_path / f"{number}.o", carry=[carried("sources", number, "", tmp_path, root)], system_lib=True,
+            tmp_path / f"{number}.o",
+            carry=[carried("sources", number, "", tmp_path, root)],
+            system_lib=True,
             prefix=f"p{number}_",
-        )  # fmt: skip
+        )
     (tmp_path / "main.c").write_text(r"""
 #include <mblob.h>
 #include <stdio.h>

@@ -67,19 +67,27 @@ ONE = 0x3F800000
 
 def test_the_logarithm_is_that_of_libm_to_the_last_place_of_a_float(own: ctypes.CDLL) -> None:
     # The draw of `normal` takes it of sums of two squares: from 2^-62 to 1.
-    x = np.concatenate([
-        floats(*NORMAL, 1009), floats(ONE - 100_000, ONE + 100_000, 1), floats(*NORMAL, 0x7F7FFFFF - 0x00800000),
-        np.float32([0.5, np.sqrt(0.5), np.sqrt(2), 2, 2.0**-62]),
-    ])  # fmt: skip
+    x = np.concatenate(
+        [
+            floats(*NORMAL, 1009),
+            floats(ONE - 100_000, ONE + 100_000, 1),
+            floats(*NORMAL, 0x7F7FFFFF - 0x00800000),
+            np.float32([0.5, np.sqrt(0.5), np.sqrt(2), 2, 2.0**-62]),
+        ]
+    )
     np.testing.assert_array_equal(
         through(own.logs, x, "float32"), np.log(x.astype("float64")).astype("float32")
     )
 
 
 def test_the_square_root_is_that_of_libm_to_the_last_place_of_a_float(own: ctypes.CDLL) -> None:
-    x = np.concatenate([
-        floats(*NORMAL, 1009), floats(ONE - 100_000, ONE + 100_000, 1), np.float32([0.0, -0.0, 2.0**-126, 3.4e38]),
-    ])  # fmt: skip
+    x = np.concatenate(
+        [
+            floats(*NORMAL, 1009),
+            floats(ONE - 100_000, ONE + 100_000, 1),
+            np.float32([0.0, -0.0, 2.0**-126, 3.4e38]),
+        ]
+    )
     found, wanted = through(own.roots, x, "float32"), np.sqrt(x)
     np.testing.assert_array_equal(found.view("uint32"), wanted.view("uint32"))
 

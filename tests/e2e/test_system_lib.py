@@ -230,8 +230,14 @@ def test_valgrind_reports_nothing(
 ) -> None:
     valgrind = require("valgrind")
     path = program(tmp_path, libraries(tmp_path, ".o"), runtime)
-    prints_fine(path, valgrind, "--quiet", "--error-exitcode=99", "--leak-check=full",
-                "--errors-for-leak-kinds=definite")  # fmt: skip
+    prints_fine(
+        path,
+        valgrind,
+        "--quiet",
+        "--error-exitcode=99",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite",
+    )
 
 
 def test_a_runtime_of_another_maker_finds_packed_forms_by_name(tmp_path: Path) -> None:

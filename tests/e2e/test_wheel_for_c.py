@@ -281,8 +281,11 @@ def test_cmake_refuses_a_package_for_another_machine_and_a_later_version(
             (project / "CMakeLists.txt").write_text(text)
         done = subprocess.run(
             [cmake, "-S", ".", "-B", name, f"-Dmblob_DIR={folder}", *words],
-            cwd=project, env=environment(python), capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=project,
+            env=environment(python),
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode != 0
         assert f"version: {mblob.__version__}" in done.stderr
         assert ("for another machine than aarch64" in done.stderr) == (name == "other")

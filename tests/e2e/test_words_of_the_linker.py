@@ -43,9 +43,13 @@ def shared(path: Path, source: str, *options: object) -> Path:
 
 def loaded(path: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", LOAD, path, *words], capture_output=True, text=True,
-        env={**os.environ, **environment}, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", LOAD, path, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
 
 
 def said(path: Path, *words: str) -> str:
@@ -104,13 +108,17 @@ def test_a_file_system_without_execution_is_named(
         pytest.skip("no mount in a namespace here")
     done = subprocess.run(
         [*unshare, sys.executable, "-c", LOAD, place / "k.so"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stderr.endswith("; its file system is mounted noexec: move the file\n")
     done = subprocess.run(
         [*unshare, sys.executable, "-c", LOAD, place / "k.so", "memory"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
 
 

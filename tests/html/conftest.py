@@ -29,13 +29,19 @@ def host() -> mblob.Module:
 @pytest.fixture(scope="session")
 def model(folder: Path) -> Path:
     """A graph of two tensors over a host function, with weights and bytes of its own beside it."""
-    graph = json.dumps({
-        "nodes": [{"op": "null", "name": "x", "inputs": []}], "arg_nodes": [0], "heads": [[0, 0, 0]],
-        "attrs": {
-            "shape": ["list_shape", [[2, 3]]], "dltype": ["list_str", ["float32"]], "storage_id": ["list_int", [0]],
-        },
-        "node_row_ptr": [0, 1],
-    })  # fmt: skip
+    graph = json.dumps(
+        {
+            "nodes": [{"op": "null", "name": "x", "inputs": []}],
+            "arg_nodes": [0],
+            "heads": [[0, 0, 0]],
+            "attrs": {
+                "shape": ["list_shape", [[2, 3]]],
+                "dltype": ["list_str", ["float32"]],
+                "storage_id": ["list_int", [0]],
+            },
+            "node_row_ptr": [0, 1],
+        }
+    )
     params = {
         "dense.weight": memoryview(bytes(800)).cast("f"),
         "dense.bias": memoryview(bytes(40)).cast("f"),

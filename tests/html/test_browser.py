@@ -57,8 +57,9 @@ def test_the_page_shows_all_parts_of_a_model(browser: Page, write: Write, model:
         "a.1.w",
     }
     assert [t.split("  ")[0] for t in texts(browser, "#tree summary")] == [
-        "[0] GraphExecutorFactory", "[1] library",
-    ]  # fmt: skip
+        "[0] GraphExecutorFactory",
+        "[1] library",
+    ]
 
 
 @pytest.mark.slow
@@ -280,9 +281,12 @@ def test_the_text_of_a_payload_is_shown_in_part_and_as_text(
         if key == "long":
             assert "5,904 bytes more" in texts(browser, ".card")[0]
     assert shown == {
-        "library": None, "binary": None, "latin": None, "long": "é" * 2048,
+        "library": None,
+        "binary": None,
+        "latin": None,
+        "long": "é" * 2048,
         "config": '{"a": "</script><b>\\u{202e}", "tab":  1}\n second line\n',
-    }  # fmt: skip
+    }
     assert browser.value("document.querySelectorAll('b').length") == 0
     assert browser.problems == []
 

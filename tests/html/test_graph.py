@@ -74,8 +74,9 @@ def test_parameters_are_written_on_the_operators_that_take_them() -> None:
     nodes = [null("data"), null("w"), operator("dense", 0, 1)]
     drawn = graph.drawing(nodes, [(2, 0)], {"w": "float32[2, 2]"})
     assert [b[2] for b in drawn["boxes"]] == [
-        ["data", "→ float32[2]"], ["dense", "+ w float32[2, 2]", "→ float32[2]"],
-    ]  # fmt: skip
+        ["data", "→ float32[2]"],
+        ["dense", "+ w float32[2, 2]", "→ float32[2]"],
+    ]
     assert [b[1] for b in drawn["boxes"]] == ["input", "output"]
 
 

@@ -73,10 +73,16 @@ def test_the_map_of_a_language_model_has_names_before_types(
     }
     for i in range(32):
         for part, count in (
-            ("self_attn.q_proj", 16_000), ("self_attn.k_proj", 16_000), ("self_attn.v_proj", 16_000),
-            ("self_attn.o_proj", 16_000), ("mlp.gate_proj", 43_000), ("mlp.up_proj", 43_000),
-            ("mlp.down_proj", 43_000), ("input_layernorm", 40), ("post_attention_layernorm", 40),
-        ):  # fmt: skip
+            ("self_attn.q_proj", 16_000),
+            ("self_attn.k_proj", 16_000),
+            ("self_attn.v_proj", 16_000),
+            ("self_attn.o_proj", 16_000),
+            ("mlp.gate_proj", 43_000),
+            ("mlp.up_proj", 43_000),
+            ("mlp.down_proj", 43_000),
+            ("input_layernorm", 40),
+            ("post_attention_layernorm", 40),
+        ):
             tensors[f"model.layers.{i}.{part}.weight"] = count
     show_weights(browser, write, folder, "llm", tensors)
     shown = texts(browser, "#bytes .map text")
@@ -103,8 +109,9 @@ def test_the_entries_of_a_group_are_counted_with_the_empty_ones(
         "[...document.querySelectorAll('#bytes g.cell')].map((c) => c.getAttribute('aria-label'))"
     )
     assert [t.split(": ")[0] for t in told if t.startswith("key_")] == [
-        "key_1 200 entries", "key_0 200 entries, 20 of them empty",
-    ]  # fmt: skip
+        "key_1 200 entries",
+        "key_0 200 entries, 20 of them empty",
+    ]
     assert {"key_1: 200 entries", "key_0: 200 entries, 20 of them empty"} <= set(
         texts(browser, "#bytes .map text")
     )

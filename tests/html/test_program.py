@@ -62,8 +62,11 @@ def test_the_calls_of_a_program_are_drawn_without_what_only_serves_them(
     assert [b[1] for b in drawn["boxes"]] == ["input", *["operator"] * (calls - 1), "output"]
     assert drawn["boxes"][1][2] == ["add", "+ constant 5 float32[2, 3]", "→ float32[2, 3]"]
     assert drawn["boxes"][1][8:] == [
-        "2: call add in: %0, c[5], %2 dst: %void", "add", ["x", "constant 5 float32[2, 3]"], ["float32[2, 3]"],
-    ]  # fmt: skip
+        "2: call add in: %0, c[5], %2 dst: %void",
+        "add",
+        ["x", "constant 5 float32[2, 3]"],
+        ["float32[2, 3]"],
+    ]
     assert len(drawn["edges"]) == calls
     assert drawn["left_out"] == 0
     assert drawn["width"] < 600
@@ -73,9 +76,7 @@ def test_each_function_and_its_branches_are_drawn(golden: Path) -> None:
     if not (golden / "relax").exists():
         pytest.skip("no golden libraries of Relax")
     drawn = graphs_of(golden / "relax" / "control_flow.so")
-    assert set(drawn) == {
-        "branch", "is_even", "is_odd", "nested", "power_of_two", "prim_cond"
-    }  # fmt: skip
+    assert set(drawn) == {"branch", "is_even", "is_odd", "nested", "power_of_two", "prim_cond"}
     boxes = {b[0]: b[2][0] for b in drawn["branch"]["boxes"]}
     edges = {(boxes[a], boxes[b]) for a, b, _ in drawn["branch"]["edges"]}
     assert edges == {

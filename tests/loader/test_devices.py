@@ -45,8 +45,10 @@ def device(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[mblob.De
 
 def test_the_plug_in_names_its_devices(device: mblob.Device) -> None:
     assert (mblob.device("toy"), mblob.device("toy:1"), mblob.device("toy", 1)) == (
-        mblob.device("ext_dev"), device, device,
-    )  # fmt: skip
+        mblob.device("ext_dev"),
+        device,
+        device,
+    )
     for name in ("to", "toy\0", "", "toyy:1"):
         with pytest.raises(
             ValueError,
@@ -86,9 +88,12 @@ def test_a_tensor_on_the_device_is_pickled_and_copied_to_the_same_device(
         ("", "a Tensor on ext_dev:1, from a pickle: "),
     ):
         done = subprocess.run(
-            [sys.executable, "-c", program], env={**os.environ, "MBLOB_PLUGIN_PATH": plug_in},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [sys.executable, "-c", program],
+            env={**os.environ, "MBLOB_PLUGIN_PATH": plug_in},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert expected in done.stdout + done.stderr
 
 
@@ -243,16 +248,20 @@ def graph_of(nodes: dict[str, tuple[str, list[str], int]], order: Sequence[str])
         ends = [[names.index(i), 0, 0] for i in inputs]
         rows.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": ends})
     count = len(rows)
-    return json.dumps({
-        "nodes": rows, "arg_nodes": [0], "node_row_ptr": list(range(count + 1)),
-        "heads": [[names.index("joined"), 0, 0]],
-        "attrs": {
-            "dltype": ["list_str", ["float32"] * count],
-            "storage_id": ["list_int", list(range(count))],
-            "shape": ["list_shape", [[1]] * count],
-            "device_index": ["list_int", [1, *(nodes[name][2] for name in order)]],
-        },
-    })  # fmt: skip
+    return json.dumps(
+        {
+            "nodes": rows,
+            "arg_nodes": [0],
+            "node_row_ptr": list(range(count + 1)),
+            "heads": [[names.index("joined"), 0, 0]],
+            "attrs": {
+                "dltype": ["list_str", ["float32"] * count],
+                "storage_id": ["list_int", list(range(count))],
+                "shape": ["list_shape", [[1]] * count],
+                "device_index": ["list_int", [1, *(nodes[name][2] for name in order)]],
+            },
+        }
+    )
 
 
 @pytest.mark.parametrize(

@@ -147,9 +147,11 @@ def kinds_of_the_page() -> dict[str, type[Exception]]:
     rows = [line.split("|") for line in section.splitlines() if "|" in line]
     return {
         kind: getattr(builtins, named[0])
-        for row in rows if "built-in exception" not in row[1] and (named := re.findall(r"`(\w+)`", row[2]))
-        for kind in re.findall(r"`(\w+)`", row[1]) if kind[0].isupper()
-    }  # fmt: skip
+        for row in rows
+        if "built-in exception" not in row[1] and (named := re.findall(r"`(\w+)`", row[2]))
+        for kind in re.findall(r"`(\w+)`", row[1])
+        if kind[0].isupper()
+    }
 
 
 @pytest.mark.parametrize("name", [n for n, c in vars(builtins).items() if isinstance(c, type)])

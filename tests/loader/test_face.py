@@ -126,8 +126,10 @@ def test_devices_compare_hash_print_and_pickle() -> None:
     assert mblob.device("opencl:1") == mblob.opencl(1) != mblob.opencl(0)
     assert len({mblob.cuda(0), mblob.device("cuda"), mblob.device("gpu")}) == 1
     assert (str(mblob.cpu(0)), str(mblob.opencl(2)), str(mblob.device(99, 1))) == (
-        "cpu:0", "opencl:2", "device_type_99:1",
-    )  # fmt: skip
+        "cpu:0",
+        "opencl:2",
+        "device_type_99:1",
+    )
     assert pickle.loads(pickle.dumps(mblob.cuda(3))) == mblob.cuda(3)
     assert mblob.cpu(0) != "cpu:0"
     with pytest.raises(AttributeError, match="cannot be changed"):

@@ -56,8 +56,10 @@ def test_a_piece_of_a_save_that_python_cannot_take_is_an_error_and_not_left_out(
     source = root / "examples" / "own_kind" / "counter.c"
     done = subprocess.run(
         [sys.executable, "-c", C_SAVE, source, tmp_path / "host.so", path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     saved = string(b"n") + u64(42)
     assert done.stdout.splitlines() == ["no room for a piece", repr(saved)], done.stderr
     assert not done.stderr
@@ -93,8 +95,10 @@ def test_load_from_binary_of_a_cxx_host_ends_where_it_ends_to_read(
     source = root / "examples" / "own_kind" / "counter.cpp"
     done = subprocess.run(
         [sys.executable, "-c", CXX_HOST, source, tmp_path / "host.so", *paths],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     lines = done.stdout.splitlines()
     cuda = len(CUDA) - 12
     assert lines[:2] == [
@@ -123,7 +127,9 @@ def test_what_a_cxx_loader_writes_to_its_stream_is_an_error(
     source.write_text(text.replace(reads, f"    stream->Write(counter->count_);\n{reads}"))
     done = subprocess.run(
         [sys.executable, "-c", CXX_HOST, source, tmp_path / "host.so", path],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert "LoadFromBinary: its stream is for reading" in done.stdout, done.stderr
     assert done.returncode == 0

@@ -53,8 +53,11 @@ def test_a_loader_runs_once_on_the_first_use_of_a_function(library: Path) -> Non
     lib = mblob.load_module(library, loaders={"test_key": loader})
     entry = lib.imported_modules[0]
     assert (entry.type_key, bytes(entry.payload), entry.get_source(), entry.imported_modules) == (
-        "test_key", b"payload", "", [],
-    )  # fmt: skip
+        "test_key",
+        b"payload",
+        "",
+        [],
+    )
     assert calls == []
     assert (lib["value"](), lib["value"](), entry.get_function("other")()) == (3, 3, 4)
     assert calls == [(b"payload", True, "test_key", 1, str(library), "classic", [])]
@@ -326,9 +329,13 @@ def test_an_installed_distribution_offers_a_loader(
     ],
 )
 def test_an_offered_loader_that_is_none_is_named(
-    source: str, error: type[Exception], text: str,
-    tree_library: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    source: str,
+    error: type[Exception],
+    text: str,
+    tree_library: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     site = distribution(tmp_path, "test_broken", "{}")
     (site / "offers.py").write_text(source)
     monkeypatch.setattr(sys, "path", [*sys.path, str(site)])

@@ -187,5 +187,6 @@ def test_results_of_workers_are_tensors(tmp_path: Path) -> None:
         [sys.executable, str(program)], capture_output=True, text=True, check=False
     )
     assert (done.stdout, done.stderr) == (
-        "Tensor [0.0, 0.0]\nTensor [2.0, 2.0]\nTensor [4.0, 4.0]\n", "",
-    )  # fmt: skip
+        "Tensor [0.0, 0.0]\nTensor [2.0, 2.0]\nTensor [4.0, 4.0]\n",
+        "",
+    )

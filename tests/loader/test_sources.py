@@ -226,8 +226,9 @@ def test_an_interrupt_ends_the_compiler_and_what_it_started(
     code = "import mblob, sys; mblob.load_module(sys.argv[1])"
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(object_file)],
-        env={**os.environ, "CXX": str(compiler)}, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        env={**os.environ, "CXX": str(compiler)},
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while not child.exists() and time.monotonic() < deadline:
         time.sleep(0.02)

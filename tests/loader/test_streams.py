@@ -130,8 +130,10 @@ def refused_by_both(path: Path) -> mblob.FormatError:
         pass
     error = looking.value
     assert (error.code, error.offset, error.entry) == (
-        loading.value.code, loading.value.offset, loading.value.entry,
-    )  # fmt: skip
+        loading.value.code,
+        loading.value.offset,
+        loading.value.entry,
+    )
     assert "\n" not in str(error) + str(loading.value)
     return error
 
@@ -165,8 +167,11 @@ def test_a_loader_tells_where_its_payloads_end(build: Build, by: str) -> None:
             mblob.register_loader("acme", loader)
     path = build(*ITEMS)
     assert of_both(path, missing="stub", **how) == [
-        ("library", 0), ("acme", len(ACME)), ("cuda", len(CUDA) - 12), ("acme", len(ACME)),
-    ]  # fmt: skip
+        ("library", 0),
+        ("acme", len(ACME)),
+        ("cuda", len(CUDA) - 12),
+        ("acme", len(ACME)),
+    ]
     loaded = mblob.load_module(path, missing="stub", **how)
     assert loaded["give"]() == 42
     assert loaded["acme_size"]() == len(ACME)
@@ -222,10 +227,12 @@ def test_an_opening_keeps_what_measures_for_it_no_longer_than_it_takes(build: Bu
 def test_a_loader_in_c_compiled_before_there_were_layouts_gets_the_rest(build: Build) -> None:
     name = ffi.new("char[]", b"acme")
     old = {
-        "struct_size": ffi.offsetof("mblob_loader", "layout"), "type_key": name,
-        "open": lib.mblob_py_open, "function": lib.mblob_py_function,
+        "struct_size": ffi.offsetof("mblob_loader", "layout"),
+        "type_key": name,
+        "open": lib.mblob_py_open,
+        "function": lib.mblob_py_function,
         "layout": ffi.cast("char *", 1),  # behind its end
-    }  # fmt: skip
+    }
     assert not lib.mblob_register_loader(ffi.new("mblob_loader *", old))
     loaded = mblob.load_module(build(LIB, item(b"acme", b"anything"), tree([1], [])))
     assert modules(loaded) == [("library", b""), ("acme", b"anything")]
@@ -273,8 +280,10 @@ def test_a_file_of_0_6_has_neither_lib_nor_tree(build: Build) -> None:
     mblob.register_loader("acme", layout=FORM)(size)
     path = build(item(b"acme", ACME), CUDA)
     assert of_both(path, missing="stub") == [
-        ("library", 0), ("acme", len(ACME)), ("cuda", len(CUDA) - 12),
-    ]  # fmt: skip
+        ("library", 0),
+        ("acme", len(ACME)),
+        ("cuda", len(CUDA) - 12),
+    ]
     loaded = mblob.load_module(path, missing="stub")
     assert [m.type_key for m in loaded.imported_modules] == ["acme", "cuda"]
     assert loaded["give"]() == 42
@@ -457,9 +466,12 @@ def test_an_installed_distribution_tells_the_layout_of_its_loader(
     )
     path = build(LIB, item(b"acme", ACME), item(b"acme", ACME), tree([1, 2], [], []))
     done = subprocess.run(
-        [sys.executable, "-c", program, path], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program, path],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(site)},
-    )  # fmt: skip
+    )
     assert done.stdout.splitlines() == [
         f"{len(ACME)} ['acme', 'acme']",
         "['library', 'acme', 'acme']",

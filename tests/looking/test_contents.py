@@ -268,9 +268,12 @@ def test_relax_executables_of_each_dialect_are_read(
     found = content(key, payload, ffi, tags is OF_0_21)
     assert found.problem is None
     machine = found.facts["executable"]
-    assert [(f["name"], f["kind"], f["num_args"], f["instructions"]) for f in machine["functions"]] == [
-        ("main", "vm", 1, 2), ("vm.builtin.f", "packed", -1, 0),
-    ]  # fmt: skip
+    assert [
+        (f["name"], f["kind"], f["num_args"], f["instructions"]) for f in machine["functions"]
+    ] == [
+        ("main", "vm", 1, 2),
+        ("vm.builtin.f", "packed", -1, 0),
+    ]
     assert machine["constant_kinds"] == dict.fromkeys(tags, 1)
     assert (machine["layout"], machine["instructions"]) == (2 if magic & 1 == 0 else 1, 2)
     assert machine["scopes"] == ([{"constant": 0, "scope": "global"}] if magic & 1 == 0 else [])
@@ -299,8 +302,11 @@ def test_device_code_is_told_by_its_bytes_not_its_label() -> None:
 def test_modules_that_are_merged_into_the_library_elsewhere() -> None:
     found = content("c", string("int f;") + string("c") + strings("f", "g") + strings("w")).facts
     assert found == {
-        "code": {"size": 6, "kind": "text"}, "fmt": "c", "func_names": ["f", "g"], "const_names": ["w"]
-    }  # fmt: skip
+        "code": {"size": 6, "kind": "text"},
+        "fmt": "c",
+        "func_names": ["f", "g"],
+        "const_names": ["w"],
+    }
     found = content("static_library", string(b"\x7fELF" + bytes(60)) + strings("f")).facts
     assert found == {"code": {"size": 64, "kind": "elf"}, "func_names": ["f"]}
 

@@ -117,11 +117,12 @@ def test_notes_and_attributes_tell_the_processor(
 
 
 NOTES = {
-    ("x86_64", 0xC0000002, 3): ["IBT", "SHSTK"], ("x86_64", 0xC0008002, 7): [
-        "needs x86-64-baseline", "needs x86-64-v2", "needs x86-64-v3"],
-    ("x86_64", 0xC0010002, 8): ["uses x86-64-v4"], ("aarch64", 0xC0000000, 3): ["BTI", "PAC"],
+    ("x86_64", 0xC0000002, 3): ["IBT", "SHSTK"],
+    ("x86_64", 0xC0008002, 7): ["needs x86-64-baseline", "needs x86-64-v2", "needs x86-64-v3"],
+    ("x86_64", 0xC0010002, 8): ["uses x86-64-v4"],
+    ("aarch64", 0xC0000000, 3): ["BTI", "PAC"],
     ("x86_64", 0xC0000099, 1): [],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("machine", "kind", "value"), NOTES)
@@ -390,8 +391,9 @@ def test_plain_functions_have_the_types_of_the_table(tmp_path: Path) -> None:
     host.export_library(tmp_path / "m.so")
     with Library(tmp_path / "m.so") as lib:
         assert [(f.name, f.abi, f.types) for f in lib.host_functions] == [
-            ("f", "packed", "float *, int"), ("f", "plain", "float *, int"),
-        ]  # fmt: skip
+            ("f", "packed", "float *, int"),
+            ("f", "plain", "float *, int"),
+        ]
 
 
 def test_a_closed_library_says_so(cc: Callable[..., Path], tmp_path: Path) -> None:

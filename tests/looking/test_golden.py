@@ -229,10 +229,11 @@ def test_kernels_and_executables_are_listed(golden: Path) -> None:
         assert (facts["fmt"], facts["code"]["kind"]) == ("cl", "text")
         assert facts["kernels"] == [
             {
-                "name": "vadd_kernel", "arg_types": ["handle"] * 3,
+                "name": "vadd_kernel",
+                "arg_types": ["handle"] * 3,
                 "launch_param_tags": ["blockIdx.x", "threadIdx.x"],
             }
-        ]  # fmt: skip
+        ]
         assert lib.entry_function == "vadd"
     with mblob.open(golden / "vm_mlp.so") as lib:
         machine = lib.entries[0].content.facts["executable"]

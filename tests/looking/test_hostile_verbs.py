@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -20,9 +20,17 @@ ZERO = (0,) * 10
 
 
 def elf(
-    bits: int, order: str, kind: int, *, segments: list[tuple[int, ...]] = [], sections: list[tuple[int, ...]] = [],  # noqa: B006
-    body: bytes = b"", shnum: int | None = None, phnum: int | None = None, shstrndx: int = 0,
-) -> bytes:  # fmt: skip
+    bits: int,
+    order: str,
+    kind: int,
+    *,
+    segments: Sequence[tuple[int, ...]] = (),
+    sections: Sequence[tuple[int, ...]] = (),
+    body: bytes = b"",
+    shnum: int | None = None,
+    phnum: int | None = None,
+    shstrndx: int = 0,
+) -> bytes:
     """A file: header, program headers (type, flags, offset, address, size), `body`, section
     headers."""
     wide = bits == 64

@@ -63,8 +63,10 @@ def test_a_graph_tells_its_inputs_outputs_and_parameters(library: Path) -> None:
     lines = shown(library)
     at = lines.index("[0] graph 'small'")
     assert lines[at + 1 : at + 4] == [
-        "input      x  float32[2, 3]", "output     sum  float32[2, 3]", "parameter  w  float32[2, 3]",
-    ]  # fmt: skip
+        "input      x  float32[2, 3]",
+        "output     sum  float32[2, 3]",
+        "parameter  w  float32[2, 3]",
+    ]
 
 
 def test_functions_are_shown_with_names_and_extents_of_parameters(library: Path) -> None:

@@ -26,7 +26,7 @@ from tests.loader.executors.relax_programs import (
     i,
     r,
     ret,
-)  # fmt: skip
+)
 
 pytestmark = pytest.mark.own_process
 TUPLE_INFO = len(BUILTINS)
@@ -43,19 +43,25 @@ def packed(functions: list[Function]) -> Program:
     return Program([*table, *functions], CONSTANTS)
 
 
-PROGRAM = packed([
-    Function("main", [
-        call(CHECK, [r(0), i(2), c(0), c(2)]),
-        call(CHECK, [r(1), i(3), c(0), c(2)]),
-        call(CHECK, [r(2), i(1), c(2)]),
-        call(TUPLE_INFO, [r(4), i(3), c(2)]),
-        call(MATCH, [r(0), VOID, i(2), i(1), i(0), i(0), i(4), c(2)]),
-        call(COPY, [r(0)], 5),
-        call(CHECK, [r(5), i(7), c(0), c(2)]),  # no parameter any more
-        ret(0),
-    ], ["x", "w", "v", "s", "t", "u"]),
-    Function("code", kind=COMPILED, params=["x"], registers=2),
-])  # fmt: skip
+PROGRAM = packed(
+    [
+        Function(
+            "main",
+            [
+                call(CHECK, [r(0), i(2), c(0), c(2)]),
+                call(CHECK, [r(1), i(3), c(0), c(2)]),
+                call(CHECK, [r(2), i(1), c(2)]),
+                call(TUPLE_INFO, [r(4), i(3), c(2)]),
+                call(MATCH, [r(0), VOID, i(2), i(1), i(0), i(0), i(4), c(2)]),
+                call(COPY, [r(0)], 5),
+                call(CHECK, [r(5), i(7), c(0), c(2)]),  # no parameter any more
+                ret(0),
+            ],
+            ["x", "w", "v", "s", "t", "u"],
+        ),
+        Function("code", kind=COMPILED, params=["x"], registers=2),
+    ]
+)
 INPUTS = [
     "x  float32[n, 4]", "w  float32[?, ?, ?]", "v  ?[?]", "s  Shape([n, 2])", "t  tuple of 3", "u",
 ]  # fmt: skip

@@ -53,9 +53,18 @@ class Tensor:
     """A tensor argument over a ctypes array; every field can be set wrong."""
 
     def __init__(
-        self, data: Any, shape: tuple[int, ...] | None = None, *, code: int = 2, bits: int = 32, lanes: int = 1,
-        device: int = 1, strides: tuple[int, ...] | None = None, offset: int = 0, address: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        data: Any,
+        shape: tuple[int, ...] | None = None,
+        *,
+        code: int = 2,
+        bits: int = 32,
+        lanes: int = 1,
+        device: int = 1,
+        strides: tuple[int, ...] | None = None,
+        offset: int = 0,
+        address: int | None = None,
+    ) -> None:
         self.data = data
         shape = (len(data),) if shape is None else shape
         self.shape = (ctypes.c_int64 * max(1, len(shape)))(*shape)

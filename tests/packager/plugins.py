@@ -51,9 +51,14 @@ MBLOB_PLUGIN(%(symbol)s) = {%(abi)s, sizeof(mblob_plugin), "%(name)s", "1.5", "%
 
 
 def plugin(
-    name: str = "toy", key: str = "toy_key", *, symbol: str = "", abi: str = "MBLOB_PLUGIN_ABI", before: str = "",
+    name: str = "toy",
+    key: str = "toy_key",
+    *,
+    symbol: str = "",
+    abi: str = "MBLOB_PLUGIN_ABI",
+    before: str = "",
     after_size: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """A plug-in whose modules have one function, `size`: bytes of the payload.
 
     Args:

@@ -78,10 +78,14 @@ def test_a_plan_from_flags_gives_the_same_bytes(folder: Path) -> None:
     (folder / "model.toml").write_text(MANIFEST)
     build(load(folder / "model.toml"))
     plan = BuildPlan(
-        folder / "flags.so", kernels=[folder / "vadd.c", folder / "two.c"], functions=[VADD],
-        weights=[folder / "w.safetensors"], blobs=[("labels", folder / "labels.txt")], options=["-DTWO=2"],
+        folder / "flags.so",
+        kernels=[folder / "vadd.c", folder / "two.c"],
+        functions=[VADD],
+        weights=[folder / "w.safetensors"],
+        blobs=[("labels", folder / "labels.txt")],
+        options=["-DTWO=2"],
         digest="sha256",
-    )  # fmt: skip
+    )
     build(plan)
     assert (folder / "flags.so").read_bytes() == (folder / "deploy.so").read_bytes()
 

@@ -341,8 +341,13 @@ def test_a_version_script_that_hides_it(tree: mblob.Module, toy: Path, tmp_path:
         tmp_path / "names.map",
         "{ global: vadd*; __tvm_*; __TVM*; __mblob_functions; local: *; };\n",
     )
-    refused(tree, tmp_path, [toy], f"{SYMBOL} is linked, but the library does not export it",
-            options=[f"-Wl,--version-script={script}"])  # fmt: skip
+    refused(
+        tree,
+        tmp_path,
+        [toy],
+        f"{SYMBOL} is linked, but the library does not export it",
+        options=[f"-Wl,--version-script={script}"],
+    )
 
 
 def test_a_text_that_does_not_end(tree: mblob.Module, tmp_path: Path) -> None:

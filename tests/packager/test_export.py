@@ -62,9 +62,10 @@ def gap_before_blob(path: Path) -> int:
     with mblob.open(path) as lib:
         assert lib.blob_offset is not None
         ends = [
-            s.p_offset + s.p_filesz for s in lib.elf.segments
+            s.p_offset + s.p_filesz
+            for s in lib.elf.segments
             if s.p_type == PT_LOAD and s.p_offset + s.p_filesz <= lib.blob_offset
-        ]  # fmt: skip
+        ]
         return lib.blob_offset - max(ends)
 
 

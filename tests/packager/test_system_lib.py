@@ -66,9 +66,11 @@ def test_what_is_needed_of_the_runtime_is_a_strong_reference(
     }
     needed = {name: binding for name, binding in symbols.items() if name.startswith("TVM")}
     assert set(needed) == {
-        "TVMAPISetLastError", "TVMBackendAnyListResetItem", "TVMBackendParallelBarrier",
+        "TVMAPISetLastError",
+        "TVMBackendAnyListResetItem",
+        "TVMBackendParallelBarrier",
         "TVMBackendRegisterSystemLibSymbol",
-    }  # fmt: skip
+    }
     assert set(needed.values()) == {1}
 
 

@@ -179,9 +179,15 @@ def library(require: Callable[[str], str], package_of: Callable[[str], Path]) ->
 
     def build(folder: Path) -> None:
         run(
-            compiler, "-std=c++17", "-fPIC", "-shared", f"-I{package}/include",
-            *sorted(SOURCES.glob("tvm_ffi_kernels*.cpp")), "-o", folder / "kernels.so",
-        )  # fmt: skip
+            compiler,
+            "-std=c++17",
+            "-fPIC",
+            "-shared",
+            f"-I{package}/include",
+            *sorted(SOURCES.glob("tvm_ffi_kernels*.cpp")),
+            "-o",
+            folder / "kernels.so",
+        )
 
     folder = built_once("tvm-ffi-kernels", build, compiler, package, sources=(SOURCES,))
     return tvm_ffi.load_module(folder / "kernels.so")

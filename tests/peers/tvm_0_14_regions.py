@@ -72,7 +72,7 @@ def ccompiler(head: str = "") -> Callable[[mblob.byoc.Region], mblob.Module]:
         code = "\n".join([*tables, prototype, "{", *lines, "}"])
         return mblob.csource_module(code, functions=[prototype])
 
-    return generate  # fmt: skip
+    return generate
 
 
 class Net(mblob.GraphBuilder):
@@ -210,9 +210,12 @@ def constants_in_c() -> None:
 def parameters_of_constants() -> None:
     """They are in the region, so the graph has none."""
     factory = mblob.partition_graph(
-        constants((1, 10)), None, None, {"ccompiler": lambda o: True},
+        constants((1, 10)),
+        None,
+        None,
+        {"ccompiler": lambda o: True},
         codegens={"ccompiler": ccompiler()},
-    )  # fmt: skip
+    )
     with TemporaryDirectory() as folder:
         factory.export_library(Path(folder, "lib.so"))
         library = tvm.runtime.load_module(Path(folder, "lib.so"))

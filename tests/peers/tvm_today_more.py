@@ -232,32 +232,64 @@ PARTS = values(F, 0.125, 0.25, 0.3, 0.375, 0.4, 0.45, 0.5)
 def _intrinsics() -> Iterator[Kernel]:
     for name, given in [("nearbyint", HALVES), ("round", HALVES)]:
         case = "test_nearbyint" if name == "nearbyint" else "test_round_ties_to_even"
-        yield Kernel(f"{INTRIN}.{case}", elementwise(8, F, F, f"T.{name}(A[i])"),
-                     [[given, array(F, 8)]])  # fmt: skip
+        yield Kernel(
+            f"{INTRIN}.{case}", elementwise(8, F, F, f"T.{name}(A[i])"), [[given, array(F, 8)]]
+        )
     for name in ("round", "trunc", "ceil", "floor", "nearbyint"):
-        yield Kernel(f"{INTRIN}.test_round_intrinsics_on_int",
-                     elementwise(4, "int32", "int32", f"T.{name}(A[i])"),
-                     [[values("int32", -10, 0, 1, 10), array("int32", 4)]])  # fmt: skip
+        yield Kernel(
+            f"{INTRIN}.test_round_intrinsics_on_int",
+            elementwise(4, "int32", "int32", f"T.{name}(A[i])"),
+            [[values("int32", -10, 0, 1, 10), array("int32", 4)]],
+        )
     for name in (
-        "exp", "exp10", "log2", "log10", "sinh", "cosh", "log1p", "asin", "acos", "atan", "asinh", "acosh", "atanh",
+        "exp",
+        "exp10",
+        "log2",
+        "log10",
+        "sinh",
+        "cosh",
+        "log1p",
+        "asin",
+        "acos",
+        "atan",
+        "asinh",
+        "acosh",
+        "atanh",
         "erf",
-    ):  # fmt: skip
-        yield Kernel(f"{INTRIN}.test_unary_intrin", elementwise(7, F, F, f"T.{name}(A[i])"),
-                     [[PARTS, array(F, 7)], [values(F, 1.5, -1.5, 20, -20, 1, 0, 2), array(F, 7)]])  # fmt: skip
+    ):
+        yield Kernel(
+            f"{INTRIN}.test_unary_intrin",
+            elementwise(7, F, F, f"T.{name}(A[i])"),
+            [[PARTS, array(F, 7)], [values(F, 1.5, -1.5, 20, -20, 1, 0, 2), array(F, 7)]],
+        )
     for name in ("asin", "acos"):
-        yield Kernel(f"{INTRIN}.test_asin_acos_boundary_values",
-                     elementwise(13, F, F, f"T.{name}(A[i])"), [[EDGES, array(F, 13)]])  # fmt: skip
+        yield Kernel(
+            f"{INTRIN}.test_asin_acos_boundary_values",
+            elementwise(13, F, F, f"T.{name}(A[i])"),
+            [[EDGES, array(F, 13)]],
+        )
     for name in ("atan2", "nextafter", "copysign", "hypot"):
-        yield Kernel(f"{INTRIN}.test_binary_intrin", _binary(F, f"T.{name}(A[i], B[i])"),
-                     [[PARTS, values(F, 1, -1, 0, 0.3, 7, -0.2, 3), array(F, 7)]])  # fmt: skip
-    yield Kernel(f"{INTRIN}.test_ldexp", _binary("int32", "T.ldexp(A[i], B[i])"),
-                 [[PARTS, values("int32", 0, 1, 2, 3, 4, -1, 5), array(F, 7)]])  # fmt: skip
-    yield Kernel(f"{INTRIN}.test_fma", _binary(F, "A[i] * B[i] + A[i]"),
-                 [[PARTS, values(F, 1, 2, 3, 4, 5, 6, 7), array(F, 7)]])  # fmt: skip
+        yield Kernel(
+            f"{INTRIN}.test_binary_intrin",
+            _binary(F, f"T.{name}(A[i], B[i])"),
+            [[PARTS, values(F, 1, -1, 0, 0.3, 7, -0.2, 3), array(F, 7)]],
+        )
+    yield Kernel(
+        f"{INTRIN}.test_ldexp",
+        _binary("int32", "T.ldexp(A[i], B[i])"),
+        [[PARTS, values("int32", 0, 1, 2, 3, 4, -1, 5), array(F, 7)]],
+    )
+    yield Kernel(
+        f"{INTRIN}.test_fma",
+        _binary(F, "A[i] * B[i] + A[i]"),
+        [[PARTS, values(F, 1, 2, 3, 4, 5, 6, 7), array(F, 7)]],
+    )
     for dtype, most in (("int32", 2**31 - 1), ("int64", 2**63 - 1)):
-        yield Kernel(f"{INTRIN}.test_clz[{dtype}-llvm]",
-                     elementwise(7, dtype, "int32", 'T.Cast("int32", T.clz(A[i]))'),
-                     [[values(dtype, 1, 2, 9, 99, 1000, 10**6, most), array("int32", 7)]])  # fmt: skip
+        yield Kernel(
+            f"{INTRIN}.test_clz[{dtype}-llvm]",
+            elementwise(7, dtype, "int32", 'T.Cast("int32", T.clz(A[i]))'),
+            [[values(dtype, 1, 2, 9, 99, 1000, 10**6, most), array("int32", 7)]],
+        )
 
 
 def _binary(b: str, expression: str) -> str:
@@ -275,10 +307,11 @@ INTEGERS = {
     "int64": (-(2**63), 2**63 - 1), "uint64": (0, 2**63 - 1),
 }  # fmt: skip
 FLOATS = {
-    "float16": ("-65504", "3.14", "65504", "inf", "nan"), "bfloat16": ("-3e38", "3e38", "3.14"),
+    "float16": ("-65504", "3.14", "65504", "inf", "nan"),
+    "bfloat16": ("-3e38", "3e38", "3.14"),
     "float32": ("-3.4028234e38", "3.14", "3.4028234e38", "inf", "nan"),
     "float64": ("-1.7e308", "3.14", "1.7e308", "inf", "nan"),
-}  # fmt: skip
+}
 FOLDED = {
     "int8": ([(127, 1), (127, 127), (-128, 3), (-7, 2), (5, -3)], ""),
     "uint8": ([(255, 1), (10, 3), (200, 7), (0, 9)], "mod"),
@@ -290,8 +323,11 @@ FOLDED = {
 def _stored(case: str, dtype: str, literals: Any) -> Kernel:
     lines = [f"B[{i}] = {literal}" for i, literal in enumerate(literals)]
     shape = f"({len(lines)},)"
-    return Kernel(f"{IMM}.{case}", function(f'B: T.Buffer({shape}, "{dtype}")', *lines),
-                  [[array(dtype, len(lines))]])  # fmt: skip
+    return Kernel(
+        f"{IMM}.{case}",
+        function(f'B: T.Buffer({shape}, "{dtype}")', *lines),
+        [[array(dtype, len(lines))]],
+    )
 
 
 def _constant(case: str, dtype: str, literal: str, of: str | None) -> Kernel:
@@ -308,13 +344,18 @@ def _numbers() -> Iterator[Kernel]:
     for dtype, integers in INTEGERS.items():
         for n in integers:
             yield _constant(f"test_tir_make_intimm[{dtype}]", dtype, str(n), dtype)
-    large = [f"(T.uint64({n >> 32}) << T.uint64(32)) + T.uint64({n & 0xFFFFFFFF})"
-             for n in (2**63 - 1, 2**64 - 1)]  # fmt: skip
+    large = [
+        f"(T.uint64({n >> 32}) << T.uint64(32)) + T.uint64({n & 0xFFFFFFFF})"
+        for n in (2**63 - 1, 2**64 - 1)
+    ]
     yield _stored("test_tir_large_py_int_literals[uint64]", "uint64", large)
     for dtype, a, op, b in [
-        ("uint8", 255, "+", 1), ("int32", 2**31 - 1, "+", 1), ("uint32", 2**32 - 1, "+", 1),
-        ("int64", 2**63 - 1, "+", 1), ("uint64", 2**32, "*", 2**32),
-    ]:  # fmt: skip
+        ("uint8", 255, "+", 1),
+        ("int32", 2**31 - 1, "+", 1),
+        ("uint32", 2**32 - 1, "+", 1),
+        ("int64", 2**63 - 1, "+", 1),
+        ("uint64", 2**32, "*", 2**32),
+    ]:
         yield _stored("test_tir_intimm_overflow", dtype, [f"T.{dtype}({a}) {op} T.{dtype}({b})"])
     for dtype, floats in FLOATS.items():
         for text in floats:

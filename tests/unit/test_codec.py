@@ -46,9 +46,11 @@ def test_the_worked_example_of_the_document_has_these_bytes() -> None:
         )
     )
     data = write(
-        [LIB, OutEntry("my_key", BytesPayload(b"hello"), data=True)], [[1], []],
-        target="x86_64-linux-gnu", producer="mblob 0.1.0",
-    )  # fmt: skip
+        [LIB, OutEntry("my_key", BytesPayload(b"hello"), data=True)],
+        [[1], []],
+        target="x86_64-linux-gnu",
+        producer="mblob 0.1.0",
+    )
     assert dump == data
 
 

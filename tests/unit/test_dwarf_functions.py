@@ -89,9 +89,12 @@ def with_section(library: bytes, name: str, contents: bytes, flags: int = 0) -> 
     index = next(i for i, s in enumerate(elf.sections) if s.name == name)
     out = bytearray(library)
     elf.layout.shdr.put(
-        out, elf.e_shoff + index * elf.e_shentsize,
-        sh_offset=len(out), sh_size=len(contents), sh_flags=elf.sections[index].sh_flags | flags,
-    )  # fmt: skip
+        out,
+        elf.e_shoff + index * elf.e_shentsize,
+        sh_offset=len(out),
+        sh_size=len(contents),
+        sh_flags=elf.sections[index].sh_flags | flags,
+    )
     return bytes(out + contents)
 
 

@@ -202,12 +202,15 @@ def test_each_class_of_an_error_is_that_of_one_name() -> None:
 @pytest.mark.parametrize(
     ("base", "others"),
     [
-        (errors.ArgumentError, (TypeError, ValueError)), (errors.KernelError, (RuntimeError, ValueError)),
-        (errors.KernelError, (IndexError,)), (errors.NotFoundError, (ValueError, RuntimeError)),
-        (errors.BuildError, (errors.NotFoundError,)), (errors.IncompatibleError, (ImportError,)),
+        (errors.ArgumentError, (TypeError, ValueError)),
+        (errors.KernelError, (RuntimeError, ValueError)),
+        (errors.KernelError, (IndexError,)),
+        (errors.NotFoundError, (ValueError, RuntimeError)),
+        (errors.BuildError, (errors.NotFoundError,)),
+        (errors.IncompatibleError, (ImportError,)),
         (errors.ArgumentTypeError, (OverflowError,)),
     ],
-)  # fmt: skip
+)
 def test_a_traceback_shows_a_class_that_programs_can_import(
     base: type[errors.MblobError], others: tuple[type[Exception], ...]
 ) -> None:
@@ -499,7 +502,7 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: mblob.blob_module("k", "text"),
         "[Errno 2] blob_module: no such file; a text that is the payload is given as bytes: 'text'",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", TOLD)

@@ -81,8 +81,11 @@ def test_the_index_tells_what_the_stream_tells() -> None:
     found = ffi_dialect.read(memoryview(data), level="full", index_expected=True)
     assert (found.dialect, found.symbol, found.target) == ("ffi", ffi_dialect.SYMBOL, "t")
     assert [(e.type_key, e.imports, e.data, e.bulk) for e in found.entries] == [
-        ("library", (1, 2, 3), False, False), ("a", (2,), False, True), ("b", (), True, False), ("c", (), False, False)
-    ]  # fmt: skip
+        ("library", (1, 2, 3), False, False),
+        ("a", (2,), False, True),
+        ("b", (), True, False),
+        ("c", (), False, False),
+    ]
     payloads = [data[e.offset or 0 :][: e.size] for e in found.entries[1:]]
     assert payloads == [b"x" * 70, b"yy", b"onetwo"]
     bulk = found.entries[1]

@@ -20,9 +20,11 @@ OTHERS = {
 }  # fmt: skip
 # What imports pyelftools and pycparser.
 READERS = {
-    "mblob.binary.dwarf_functions", "mblob.packager.modules.prototype_parser", "mblob.packager.modules.source_words",
+    "mblob.binary.dwarf_functions",
+    "mblob.packager.modules.prototype_parser",
+    "mblob.packager.modules.source_words",
     "mblob.packager.objects.debug_info",
-}  # fmt: skip
+}
 # Everything else by the reason why it comes late. Times are of the machine on which Python itself
 # takes 12 ms to start.
 LATE = {

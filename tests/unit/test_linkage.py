@@ -139,13 +139,19 @@ def test_search_paths_and_what_is_missing_further_down(cc, tmp_path: Path, tag: 
         "int low(void) { return 1; }", tmp_path / "deep" / "liblow.so", "-Wl,-soname,liblow.so"
     )
     middle = cc(
-        "int low(void); int middle(void) { return low(); }", tmp_path / "deep" / "libmiddle.so",
-        "-Wl,-soname,libmiddle.so", str(low),
-    )  # fmt: skip
+        "int low(void); int middle(void) { return low(); }",
+        tmp_path / "deep" / "libmiddle.so",
+        "-Wl,-soname,libmiddle.so",
+        str(low),
+    )
     top = cc(
-        "int middle(void); int f(void) { return middle(); }", tmp_path / "top.so", str(middle), f"-Wl,{tag}",
-        "-Wl,-rpath,${ORIGIN}/deep", "-Wl,--allow-shlib-undefined",
-    )  # fmt: skip
+        "int middle(void); int f(void) { return middle(); }",
+        tmp_path / "top.so",
+        str(middle),
+        f"-Wl,{tag}",
+        "-Wl,-rpath,${ORIGIN}/deep",
+        "-Wl,--allow-shlib-undefined",
+    )
     found = look(top)
     assert [r.provider for r in found.references if r.name == "middle"] == [str(middle)]
     if tag == "--disable-new-dtags":
@@ -189,13 +195,17 @@ def test_where_dt_runpath_is_the_paths_of_who_asked_for_the_library_do_not_count
             "int low(void) { return 1; }", tmp_path / name / "liblow.so", "-Wl,-soname,liblow.so"
         )
     middle = cc(
-        "int low(void); int middle(void) { return low(); }", tmp_path / "old" / "libmiddle.so", str(low),
+        "int low(void); int middle(void) { return low(); }",
+        tmp_path / "old" / "libmiddle.so",
+        str(low),
         "-Wl,-soname,libmiddle.so,--enable-new-dtags,-rpath,$ORIGIN/../new",
-    )  # fmt: skip
+    )
     top = cc(
-        "int middle(void); int f(void) { return middle(); }", tmp_path / "top.so", str(middle),
+        "int middle(void); int f(void) { return middle(); }",
+        tmp_path / "top.so",
+        str(middle),
         "-Wl,--disable-new-dtags,-rpath,$ORIGIN/old,--allow-shlib-undefined",
-    )  # fmt: skip
+    )
     assert (look(top).problem, opens(top)) == ("", "")
     low.unlink()
     assert [(m.name, m.needed_by) for m in look(top).missing_libraries] == [

@@ -20,9 +20,14 @@ HEAD = "II32s32s192s64s192s"
 
 
 def table(
-    order: str = "<", bits: int = 64, abi: int = 1, size: int | None = None, name: bytes = b"n", keys: bytes = b"a, b",
+    order: str = "<",
+    bits: int = 64,
+    abi: int = 1,
+    size: int | None = None,
+    name: bytes = b"n",
+    keys: bytes = b"a, b",
     devices: bytes = b"2,4",
-) -> bytes:  # fmt: skip
+) -> bytes:
     whole = plugin_table.table_size(bits)
     head = struct.pack(
         order + HEAD, abi, whole if size is None else size, name, b"1", keys, devices, b"x.so"

@@ -41,12 +41,17 @@ INDEX = {"FOOTER": index.FOOTER, "HEADER": index.HEADER, "RECORD": index.RECORD}
 PAIRS = {(r.size, records(NARROW)[name].size) for name, r in records(WIDE).items()}
 PAIRS |= {
     (f.offset, records(NARROW)[name].fields[f.name].offset)
-    for name, r in records(WIDE).items() for f in r.fields.values() if f.name != "ch_reserved"
-}  # fmt: skip
+    for name, r in records(WIDE).items()
+    for f in r.fields.values()
+    if f.name != "ch_reserved"
+}
 PAIRS = {(wide, narrow) for wide, narrow in PAIRS if wide != narrow} - {(8, 4)}
 PLACES = {
-    (f.place.start, f.place.stop) for layout in (WIDE, NARROW) for f in layout.ehdr.fields.values() if f.offset > 4
-}  # fmt: skip
+    (f.place.start, f.place.stop)
+    for layout in (WIDE, NARROW)
+    for f in layout.ehdr.fields.values()
+    if f.offset > 4
+}
 
 
 def spelled(fmt: str) -> str:

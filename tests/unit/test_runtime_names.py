@@ -97,8 +97,9 @@ def test_a_plugin_alone_gives_its_own_names(cc, tmp_path: Path) -> None:
     assert missing(library, tmp_path / "libmblob.so") == set()
     found = resolve(read(library), str(library), [tmp_path / "libmblob.so"])
     assert {r.name: Path(r.provider or "") for r in found.references} == {
-        "TVMFFIFunctionCall": copies / "libmblob-ffi.so", "TVMBackendRunOnce": tmp_path / "libmblob.so",
-    }  # fmt: skip
+        "TVMFFIFunctionCall": copies / "libmblob-ffi.so",
+        "TVMBackendRunOnce": tmp_path / "libmblob.so",
+    }
     (copies / "libmblob-ffi.so").write_bytes(b"no library")
     assert missing(library, tmp_path / "libmblob.so") == {"TVMFFIFunctionCall"}
 

@@ -157,15 +157,17 @@ def test_c_spells_the_symbols_of_the_dialects_as_python_does() -> None:
 OF_TVM = {"e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"}
 # C files that turn numbers of the one into numbers of the other, and where they have TVM's.
 TURNING = {
-    "csrc/src/base/dtype.c": "csrc/src/base/dtype.c", "loader/_call/dtype.c": "loader/_call/call.h",
+    "csrc/src/base/dtype.c": "csrc/src/base/dtype.c",
+    "loader/_call/dtype.c": "loader/_call/call.h",
     "packager/functions/adapters.h": "packager/functions/adapters.h",
     "csrc/plugins/ffi/abi.h": "csrc/plugins/ffi/abi.h",
-}  # fmt: skip
+}
 CPP_TYPES = "csrc/include/mblob/compat/tvm/runtime/data_type.h"
 OWN_CODES = {
-    ("csrc/include/mblob/plugin.h", "MBLOB_FLOAT8_E3M4"), ("packager/functions/adapters.h", "MBLOB_FLOAT8_E3M4"),
+    ("csrc/include/mblob/plugin.h", "MBLOB_FLOAT8_E3M4"),
+    ("packager/functions/adapters.h", "MBLOB_FLOAT8_E3M4"),
     ("csrc/plugins/ffi/abi.h", "MB_FLOAT8_E3M4"),
-}  # fmt: skip
+}
 
 
 def test_the_headers_number_small_floats_as_the_table_does() -> None:

@@ -168,11 +168,16 @@ def make_good() -> None:
     item, lib = s("metadata_module"), s("_lib")
     several = blob(item, lib, s("cuda") + CUDA, lib, tree([[1, 3], [2], [], [2]]))
     good(
-        "several-libraries", several,
-        [("metadata_module", 16 + len(item), 0), ("library", None, 0),
-         ("cuda", after(several, s("cuda")), len(CUDA)), ("library", None, 0)],
+        "several-libraries",
+        several,
+        [
+            ("metadata_module", 16 + len(item), 0),
+            ("library", None, 0),
+            ("cuda", after(several, s("cuda")), len(CUDA)),
+            ("library", None, 0),
+        ],
         [[1, 3], [2], [], [2]],
-    )  # fmt: skip
+    )
     four = [item] * 4
     keys = [("metadata_module", 16 + len(item) * (i + 1), 0) for i in range(4)]
     for name, rows in (
@@ -184,8 +189,12 @@ def make_good() -> None:
         good(name, blob(*four, tree(rows)), keys, rows)
     n = 40
     rows = [[i + 1, i + 1] for i in range(n - 1)] + [[]]
-    good("forty-modules-each-importing-the-next-twice", blob(*[item] * n, tree(rows)),
-         [("metadata_module", 16 + len(item) * (i + 1), 0) for i in range(n)], rows)  # fmt: skip
+    good(
+        "forty-modules-each-importing-the-next-twice",
+        blob(*[item] * n, tree(rows)),
+        [("metadata_module", 16 + len(item) * (i + 1), 0) for i in range(n)],
+        rows,
+    )
     for digest in ALGORITHMS:
         data, entries = indexed(digest)
         good(f"index-{digest}", data, entries, [[1, 2, 3], [], [], []], index_expected=True)

@@ -238,9 +238,12 @@ def _without(left_out: range, area: Area) -> Iterator[Area]:
         if first < last:
             whole = last - first == area.size
             yield area._replace(
-                offset=first, size=last - first,
-                children=tuple(c for c in area.children if whole or first <= (c.offset or 0) <= last - c.size),
-            )  # fmt: skip
+                offset=first,
+                size=last - first,
+                children=tuple(
+                    c for c in area.children if whole or first <= (c.offset or 0) <= last - c.size
+                ),
+            )
 
 
 def _few(areas: list[Area], limit: int, what: str) -> list[Area]:

@@ -66,7 +66,7 @@ _CHOICES = {
     "p_type": _names("PT_"),
     "sh_type": _names("SHT_"),
     "digest algorithm": {0: "none", 1: "CRC-32", 2: "SHA-256"},
-}  # fmt: skip
+}
 _BITS = {
     "p_flags": ((4, "R"), (2, "W"), (1, "X")),
     "sh_flags": (

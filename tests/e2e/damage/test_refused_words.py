@@ -28,7 +28,7 @@ from tests.e2e.damage.test_refused_elf import (
     relocations,
     segments,
     x86_64,
-)  # fmt: skip
+)
 from tests.e2e.programs import run
 
 # -- what only loaders ask for ---------------------------------------------------------------------

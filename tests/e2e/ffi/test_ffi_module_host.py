@@ -140,9 +140,11 @@ def test_a_static_program_has_the_plug_in_that_it_asks_for(
         tmp_path / "host", "-ldl", "-lm", "-pthread")  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if k != "MBLOB_PLUGIN_PATH"}
     done = subprocess.run(
-        [str(tmp_path / "host"), str(tmp_path / "add.so")], capture_output=True, text=True,
+        [str(tmp_path / "host"), str(tmp_path / "add.so")],
+        capture_output=True,
+        text=True,
         env=environment,
-    )  # fmt: skip
+    )
     if linked:
         assert (done.returncode, done.stdout) == (0, "42\n")
     else:

@@ -179,9 +179,14 @@ def tool_of(linker: str) -> str:
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("linker", LINKERS)
 def test_the_documented_line_links_with_as_needed(
-    installed: Path, packed: list[Path], require: Callable[[str], str], tmp_path: Path, linker: str, compiler: str,
+    installed: Path,
+    packed: list[Path],
+    require: Callable[[str], str],
+    tmp_path: Path,
+    linker: str,
+    compiler: str,
     static: bool,
-) -> None:  # fmt: skip
+) -> None:
     require(tool_of(linker))
     (tmp_path / "main.c").write_text(CALLS)
     lib = installed / "lib"

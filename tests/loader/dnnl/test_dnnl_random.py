@@ -63,8 +63,10 @@ def convolution(random: Random, g: Graph) -> None:
         whole = [
             (e - 1) * s + (k - 1) * d + 1 for e, s, k, d in zip(extents, strides, kernel, dilation)
         ]
-        padding = [p if f > padding[i % axes] + padding[i % axes + axes] else 0
-                   for i, (p, f) in enumerate(zip(padding, whole * 2))]  # fmt: skip
+        padding = [
+            p if f > padding[i % axes] + padding[i % axes + axes] else 0
+            for i, (p, f) in enumerate(zip(padding, whole * 2))
+        ]
         y = ref.transposed(x, w, strides, padding, dilation, groups, extra)
         letters = "IO" + KERNEL[axes][2:]
         name = f"deconv{axes}d"
@@ -193,9 +195,14 @@ def normalization(random: Random, g: Graph) -> None:
         vectors[1].reshape(shape) if center else 0
     )
     entry = g.kernel(
-        "nn.batch_norm" if batch else "nn.layer_norm", [g.input(x), *(g.const(v) for v in vectors)], x.shape,
-        axis=axis if random.random() < 0.5 else axis - rank, epsilon=1e-3, scale=scale, center=center,
-    )  # fmt: skip
+        "nn.batch_norm" if batch else "nn.layer_norm",
+        [g.input(x), *(g.const(v) for v in vectors)],
+        x.shape,
+        axis=axis if random.random() < 0.5 else axis - rank,
+        epsilon=1e-3,
+        scale=scale,
+        center=center,
+    )
     g.atol = 1e-4
     g.result(entry, y.astype("float32"))
 

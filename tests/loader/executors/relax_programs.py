@@ -119,9 +119,11 @@ class Program:
         place = function.place or ((start, end) if kind == CODE else (0, 0))
         registers = function.registers if kind != PACKED else 0
         return (
-            pack("<i", kind) + text(function.name) + pack("<4q", *place, count, registers)
+            pack("<i", kind)
+            + text(function.name)
+            + pack("<4q", *place, count, registers)
             + texts(function.params)
-        )  # fmt: skip
+        )
 
     def _constant(self, value: Any) -> bytes:
         if isinstance(value, bytes):

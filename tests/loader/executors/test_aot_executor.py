@@ -332,8 +332,10 @@ def test_calls_through_the_runtime_have_times_of_their_own(
     executor = mblob.aot_executor.AotModule(factory["m"](mblob.cpu(0)))
     rows = executor.profile(2, x=np.ones(4, "float32"))
     assert [(row.function, row.count) for row in rows] == [
-        ("tvmgen_m___tvm_main__", 2), ("aot_test_first", 2), ("aot_test_second", 4)
-    ]  # fmt: skip
+        ("tvmgen_m___tvm_main__", 2),
+        ("aot_test_first", 2),
+        ("aot_test_second", 4),
+    ]
     assert rows[0].seconds >= rows[1].seconds + rows[2].seconds > 0
     assert (len(first_calls), len(second_calls)) == (6, 4)
     executor.run()  # nobody watches any more

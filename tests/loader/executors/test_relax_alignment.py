@@ -246,9 +246,10 @@ int __tvm_ffi___vmtir__main(void *self, const TVMFFIAny *given, int32_t count, T
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    "giver", ["__tvm_ffi_give(0, a, 1, &a[1])", 'call("test.alignment.giver", a, 1, &a[1])'],
+    "giver",
+    ["__tvm_ffi_give(0, a, 1, &a[1])", 'call("test.alignment.giver", a, 1, &a[1])'],
     ids=["C", "Python"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_results_of_functions_are_aligned_in_compiled_code(
     probe: Probe, tmp_path: Path, giver: str, depth: int

@@ -317,9 +317,11 @@ def test_a_program_that_lacks_builtins_runs_what_needs_none_of_them() -> None:
     """All that are missing are told when the machine is made, and again by the call of one."""
     program = main(call(2, [r(0)], 1), call(3, [r(1)], 1), ret(1))
     program.functions = [
-        *program.functions, Function("vm.builtin.no_such"), Function("vm.builtin.nor_this"),
+        *program.functions,
+        Function("vm.builtin.no_such"),
+        Function("vm.builtin.nor_this"),
         Function("same", [ret(0)], params=["x"], registers=1),
-    ]  # fmt: skip
+    ]
     executable = open_program(program)
     with pytest.warns(UserWarning, match=r"vm\.builtin\.no_such, vm\.builtin\.nor_this; a call"):
         vm = mblob.relax.VirtualMachine(executable, mblob.cpu(0))

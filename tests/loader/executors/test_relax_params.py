@@ -78,10 +78,16 @@ def tensor_cache(folder: Path) -> Path:
     }
     rows, data = [], b""
     for name, array in stored.items():
-        rows.append({
-            "name": name, "shape": list(ARRAYS[name].shape), "dtype": str(ARRAYS[name].dtype), "byteOffset": len(data),
-            "nbytes": array.nbytes, "format": "f32-to-bf16" if name == "b" else "raw",
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "shape": list(ARRAYS[name].shape),
+                "dtype": str(ARRAYS[name].dtype),
+                "byteOffset": len(data),
+                "nbytes": array.nbytes,
+                "format": "f32-to-bf16" if name == "b" else "raw",
+            }
+        )
         data += array.tobytes()
     (folder / "params_shard_0.bin").write_bytes(data)
     shard = {

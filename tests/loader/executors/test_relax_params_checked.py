@@ -247,8 +247,11 @@ def test_a_program_of_tvm_gets_its_detached_parameters(golden: Path, tmp_path: P
     names = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
     for order in (names, names[::-1]):
         mblob.add(
-            golden / "relax" / "mlp_static.so", params=dict(zip(names, weights)), order=order, output=tmp_path / "m.so"
-        )  # fmt: skip
+            golden / "relax" / "mlp_static.so",
+            params=dict(zip(names, weights)),
+            order=order,
+            output=tmp_path / "m.so",
+        )
         vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
         vm.module["set_one_input"]("forward", "x", x)
         vm.invoke_stateful("forward")

@@ -16,20 +16,24 @@ def test_a_failed_check_of_an_argument_is_told_in_plain_words() -> None:
     rule = 'ErrorContext(fn=main, loc=param[1], param=w, annotation=R.Tensor((n, 3), dtype="float32")) '
     match = [r(1), VOID, i(2), i(2), i(0), i(0), i(3), c(0)]
     functions = [
-        Function("vm.builtin.check_tensor_info"), Function("vm.builtin.match_shape"),
-        Function("vm.builtin.check_tuple_info"), Function("vm.builtin.check_shape_info"),
+        Function("vm.builtin.check_tensor_info"),
+        Function("vm.builtin.match_shape"),
+        Function("vm.builtin.check_tuple_info"),
+        Function("vm.builtin.check_shape_info"),
         Function("vm.builtin.check_prim_value_info"),
         Function("main", [call(0, [r(1), i(2), c(1), c(0)]), call(1, match), ret(0)], ["x", "w"]),
         Function("tuple", [call(2, [r(0), i(2), c(2)]), ret(0)], ["t"]),
         Function("shape", [call(3, [r(0), i(2), c(3)]), ret(0)], ["s"]),
         Function("number", [call(4, [r(0), c(1), c(4)]), ret(0)], ["i"]),
-    ]  # fmt: skip
+    ]
     others = [
         f"ErrorContext(fn={name}, loc=param[0], param={p}, annotation={annotation}) "
         for name, p, annotation in (
-            ("tuple", "t", "T.Tuple(R.Any, R.Any)"), ("shape", "s", "R.Shape([m, n])"), ("number", "i", "T.float32"),
+            ("tuple", "t", "T.Tuple(R.Any, R.Any)"),
+            ("shape", "s", "R.Shape([m, n])"),
+            ("number", "i", "T.float32"),
         )
-    ]  # fmt: skip
+    ]
     program = Program(functions, [rule, np.dtype("float32"), *others])
     code = mblob.get_global_func("mblob.RelaxExecutable")(program.payload())
     vm = mblob.relax.VirtualMachine(code, mblob.cpu(0))

@@ -48,8 +48,14 @@ class Layers:
             "num_outputs": "1",
             "flatten_data": "0",
         }
-        self.nodes.append({"op": "tvm_op", "name": f"n{len(self.nodes)}", "attrs": {**call, "op": name, **attrs},
-                           "inputs": [[i, 0, 0] for i in inputs]})  # fmt: skip
+        self.nodes.append(
+            {
+                "op": "tvm_op",
+                "name": f"n{len(self.nodes)}",
+                "attrs": {**call, "op": name, **attrs},
+                "inputs": [[i, 0, 0] for i in inputs],
+            }
+        )
         self.shapes.append(shape)
         return len(self.nodes) - 1
 
@@ -221,9 +227,12 @@ def test_without_composites_each_operator_is_a_kernel() -> None:
     )
     nodes = json.loads(module.imported_modules[0].imported_modules[1].get_source() or "")["nodes"]
     assert [(n["name"], len(n["inputs"])) for n in nodes if n["op"] == "kernel"] == [
-        ("dnnl.conv2d_bias_relu", 3), ("dnnl.conv2d_bias", 3), ("nn.conv2d", 2), ("dnnl.conv2d_bias", 3),
+        ("dnnl.conv2d_bias_relu", 3),
+        ("dnnl.conv2d_bias", 3),
+        ("nn.conv2d", 2),
+        ("dnnl.conv2d_bias", 3),
         ("nn.relu", 1),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d"])
@@ -356,8 +365,9 @@ def test_what_is_registered_for_onednn(targets: Any) -> None:
     keys = byoc.annotate(read, targets, as_records(layers.params))
     (region,) = byoc.partition(read, byoc.merge(read, keys), keys).regions
     assert [(o.op, len(o.inputs)) for o in region.calls] == [
-        ("dnnl.conv2d_bias_relu", 3), ("tanh", 1),
-    ]  # fmt: skip
+        ("dnnl.conv2d_bias_relu", 3),
+        ("tanh", 1),
+    ]
     assert len(region.operators) == 4
 
 

@@ -81,8 +81,10 @@ def test_each_pass_of_partition_graph_is_shown() -> None:
     assert read == BEFORE
     of = "dnnl.conv2d_bias_relu"
     assert comments(annotated)[:3] == [
-        f"conv: dnnl, {of}", f"bias: dnnl, {of}", f"relu: dnnl, {of}",
-    ]  # fmt: skip
+        f"conv: dnnl, {of}",
+        f"bias: dnnl, {of}",
+        f"relu: dnnl, {of}",
+    ]
     assert "// dnnl: nothing matches dnnl.conv2d_bias_sum_relu, dnnl.conv2d_bias_sum, " in annotated
     assert re.sub(r"  // .*", "", annotated).startswith(BEFORE)
     assert comments(merged) == [f"{n}: dnnl, region 0, {of}" for n in ("conv", "bias", "relu")]
@@ -105,8 +107,10 @@ def test_composites_of_one_name_and_regions_have_numbers() -> None:
         "turn6: one, one", "one: nothing matches no",
     ]  # fmt: skip
     assert comments(byoc.text(graph, keys, byoc.merge(graph, keys, 2)))[3:] == [
-        "bump4: one, region 0, pair (2)", "mix5: host", "turn6: host, its region of one is too small, one",
-    ]  # fmt: skip
+        "bump4: one, region 0, pair (2)",
+        "mix5: host",
+        "turn6: host, its region of one is too small, one",
+    ]
     regions = byoc.merge(graph, keys)
     marks = comments(byoc.text(graph, keys, regions))
     symbols = [r.symbol for r in byoc.partition(graph, regions, keys).regions]

@@ -95,8 +95,9 @@ def test_a_generator_in_c_sees_composites_and_constants_of_any_type(tmp_path: Pa
     assert module is not None
     kernels = json.loads(mblob.get_global_func("tests.called")().split("\n")[0])["nodes"][2:]
     assert [(k["name"], k["attrs"]["composite"]) for k in kernels] == [
-        ("f", [["my.f_relu", "0"]]), ("relu", [["my.f_relu", "0"]]),
-    ]  # fmt: skip
+        ("f", [["my.f_relu", "0"]]),
+        ("relu", [["my.f_relu", "0"]]),
+    ]
 
 
 def test_errors_of_generators_in_c_are_named() -> None:

@@ -137,8 +137,10 @@ def test_the_first_pattern_of_the_table_wins_then_the_last_operator() -> None:
     end = is_op("bump")(TURN)
     assert composites(graph, [("end", end), ("two", two)]) == [("two", (1, 2)), ("end", (3, 4))]
     assert composites(graph, [("c", TURN.optional(is_op("bump")))]) == [
-        ("c", (1,)), ("c", (2,)), ("c", (3, 4)),
-    ]  # fmt: skip
+        ("c", (1,)),
+        ("c", (2,)),
+        ("c", (3, 4)),
+    ]
 
 
 def test_a_check_that_refuses_leaves_the_operators_to_the_next() -> None:
@@ -352,7 +354,10 @@ def test_tables_of_a_function_are_lists(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(BuildError, match="the pattern table of 'one': expected a list, found gen"):
         byoc.annotate(byoc.read_graph(chain("turn")), ["one"])
-    for wrong in (lambda: byoc.register_pattern_table("k")([]), lambda: byoc.register_pattern_table("k", 1)):  # type: ignore[arg-type,type-var]  # fmt: skip
+    for wrong in (
+        lambda: byoc.register_pattern_table("k")([]),
+        lambda: byoc.register_pattern_table("k", 1),
+    ):  # type: ignore[arg-type,type-var]
         with pytest.raises(BuildError, match=r"register_pattern_table: .*expected a "):
             wrong()
     with pytest.raises(BuildError, match="'library' is the format's own"):

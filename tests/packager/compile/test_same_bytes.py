@@ -59,9 +59,14 @@ def test_two_builds_have_the_same_bytes(
     [("k.so", None, "c"), ("k.so", None, "append"), ("k.a", True, "c"), ("k.a", True, None), ("k.tar", None, None)],
 )  # fmt: skip
 def test_two_builds_of_each_output_have_the_same_bytes(
-    tmp_path: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch,
-    compiler: str, name: str, system_lib: bool | None, embed: Any,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    require: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    compiler: str,
+    name: str,
+    system_lib: bool | None,
+    embed: Any,
+) -> None:
     monkeypatch.setenv("CCACHE_DISABLE", "1")
     (tmp_path / "v.c").write_text("void g(float *x) { float4 v = {1, 2, 3, 4}; *x = v.x; }\n")
     made = []

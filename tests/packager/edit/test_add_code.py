@@ -305,9 +305,12 @@ def test_code_without_data_of_its_own_joins(tmp_path: Path, linker: str, require
     (tmp_path / "k.c").write_text("int two(void) { return 2; }")
     options = [f"-fuse-ld={linker}"]
     mblob.add(
-        linked(tmp_path / "l.so"), kernels=tmp_path / "k.c", functions=[], output=tmp_path / "a.so",
+        linked(tmp_path / "l.so"),
+        kernels=tmp_path / "k.c",
+        functions=[],
+        output=tmp_path / "a.so",
         options=options,
-    )  # fmt: skip
+    )
     assert ctypes.CDLL(str(tmp_path / "a.so")).two() == 2
     assert mblob.load_module(tmp_path / "a.so").symbol("two") is not None
 

@@ -94,8 +94,14 @@ def test_other_things_come_along(tmp_path: Path, index: bool) -> None:
     program().export_library(tmp_path / "relax.so", dialect="ffi", index=index)
     out = tmp_path / "all.so"
     (tmp_path / "k.c").write_text("int half(int x) { return x / 2; }")
-    mblob.add(tmp_path / "relax.so", params=ARRAYS, weights={"other": np.ones(3)}, blobs={"labels": b"[1]"},
-              kernels=tmp_path / "k.c", output=out)  # fmt: skip
+    mblob.add(
+        tmp_path / "relax.so",
+        params=ARRAYS,
+        weights={"other": np.ones(3)},
+        blobs={"labels": b"[1]"},
+        kernels=tmp_path / "k.c",
+        output=out,
+    )
     check(machine(out), NAMES)
     lib = mblob.load_module(out)
     assert (

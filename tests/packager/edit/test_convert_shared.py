@@ -257,8 +257,10 @@ def test_variables_of_threads_are_one_block(
     if command:
         path = tmp_path / "c.so"
         subprocess.run([*command, tmp_path / "b.so", path], check=True)
-    before, after = ([(t.p_filesz, t.p_memsz) for t in elf_of(p).segments if t.p_type == PT_TLS]
-                     for p in (tmp_path / "b.so", path))  # fmt: skip
+    before, after = (
+        [(t.p_filesz, t.p_memsz) for t in elf_of(p).segments if t.p_type == PT_TLS]
+        for p in (tmp_path / "b.so", path)
+    )
     assert len(before) == 1 and after == before
     lib = mblob.load_module(path)
     start = 40 if "40" in initial else 0
@@ -380,8 +382,10 @@ def test_a_text_with_a_nul_inside_is_refused_and_not_cut(tmp_path: Path) -> None
     module.export_library(tmp_path / "classic.so")
     mblob.convert(tmp_path / "classic.so", tmp_path / "converted.so", dialect="ffi")
     n = np.zeros(1, "int32")
-    for name, text in (("made.so", "without a NUL inside, found one at byte"),
-                       ("converted.so", "put: argument 0 is a str with a NUL inside")):  # fmt: skip
+    for name, text in (
+        ("made.so", "without a NUL inside, found one at byte"),
+        ("converted.so", "put: argument 0 is a str with a NUL inside"),
+    ):
         lib = mblob.load_module(tmp_path / name)
         lib["put"]("abcd", n)
         for value in ("ab\0cd", "more than a value has room for\0"):

@@ -53,8 +53,9 @@ def test_there_and_back_nothing_is_lost(name: str) -> None:
     if "functions" in fields:
         kernels = fields["functions"]
         assert [(k.name, k.launch_param_tags[2:]) for k in kernels.values()] == [
-            ("a", ("tirx.use_dyn_shared_memory",)), ("b", ())
-        ]  # fmt: skip
+            ("a", ("tirx.use_dyn_shared_memory",)),
+            ("b", ()),
+        ]
         assert [str(t) for t in kernels["a"].arg_types] == ["handle", "bool", "float8_e4m3fn"]
         assert b"\x03\x40\1\0\x06\x08\1\0\x0a\x08\1\0" in ffi
         assert kernels["a"].arg_extra_tags == (() if name == "webgpu" else (0, 0, 0))
@@ -80,8 +81,9 @@ def test_shaders_of_vulkan_keep_flag_and_words() -> None:
     ffi = joined(convert_payload("vulkan", module.payload, "classic", "ffi"))
     shaders = decode_payload("vulkan", memoryview(ffi), FFI_GRAMMARS)["sources"]
     assert {k: bytes(v) for k, v in shaders.items()} == {
-        "a": struct.pack("<IQ", 1, 5) + SPIRV, "b": struct.pack("<IQ", 0, 5) + SPIRV
-    }  # fmt: skip
+        "a": struct.pack("<IQ", 1, 5) + SPIRV,
+        "b": struct.pack("<IQ", 0, 5) + SPIRV,
+    }
 
 
 @pytest.mark.parametrize("name", ["metal", "webgpu"])

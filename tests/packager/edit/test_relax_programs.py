@@ -272,8 +272,9 @@ def test_names_types_and_tags_change_with_the_dialect() -> None:
     ]
     expected = program(
         ["vm.builtin.tensor_cache.load", "vm.builtin.copy"],
-        [*(dtype(5, *t) for t in ((6, 8), (10, 8), (2, 32))), *tags], 0x1E,
-    )  # fmt: skip
+        [*(dtype(5, *t) for t in ((6, 8), (10, 8), (2, 32))), *tags],
+        0x1E,
+    )
     assert b"".join(map(bytes, made)) == bytes(expected)
     assert key_in("relax.Executable", "ffi") == "relax.VMExecutable"
     back = convert_payload("relax.VMExecutable", expected, "ffi", "classic")

@@ -94,9 +94,10 @@ def test_inspect_tells_where_prototypes_come_from(
     root.import_module(
         mblob.csource_module(
             "int given(int x) { return x; }\nint taken(int x) { return x; }",
-            functions=["int given(int x)", "int taken(int x)"], packed=["taken"],
+            functions=["int given(int x)", "int taken(int x)"],
+            packed=["taken"],
         )
-    )  # fmt: skip
+    )
     root.export_library(tmp_path / "k.so")
     done = pack_verb("inspect", "--functions", tmp_path / "k.so")
     assert done.stdout.splitlines() == [

@@ -112,7 +112,10 @@ def test_nothing_is_undefined_but_the_c_library(tmp_path: Path) -> None:
     program = "import ctypes, os; "
     program += f"ctypes.CDLL({str(tmp_path / 'f.so')!r}, os.RTLD_NOW).vadd; print('fine')"
     done = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "LD_BIND_NOW": "1"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", program],
+        env={**os.environ, "LD_BIND_NOW": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout == "fine\n"

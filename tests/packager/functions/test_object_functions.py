@@ -46,8 +46,9 @@ def test_a_plain_function_of_an_object_is_not_called_as_a_packed_one(
         library["vadd"]
     library["sum"](1)
     assert table(tmp_path / "n.so") == [
-        ("vadd", "plain", "const float *, const float *, float *, int64_t"), ("sum", "packed", "?"),
-    ]  # fmt: skip
+        ("vadd", "plain", "const float *, const float *, float *, int64_t"),
+        ("sum", "packed", "?"),
+    ]
 
 
 def test_members_of_an_archive_are_asked_too(tmp_path: Path) -> None:
@@ -183,8 +184,13 @@ def test_forms_of_debug_information(tmp_path: Path, flags: str) -> None:
 )
 def test_every_machine(tmp_path: Path, require: Callable[[str], str], target: str) -> None:
     flags = ["-g", f"--target={target}-linux-gnu", "-fintegrated-as", "-ffreestanding"]
-    made = compiled(tmp_path, "p", "__thread int t;\nfloat f(float *a, int n) { return a[n + t]; }\n", *flags,
-                    cc=require("clang"))  # fmt: skip
+    made = compiled(
+        tmp_path,
+        "p",
+        "__thread int t;\nfloat f(float *a, int n) { return a[n + t]; }\n",
+        *flags,
+        cc=require("clang"),
+    )
     assert [(f.name, f.types) for f in functions(ElfFile(memoryview(made.read_bytes())))] == [
         ("f", "float *, int")
     ]
@@ -440,9 +446,11 @@ def test_other_names_in_an_object_for_link_time_optimization_are_plain_too(
     compiled(tmp_path, "p", text, "-g", "-flto", cc=require("gcc"))
     mblob.static_library(tmp_path / "p.o", functions=[]).export_library(tmp_path / "x.so", cc="gcc")
     assert table(tmp_path / "x.so") == [
-        ("far", "plain", "void"), ("near", "plain", "void"), ("other", "plain", "?"),
+        ("far", "plain", "void"),
+        ("near", "plain", "void"),
+        ("other", "plain", "?"),
         ("scale", "plain", "float *, long int"),
-    ]  # fmt: skip
+    ]
     with pytest.raises(AttributeError, match="nothing says how 'other' is called"):
         mblob.load_module(tmp_path / "x.so")["other"]
 

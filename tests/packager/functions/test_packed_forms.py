@@ -372,8 +372,10 @@ def test_packed_may_name_one_function_of_several(tmp_path: Path) -> None:
     ).export_library(tmp_path / "x.so")
     with mblob.open(tmp_path / "x.so") as lib:
         assert [(r.name, r.symbol, r.abi) for r in lib.function_table] == [
-            ("f", "f", "packed"), ("g", "g", "plain"), ("g", "g__packed", "packed"),
-        ]  # fmt: skip
+            ("f", "f", "packed"),
+            ("g", "g", "plain"),
+            ("g", "g__packed", "packed"),
+        ]
 
 
 def test_packed_works_on_an_object_and_leaves_the_file_alone(tmp_path: Path) -> None:
@@ -408,10 +410,16 @@ def test_generated_code_compiles_without_a_warning(
     tmp_path: Path, root: Path, flags: list[str]
 ) -> None:
     prototypes = parse(
-        [VADD, "int f(float a[64][64], const double x[n][k], int n, int k, unsigned long long u, bool b)",
-         "float g(void)", "void h(float a[static 4], const char *s, void *p, char c, unsigned char const *d)",
-         "void k(float a[n*m+1], size_t n, uint8_t m)", "const char *name(void)", "long l(long *p, short q, bool *f)"]
-    )  # fmt: skip
+        [
+            VADD,
+            "int f(float a[64][64], const double x[n][k], int n, int k, unsigned long long u, bool b)",
+            "float g(void)",
+            "void h(float a[static 4], const char *s, void *p, char c, unsigned char const *d)",
+            "void k(float a[n*m+1], size_t n, uint8_t m)",
+            "const char *name(void)",
+            "long l(long *p, short q, bool *f)",
+        ]
+    )
     wrapped = [Wrapped(p, p.name == "g") for p in prototypes]
     (tmp_path / "x.c").write_text(packed_forms(wrapped) + table(rows_of(wrapped)))
     warnings = ["-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]

@@ -16,8 +16,11 @@ def kinds(text: str) -> list[str]:
 def test_pointers_are_tensors_and_const_marks_inputs() -> None:
     (p,) = parse("void vadd(const float *a, const float *b, float *c, int64_t n)")
     assert [(a.name, a.kind, a.const) for a in p.parameters] == [
-        ("a", "tensor", True), ("b", "tensor", True), ("c", "tensor", False), ("n", "scalar", False),
-    ]  # fmt: skip
+        ("a", "tensor", True),
+        ("b", "tensor", True),
+        ("c", "tensor", False),
+        ("n", "scalar", False),
+    ]
     assert p.types == "const float *, const float *, float *, int64_t"
 
 
@@ -101,11 +104,14 @@ def test_words_of_a_source_are_known() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"void f(int x[{'(' * 5000}1{')' * 5000}])", f"void f(int {'(*' * 3000}x{')(int)' * 3000})",
-        f"void f(int {'*' * 100000}x)", f"void f(int x[{'+'.join('1' * 20000)}])", f"int f({'(a,' * 200}{')' * 200})",
+        f"void f(int x[{'(' * 5000}1{')' * 5000}])",
+        f"void f(int {'(*' * 3000}x{')(int)' * 3000})",
+        f"void f(int {'*' * 100000}x)",
+        f"void f(int x[{'+'.join('1' * 20000)}])",
+        f"int f({'(a,' * 200}{')' * 200})",
     ],
     ids=["brackets", "functions", "pointers", "a sum", "lists"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("source", ["", "int f(int x) { return x; }"])
 def test_a_text_that_nests_without_end_is_one_error(text: str, source: str) -> None:
     with pytest.raises(BuildError, match="nested more deeply than prototypes are"):

@@ -174,12 +174,15 @@ void K::method(float *x) { *x = 3; }
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("inner", r'as one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include'),
+        (
+            "inner",
+            r'as one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include',
+        ),
         ("method", "C\\+\\+ function of K; if it is a method, call it in another"),
         ("K::method", "C\\+\\+ function of K; if it is a method, call it in another"),
         ("plian", "check the spelling; if it is static, .*-Dstatic="),
     ],
-)  # fmt: skip
+)
 def test_a_function_of_cxx_is_told_where_it_is(tmp_path: Path, name: str, message: str) -> None:
     module = mblob.csource_module(CXX, "cpp", functions=[f"void {name}(float *x)"])
     with pytest.raises(mblob.BuildError, match=message):

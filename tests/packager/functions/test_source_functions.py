@@ -99,8 +99,10 @@ def test_free_functions_of_cxx_are_listed(tmp_path: Path, require: Callable[[str
     """
     mblob.csource_module(source, "cc", functions=[]).export_library(tmp_path / "x.so")
     assert {row.name: row.types for row in table(tmp_path / "x.so").values()} == {
-        "inside": "int", "mangled": "int", "outside": "const float &, bool",
-    }  # fmt: skip
+        "inside": "int",
+        "mangled": "int",
+        "outside": "const float &, bool",
+    }
 
 
 def test_a_library_without_plain_functions_has_no_table(tmp_path: Path) -> None:

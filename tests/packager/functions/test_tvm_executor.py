@@ -369,9 +369,10 @@ def inputs_only(names: list[str]) -> dict[str, Any]:
     count = len(names)
     nodes = [{"op": "null", "name": name, "inputs": []} for name in names]
     values = {
-        "dltype": ["list_str", ["float32"] * count], "storage_id": ["list_int", list(range(count))],
+        "dltype": ["list_str", ["float32"] * count],
+        "storage_id": ["list_int", list(range(count))],
         "shape": ["list_shape", [[4]] * count],
-    }  # fmt: skip
+    }
     places = list(range(count))
     return {
         "nodes": nodes,

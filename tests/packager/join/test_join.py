@@ -139,11 +139,14 @@ def test_the_output_may_be_the_library_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more, culprit",
     [
-        ("__attribute__((constructor)) static void start(void) { calls = 1; }", "the new code has constructors"),
+        (
+            "__attribute__((constructor)) static void start(void) { calls = 1; }",
+            "the new code has constructors",
+        ),
         ("__thread int own = 5;", "variables of threads with initial values"),
         ("void scale(double x, int64_t k) {}", "has a function 'scale' already"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_join_is_refused_and_leaves_nothing(
     tmp_path: Path, more: str, culprit: str
 ) -> None:

@@ -73,8 +73,10 @@ def test_a_signal_at_every_step_leaves_nothing(
         (tmp_path / "out" / "x.so").write_bytes(b"old")
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(int(number)), str(at), str(tmp_path / "out"), more],
-            env=environment, capture_output=True, text=True,
-        )  # fmt: skip
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         assert [p.name for p in (tmp_path / "out").iterdir()] == ["x.so"], (at, done.stderr)
         assert list((tmp_path / "tmp").iterdir()) == [], (at, done.stderr)
         outcomes.append((tmp_path / "out" / "x.so").read_bytes() == b"old")
