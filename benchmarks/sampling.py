@@ -47,11 +47,37 @@ class Scale:
 
 
 SCALES = {
-    "full": Scale((0, 16, 64, 256, 1024, 3072, 5120), (1, 16, 64, 256, 1024), (1, 16, 64, 256), (1024, 5120),
-                  1000, 7, 20_000, True),
-    "quick": Scale((0, 16, 64, 256), (1, 16), (1, 16, 64), (1024, 5120), 1000, 3, 5_000, False),
-    "tiny": Scale((0, 1), (1,), (1,), (8, 16), 20, 1, 50, False),
-}  # fmt: skip
+    "full": Scale(
+        pack=(0, 16, 64, 256, 1024, 3072, 5120),
+        peers=(1, 16, 64, 256, 1024),
+        loads=(1, 16, 64, 256),
+        opened=(1024, 5120),
+        entries=1000,
+        rounds=7,
+        loops=20_000,
+        installs=True,
+    ),
+    "quick": Scale(
+        pack=(0, 16, 64, 256),
+        peers=(1, 16),
+        loads=(1, 16, 64),
+        opened=(1024, 5120),
+        entries=1000,
+        rounds=3,
+        loops=5_000,
+        installs=False,
+    ),
+    "tiny": Scale(
+        pack=(0, 1),
+        peers=(1,),
+        loads=(1,),
+        opened=(8, 16),
+        entries=20,
+        rounds=1,
+        loops=50,
+        installs=False,
+    ),
+}
 
 
 @dataclass

@@ -168,11 +168,11 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
     return CDeclaration(
         text,
         restype,
-        None if argtypes is None else tuple(argtypes),
-        tuple(names),
-        variadic,
-        refusal or of_result,
-        of_result,
+        argtypes=None if argtypes is None else tuple(argtypes),
+        names=tuple(names),
+        variadic=variadic,
+        refusal=refusal or of_result,
+        of_result=of_result,
     )
 
 

@@ -375,11 +375,11 @@ def function_of(
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
-        name,
-        type_of(referred(declared), pointer_size),
-        tuple(parameters),
-        variadic,
-        pointer_size,
+        name=name,
+        result=type_of(referred(declared), pointer_size),
+        parameters=tuple(parameters),
+        variadic=variadic,
+        pointer_size=pointer_size,
         is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
         names=tuple(names),
     )

@@ -170,9 +170,9 @@ def plugin_findings() -> Iterator[Finding]:
             "plug-ins",
             name,
             ok,
-            False,
-            f"{said} ({', '.join(serves)})" if serves else said,
-            plugin.origin,
+            needed=False,
+            version=f"{said} ({', '.join(serves)})" if serves else said,
+            place=plugin.origin,
         )
 
 
@@ -185,7 +185,11 @@ def entry_point_findings() -> Iterator[Finding]:
         found = entry_points()
     except Exception as error:  # without the C runtime there are none, which is reported above
         yield Finding(
-            "plug-ins", "Python loaders", False, False, f"{type(error).__name__}: {error}"
+            "plug-ins",
+            "Python loaders",
+            False,
+            needed=False,
+            version=f"{type(error).__name__}: {error}",
         )
         return
     if not found:

@@ -538,7 +538,15 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
         )
     timed = [
         ProfileRow(
-            r.node, r.name, r.function or "", r.count, r.seconds, r.start, r.end, r.thread, r.device
+            node=r.node,
+            name=r.name,
+            function=r.function or "",
+            count=r.count,
+            seconds=r.seconds,
+            start=r.start,
+            end=r.end,
+            thread=r.thread,
+            device=r.device,
         )
         for r in rows
     ]

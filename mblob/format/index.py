@@ -161,14 +161,14 @@ def read_index(blob: memoryview, footer: Footer, dialect: str, check: bool) -> B
     target, producer = index.name(*index.target), index.name(*index.producer)
     return Blob(
         dialect,
-        len(blob),
-        entries,
-        index.stream_size,
-        index.base,
-        index.algorithm,
-        target,
-        producer,
-        index.has_tree,
+        size=len(blob),
+        entries=entries,
+        stream_size=index.stream_size,
+        index_offset=index.base,
+        algorithm=index.algorithm,
+        target=target,
+        producer=producer,
+        has_tree=index.has_tree,
     )
 
 
@@ -276,9 +276,17 @@ class _Index:
                 f"its item at {item} lies outside the stream of {self.stream_size} bytes", i
             )
         return Entry(
-            i, key, None if library else offset, size, imports, bool(flags & IS_DATA), alignment,
-            digest[:digest_size], item, bool(flags & IS_BULK),
-        )  # fmt: skip
+            index=i,
+            type_key=key,
+            offset=None if library else offset,
+            size=size,
+            imports=imports,
+            data=bool(flags & IS_DATA),
+            alignment=alignment,
+            digest=digest[:digest_size],
+            item_offset=item,
+            bulk=bool(flags & IS_BULK),
+        )
 
 
 def is_small(blob: Blob) -> bool:

@@ -87,10 +87,18 @@ def decode(data: bytes, symbol: str, byte_order: str, bits: int) -> Plugin:
     if min(said, len(data)) >= at + LAYOUTS_SIZE:
         layouts = _texts(data, (("layouts", LAYOUTS_SIZE),), at, fail)["layouts"]
     return Plugin(
-        symbol, abi, texts["name"] or symbol.removeprefix(SYMBOL_PREFIX), texts["version"],
-        tuple(_items(texts["type_keys"])), _devices(texts["devices"], fail), texts["needs"],
-        {key: form for key, _, form in (item.partition("=") for item in layouts.split(" ") if item)},
-    )  # fmt: skip
+        symbol=symbol,
+        abi=abi,
+        name=texts["name"] or symbol.removeprefix(SYMBOL_PREFIX),
+        version=texts["version"],
+        type_keys=tuple(_items(texts["type_keys"])),
+        devices=_devices(texts["devices"], fail),
+        needs=texts["needs"],
+        layouts={
+            key: form
+            for key, _, form in (item.partition("=") for item in layouts.split(" ") if item)
+        },
+    )
 
 
 def _texts(

@@ -165,14 +165,14 @@ def diff(a: str | os.PathLike[str], b: str | os.PathLike[str], *, lines: int = 4
     with Library(paths[0]) as first, Library(paths[1]) as second:
         changes, functions = host_differences(first, second)
         return Difference(
-            str(first.path),
-            str(second.path),
-            tuple(Change(*c) for c in changes),
-            tuple(
+            a=str(first.path),
+            b=str(second.path),
+            library=tuple(Change(*c) for c in changes),
+            functions=tuple(
                 ItemChange(name, how, tuple(Change(*c) for c in details))
                 for name, how, details in functions
             ),
-            tuple(_entries(first, second, lines)),
+            entries=tuple(_entries(first, second, lines)),
         )
 
 
@@ -238,11 +238,11 @@ def _entries(a: Library, b: Library, lines: int) -> Iterable[EntryChange]:
             details = (Change("size", entry.size if one else None, None if one else entry.size),)
             how = "removed" if one else "added"
             yield EntryChange(
-                paths.text(place),
-                how,
-                one.index if one else None,
-                other.index if other else None,
-                details,
+                path=paths.text(place),
+                change=how,
+                a=one.index if one else None,
+                b=other.index if other else None,
+                details=details,
             )
             continue
         found = _entry(one, other, partner, (a, b), lines)

@@ -127,11 +127,11 @@ class _Graph:
         inputs = [_ints(i) for i in stored] if isinstance(stored, list) else []
         values = [self._value(number, at) for at in range(self._output_count(number))]
         return GraphNode(
-            kind,
-            str(node.get("name") or ""),
-            self._operator(node) if kind == "operator" else "",
-            tuple((i[0], i[1] if len(i) > 1 else 0) for i in inputs if i),
-            tuple("" if v["shape"] is v["dtype"] is None else value_text(v) for v in values),
+            kind=kind,
+            name=str(node.get("name") or ""),
+            operator=self._operator(node) if kind == "operator" else "",
+            inputs=tuple((i[0], i[1] if len(i) > 1 else 0) for i in inputs if i),
+            values=tuple("" if v["shape"] is v["dtype"] is None else value_text(v) for v in values),
         )
 
     def _output_count(self, number: int) -> int:

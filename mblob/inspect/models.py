@@ -137,12 +137,12 @@ def _graph_model(entry: EntryView) -> Model:
         tuple(_value(v) for v in facts["graph"][title]) for title in ("inputs", "outputs")
     )
     return Model(
-        entry.index,
-        "graph",
-        facts.get("module_name", ""),
-        tuple(v for v in inputs if v.name not in held),
-        outputs,
-        parameters,
+        entry=entry.index,
+        kind="graph",
+        name=facts.get("module_name", ""),
+        inputs=tuple(v for v in inputs if v.name not in held),
+        outputs=outputs,
+        parameters=parameters,
     )
 
 

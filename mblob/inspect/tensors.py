@@ -67,7 +67,11 @@ def tensors_of(key: str, payload: memoryview, grammars: Grammars = GRAMMARS) -> 
         base, entries = safetensors.read(payload)
         return [
             StoredTensor(
-                e.name, e.dtype, e.shape, base + e.begin, payload[base + e.begin : base + e.end]
+                name=e.name,
+                dtype=e.dtype,
+                shape=e.shape,
+                offset=base + e.begin,
+                data=payload[base + e.begin : base + e.end],
             )
             for e in entries
         ]

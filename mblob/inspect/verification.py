@@ -208,15 +208,15 @@ def describe(
     )
     info = () if not_judged is None else (not_judged,)
     return Verification(
-        str(library.path),
-        level,
-        library.dialect,
-        has_index,
-        entries,
-        linkage,
-        warnings,
-        has_blob,
-        info,
+        path=str(library.path),
+        level=level,
+        dialect=library.dialect,
+        has_index=has_index,
+        entries=entries,
+        linkage=linkage,
+        warnings=warnings,
+        has_blob=has_blob,
+        info=info,
     )
 
 
@@ -254,10 +254,10 @@ def _checked(
             raise
     algorithm = ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None
     return CheckedEntry(
-        entry.index,
-        entry.type_key,
-        entry.size,
-        algorithm,
-        compared and algorithm is not None,
-        walked,
+        index=entry.index,
+        type_key=entry.type_key,
+        size=entry.size,
+        digest=algorithm,
+        compared=compared and algorithm is not None,
+        walked=walked,
     )

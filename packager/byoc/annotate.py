@@ -62,12 +62,12 @@ class Tensors:
 
     def _add(self, node: Node) -> None:
         made = Operator(
-            node.name,
-            node.attrs.get(OP, node.function),
-            node.function,
-            own_attrs(node.attrs),
-            tuple(map(self.of, node.inputs)),
-            tuple(map(self.of, node.outputs)),
+            name=node.name,
+            op=node.attrs.get(OP, node.function),
+            function=node.function,
+            attrs=own_attrs(node.attrs),
+            inputs=tuple(map(self.of, node.inputs)),
+            outputs=tuple(map(self.of, node.outputs)),
         )
         for tensor in made.outputs:
             tensor.producer = made

@@ -215,14 +215,14 @@ class _Cutter:
             self._stored.setdefault(id(t), f"{symbol}_const_{i}") for i, t in enumerate(constants)
         ]
         return Region(
-            key,
-            symbol,
-            [self._operator(i) for i in region],
-            [t for t in tensors if not t.is_constant],
-            constants,
-            [self.tensors.of(v) for v in given],
-            names,
-            [self._call(i) for i in region if i not in self._inside],
+            key=key,
+            symbol=symbol,
+            operators=[self._operator(i) for i in region],
+            inputs=[t for t in tensors if not t.is_constant],
+            constants=constants,
+            outputs=[self.tensors.of(v) for v in given],
+            constant_names=names,
+            calls=[self._call(i) for i in region if i not in self._inside],
         )
 
     def _operator(self, node: int) -> Operator:

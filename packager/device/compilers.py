@@ -232,20 +232,39 @@ _NVRTC = (
 )
 LANGUAGES = {
     CUDA: Language(
-        ".cu", ("ptx", "cubin", "fatbin"), {"nvcc": _nvcc, "nvrtc": _nvrtc, "clang": _clang_cuda}, "NVCC",
-        {"nvcc": ("/usr/local/cuda/bin/nvcc", "nvidia/*/bin/nvcc"), "nvrtc": _NVRTC},
-        "NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit; pip: nvidia-cuda-nvrtc)",
-        ("cubin",), r"(?:sm_|compute_)?(\d+[af]?)", "sm_90",
+        suffix=".cu",
+        formats=("ptx", "cubin", "fatbin"),
+        compilers={"nvcc": _nvcc, "nvrtc": _nvrtc, "clang": _clang_cuda},
+        variable="NVCC",
+        places={"nvcc": ("/usr/local/cuda/bin/nvcc", "nvidia/*/bin/nvcc"), "nvrtc": _NVRTC},
+        install="NVIDIA's CUDA toolkit (Debian: nvidia-cuda-toolkit; pip: nvidia-cuda-nvrtc)",
+        single=("cubin",),
+        arch=r"(?:sm_|compute_)?(\d+[af]?)",
+        example="sm_90",
     ),
     HIP: Language(
-        ".hip", ("hsaco",), {"hipcc": _hipcc, "clang": _clang_hip}, "HIPCC", {"hipcc": ("/opt/rocm/bin/hipcc",)},
-        "AMD's ROCm (Debian: hipcc)", ("hsaco",), r"(gfx[0-9a-f]+(?::[\w+:-]+)?)", "gfx90a",
+        suffix=".hip",
+        formats=("hsaco",),
+        compilers={"hipcc": _hipcc, "clang": _clang_hip},
+        variable="HIPCC",
+        places={"hipcc": ("/opt/rocm/bin/hipcc",)},
+        install="AMD's ROCm (Debian: hipcc)",
+        single=("hsaco",),
+        arch=r"(gfx[0-9a-f]+(?::[\w+:-]+)?)",
+        example="gfx90a",
     ),
     OPENCL: Language(
-        ".cl", ("spv",), {"clang": _clang_opencl}, "CLANG", {},
-        "clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)", (), "", "",
+        suffix=".cl",
+        formats=("spv",),
+        compilers={"clang": _clang_opencl},
+        variable="CLANG",
+        places={},
+        install="clang and llvm-spirv of the same release (Debian 12: clang, llvm-spirv-14)",
+        single=(),
+        arch="",
+        example="",
     ),
-}  # fmt: skip
+}
 
 
 # -- running ---------------------------------------------------------------------------------------

@@ -159,12 +159,12 @@ def _entry(library: Library, e: Entry, new: Payload | None) -> OutEntry:
     return OutEntry(
         e.type_key,
         payload,
-        e.imports,
-        e.data,
-        e.alignment if e.bulk else 1,
-        align_at,
-        e.bulk,
-        digest,
+        imports=e.imports,
+        data=e.data,
+        alignment=e.alignment if e.bulk else 1,
+        align_at=align_at,
+        bulk=e.bulk,
+        digest=digest,
     )
 
 

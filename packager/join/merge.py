@@ -171,14 +171,14 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
     needed = {b.entry for b in calls_of_host}
     entries = [e for e in symbols.entries if e not in symbols.left_out or e in needed]
     return MergeInput(
-        host,
-        part,
-        entries,
-        symbols.versions,
-        kept + made,
-        calls_of_host,
-        _thread(host, part),
-        bound.intersection(r.place for r in early),
+        host=host,
+        part=part,
+        entries=entries,
+        versions=symbols.versions,
+        early=kept + made,
+        late=calls_of_host,
+        thread=_thread(host, part),
+        bound_again=bound.intersection(r.place for r in early),
     )
 
 

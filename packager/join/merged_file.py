@@ -136,9 +136,18 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
     places = MergedLayout(
-        offset, vaddr - offset, headers, size, 0 if front is None else head, {}, 0, 0, 0, offset,
-        first_global,
-    )  # fmt: skip
+        offset=offset,
+        shift=vaddr - offset,
+        headers=headers,
+        headers_size=size,
+        head=0 if front is None else head,
+        tables={},
+        tables_size=0,
+        dynamic=0,
+        dynamic_size=0,
+        part=offset,
+        first_global=first_global,
+    )
     tables: dict[Name, bytes] = {}
     dynamic = b""
     for _ in range(2):

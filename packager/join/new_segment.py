@@ -128,12 +128,12 @@ class NewSegment(NamedTuple):
         names = bytes(elf.contents(elf.sections[elf.e_shstrndx]))
         rows.append(
             SectionHeader(
-                len(names),
-                SHT_PROGBITS,
-                SHF_ALLOC,
-                self.vaddr + lead,
-                self.offset + lead,
-                self.lead - lead + self.size,
+                sh_name=len(names),
+                sh_type=SHT_PROGBITS,
+                sh_flags=SHF_ALLOC,
+                sh_addr=self.vaddr + lead,
+                sh_offset=self.offset + lead,
+                sh_size=self.lead - lead + self.size,
                 sh_addralign=8,
             )
         )
@@ -205,5 +205,11 @@ def new_segment(elf: ElfFile, size: int) -> NewSegment:
             f"{elf.name}: its last segment ends at {top:#x}, there are no addresses behind it"
         )
     return NewSegment(
-        elf, offset, vaddr, lead, size, offset if pieces is None else elf.e_phoff, moved
+        elf=elf,
+        offset=offset,
+        vaddr=vaddr,
+        lead=lead,
+        size=size,
+        headers=offset if pieces is None else elf.e_phoff,
+        moved=moved,
     )

@@ -86,11 +86,20 @@ def _added_rows(
         if table not in places.tables or places.address(table) in numbers:
             continue
         start, size = places.tables[table]
-        added.append(SectionHeader(
-            _name(names, name), kind, SHF_ALLOC, places.address(table), places.offset + start, size,
-            sh_link=numbers.get(places.address(link), 0), sh_info=_infos(merged, places).get(table, 0),
-            sh_addralign=layout.word.size, sh_entsize=entry,
-        ))  # fmt: skip
+        added.append(
+            SectionHeader(
+                sh_name=_name(names, name),
+                sh_type=kind,
+                sh_flags=SHF_ALLOC,
+                sh_addr=places.address(table),
+                sh_offset=places.offset + start,
+                sh_size=size,
+                sh_link=numbers.get(places.address(link), 0),
+                sh_info=_infos(merged, places).get(table, 0),
+                sh_addralign=layout.word.size,
+                sh_entsize=entry,
+            )
+        )
     return added
 
 
@@ -206,12 +215,12 @@ def _left_rows(
         name = _name(names, LEFT_SECTION)
         left.append(
             SectionHeader(
-                name,
-                SHT_PROGBITS,
-                flags,
-                s.p_vaddr + covered,
-                s.p_offset + covered,
-                s.p_filesz + longer - covered,
+                sh_name=name,
+                sh_type=SHT_PROGBITS,
+                sh_flags=flags,
+                sh_addr=s.p_vaddr + covered,
+                sh_offset=s.p_offset + covered,
+                sh_size=s.p_filesz + longer - covered,
                 sh_addralign=1,
             )
         )
@@ -245,12 +254,12 @@ def _part_row(names: bytearray, part: ElfFile, number: int, places: MergedLayout
     # its own tables are bytes here, which nobody reads
     kind = s.sh_type if s.sh_type in (SHT_NOTE, SHT_NOBITS) else SHT_PROGBITS
     return SectionHeader(
-        _name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name),
-        kind,
-        s.sh_flags & _KEPT_FLAGS,
-        s.sh_addr + places.moved,
-        s.sh_offset + places.part,
-        s.sh_size,
+        sh_name=_name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name),
+        sh_type=kind,
+        sh_flags=s.sh_flags & _KEPT_FLAGS,
+        sh_addr=s.sh_addr + places.moved,
+        sh_offset=s.sh_offset + places.part,
+        sh_size=s.sh_size,
         sh_addralign=s.sh_addralign,
         sh_entsize=0 if kind == SHT_PROGBITS else s.sh_entsize,
     )

@@ -206,14 +206,22 @@ def export_library(
     path = output_path(file_name, fcompile is not None, system_lib)
     if is_linked(mod):
         check_choices(dialect=dialect or "classic", embed=embed, digest=digest or "crc32")
+        others = {
+            "embed": "" if embed == "auto" else embed,
+            "cc": cc,
+            "target": target,
+            "options": options,
+            "system_lib": system_lib,
+            "prefix": prefix,
+            "carry": carry,
+            "fcompile": fcompile,
+            "fpack_imports": fpack_imports,
+            "addons": addons,
+            "workspace_dir": workspace_dir,
+        }
         repack.export_loaded(
-            mod, path, dialect, index, digest, reuse,
-            {
-                "embed": "" if embed == "auto" else embed, "cc": cc, "target": target, "options": options,
-                "system_lib": system_lib, "prefix": prefix, "carry": carry, "fcompile": fcompile,
-                "fpack_imports": fpack_imports, "addons": addons, "workspace_dir": workspace_dir,
-            },
-        )  # fmt: skip
+            mod, path, dialect=dialect, index=index, digest=digest, reuse=reuse, others=others
+        )
         return None
     request = request_of(
         mod,

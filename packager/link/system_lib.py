@@ -109,15 +109,15 @@ def _members(gathered: ExportObjects, work: Path) -> list[Member]:
     )
     warn_of_functions(request, rows, [*known, *taken])
     registration = Registration(
-        announced,
-        rows,
-        frozenset(mentioned),
-        [min(c.defined) for _, c in taken if c.defined],
-        blob.exists,
-        blob.size,
-        blob.has_index,
-        [plugin.symbol for plugin in gathered.plugins],
-        request.dialect,
+        functions=announced,
+        rows=rows,
+        mentioned=frozenset(mentioned),
+        anchors=[min(c.defined) for _, c in taken if c.defined],
+        has_blob=blob.exists,
+        blob_size=blob.size,
+        has_index=blob.has_index,
+        plugins=[plugin.symbol for plugin in gathered.plugins],
+        dialect=request.dialect,
     )
     source = Generated(
         "mblob_system_lib", "what announces the library", registration.source(request.prefix)

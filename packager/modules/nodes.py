@@ -408,7 +408,12 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
             if node.is_unread:
                 check(node.type_key, node.payload(), dialect)
             return OutEntry(
-                node.type_key, node.content, (), node.data, node.alignment, node.align_at
+                node.type_key,
+                node.content,
+                imports=(),
+                data=node.data,
+                alignment=node.alignment,
+                align_at=node.align_at,
             )
         pieces = convert_payload(node.type_key, node.payload(), written, dialect, node.kernels)
         return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
@@ -421,7 +426,12 @@ def out_entry(module: Module, dialect: str) -> OutEntry:
     if module.type_key == SAFETENSORS:
         data_offset = safetensors.data_offset(payload, payload.nbytes)
         return OutEntry(
-            SAFETENSORS, BytesPayload(payload), (), True, safetensors.ALIGNMENT, data_offset
+            SAFETENSORS,
+            BytesPayload(payload),
+            imports=(),
+            data=True,
+            alignment=safetensors.ALIGNMENT,
+            align_at=data_offset,
         )
     pieces = convert_payload(module.type_key, payload, written, dialect)
     return OutEntry(key_in(module.type_key, dialect), PiecesPayload(pieces), (), node.data)

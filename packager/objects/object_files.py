@@ -164,7 +164,13 @@ def machine_of(elf: ElfFile) -> ElfTarget:
     note = elf.section(".note.gnu.property") if elf.e_type == ET_REL else None
     properties = bytes(elf.contents(note)) if note and note.sh_size <= 4096 else b""
     return ElfTarget(
-        elf.bits, elf.byte_order, elf.e_machine, elf.e_flags, elf.os_abi, properties, elf.machine
+        bits=elf.bits,
+        byte_order=elf.byte_order,
+        e_machine=elf.e_machine,
+        e_flags=elf.e_flags,
+        os_abi=elf.os_abi,
+        properties=properties,
+        name=elf.machine,
     )
 
 

@@ -48,15 +48,20 @@ class Dialect(NamedTuple):
 
 
 CLASSIC = Dialect(
-    "classic", classic, classic.CONTEXT, "TVMBackendRegisterSystemLibSymbol", "", classic.ENTRY
+    name="classic",
+    format=classic,
+    context=classic.CONTEXT,
+    register="TVMBackendRegisterSystemLibSymbol",
+    function_prefix="",
+    entry=classic.ENTRY,
 )
 FFI = Dialect(
-    "ffi",
-    ffi_dialect,
-    ffi_dialect.CONTEXT,
-    "TVMFFIEnvModRegisterSystemLibSymbol",
-    FFI_PREFIX,
-    FFI_PREFIX + "main",
+    name="ffi",
+    format=ffi_dialect,
+    context=ffi_dialect.CONTEXT,
+    register="TVMFFIEnvModRegisterSystemLibSymbol",
+    function_prefix=FFI_PREFIX,
+    entry=FFI_PREFIX + "main",
 )
 DIALECTS = {d.name: d for d in (CLASSIC, FFI)}
 

@@ -227,11 +227,15 @@ def _lookup_or_register_type_info_from_type_key(type_key: str) -> TypeInfo:
     found = _plugin().TVMFFIGetTypeInfo(index).contents
     fields = [
         TypeField(
-            f.name.text(), f.doc.text(), _metadata(f.metadata), f.size, f.offset,
-            not f.flags & _WRITABLE,
+            name=f.name.text(),
+            doc=f.doc.text(),
+            metadata=_metadata(f.metadata),
+            size=f.size,
+            offset=f.offset,
+            frozen=not f.flags & _WRITABLE,
         )
         for f in (found.fields[i] for i in range(found.field_count))
-    ]  # fmt: skip
+    ]
     methods = [
         TypeMethod(m.name.text(), m.doc.text(), _metadata(m.metadata), bool(m.flags & _STATIC))
         for m in (found.methods[i] for i in range(found.method_count))

@@ -89,8 +89,8 @@ def file_areas(library: Library) -> list[Area]:
             m.offset,
             m.size,
             "data",
-            m.kind,
-            () if m.image is None else tuple(image_areas(m.image, blob)),
+            detail=m.kind,
+            children=() if m.image is None else tuple(image_areas(m.image, blob)),
         )
         for m in library.members
     ]
@@ -173,7 +173,12 @@ def _section_area(s: Section, children: Sequence[Area]) -> Area:
     else:
         kind = "debug"
     return Area(
-        s.name or "section without a name", s.sh_offset, s.sh_size, kind, "", tuple(children)
+        s.name or "section without a name",
+        s.sh_offset,
+        s.sh_size,
+        kind,
+        detail="",
+        children=tuple(children),
     )
 
 
@@ -276,7 +281,11 @@ def payload_areas(entry: EntryView) -> list[Area]:
     start = entry.offset
     tensors = [
         Area(
-            t.name, start + t.offset, t.size, "tensor", f"{t.dtype}[{', '.join(map(str, t.shape))}]"
+            t.name,
+            start + t.offset,
+            t.size,
+            "tensor",
+            detail=f"{t.dtype}[{', '.join(map(str, t.shape))}]",
         )
         for t in content.tensors
     ]
