@@ -462,16 +462,20 @@ def packed_functions_source(text: str | Callable[[], str]) -> Generated:
 
 
 def compile_generated(
-    tools: Toolchain, sources: Sequence[Generated], options: Sequence[str], work: Path
+    tools: Toolchain,
+    sources: Sequence[Generated],
+    options: Sequence[str],
+    work: Path,
+    meanwhile: Callable[[], object] | None = None,
 ) -> list[LinkInput]:
     """Objects of sources that we wrote, in their order. Of the caller's options they get what
-    decides the ABI.
+    decides the ABI. `meanwhile` is called while compilers run.
 
     Raises:
         ToolchainError: the compiler refuses one.
     """
     made = [_generated(tools, source, options, work) for source in sources]
-    run_all([job for job, _ in made], work)
+    run_all([job for job, _ in made], work, meanwhile)
     return [read_input(file) for _, file in made]
 
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -41,9 +41,7 @@ from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
 from mblob.packager.errors import BuildTypeError
-from mblob.packager.link import inputs, linking
-from mblob.packager.link import system_lib as system_library
-from mblob.packager.link.background_copy import started
+from mblob.packager.link import inputs
 from mblob.packager.link.request import (
     Request,
     check_format,
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from mblob.packager.link.background_copy import BackgroundCopy
     from mblob.typed import Dialect, Digest, Embed, ExportOptions
 
     R = TypeVar("R")
@@ -252,6 +251,8 @@ def export_library(
 
             made = fcompile_export.export(request, fcompile, temporary, work, kwargs)
         elif system_lib:
+            from mblob.packager.link import system_lib as system_library
+
             system_library.export(request, temporary, work)
         elif path.suffix == ".tar":
             _export_objects(request, temporary, work)
@@ -282,9 +283,7 @@ def _check_call(mod: Any, fcompile: Any, kwargs: dict[str, Any]) -> None:
 
 def _export_shared(request: Request, library: Path, work: Path) -> None:
     """Write a shared library that mblob links itself."""
-    # A large blob is copied while compilers run.
-    early = started(library, request) if request.is_copied_early else nullcontext()
-    with early as copy:
+    with _early_copy(request, library) as copy:
         # Compile the host modules and the packed functions with their table, read all objects, and
         # refuse what cannot be linked.
         gathered = inputs.gather(request, work, with_table=True)
@@ -294,13 +293,22 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         # Compile what the objects turn out to need: adapters, slots, a longer table. Rename what makes
         # room for packed functions.
         line = inputs.make_link_line(request, gathered, functions, work)
+
+        from mblob.packager.link import linking, read_back  # imported while compilers ran
+
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
         blob_size = linking.link(request, line, library, work, copy)
-
-        from mblob.packager.link import read_back  # `gather` imported it while compilers ran
-
         # Read the library back, and check it.
         read_back.check(request, line, library, blob_size)
+
+
+def _early_copy(request: Request, library: Path) -> AbstractContextManager[BackgroundCopy | None]:
+    """A large blob is copied while compilers run."""
+    if not request.is_copied_early:
+        return nullcontext()
+    from mblob.packager.link.background_copy import started
+
+    return started(library, request)
 
 
 def _export_objects(request: Request, tar: Path, work: Path) -> None:
@@ -314,4 +322,6 @@ def _export_objects(request: Request, tar: Path, work: Path) -> None:
     functions = inputs.classify_functions(request, gathered.objects, gathered.host)
     line = inputs.make_link_line(request, gathered, functions, work)
     inputs.warn_of_functions(request, line.rows, line.objects)
+    from mblob.packager.link import linking
+
     linking.write_objects(request, line, tar, work)

@@ -116,7 +116,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         packed_forms if has_functions else None,
         request.options,
         work,
-        _import_read_back,
+        None if any(node.declared.looks for node in request.host) else _import_last_steps,
     )
     words, given = _addons(request, tools, work)
     host = unshared(compiled, work / "unshared")
@@ -169,8 +169,9 @@ def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bo
     return any(w.prototype.name not in defined for w in wrapped)
 
 
-def _import_read_back() -> None:
-    """Import what looks at the finished library, while compilers run."""
+def _import_last_steps() -> None:
+    """Import what links and looks at the finished library, while compilers run."""
+    import_module("mblob.packager.link.linking")
     import_module("mblob.packager.link.read_back")
 
 
@@ -530,7 +531,8 @@ def _helpers(
         )
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
-    made = compile_generated(tools, sources, (*request.options, *inline), work)
+    options = (*request.options, *inline)
+    made = compile_generated(tools, sources, options, work, _import_last_steps)
     if compiled:
         there = work / "mblob_checks.o"
         shutil.copyfile(compiled, there)

@@ -60,8 +60,9 @@ LATE = {
         "mblob.inspect.relay_summary",
         "mblob.inspect.tvm_executor", "mblob.inspect.verification", "mblob.native.programs",
     },
-    "compilers do not wait for what reads the finished library": {
-        "mblob.inspect.library", "mblob.packager.link.executor_checks", "mblob.packager.link.fcompile_export",
+    "compilers do not wait for what links, and reads the finished library": {
+        "mblob.inspect.library", "mblob.packager.link.background_copy", "mblob.packager.link.executor_checks",
+        "mblob.packager.link.fcompile_export", "mblob.packager.link.linking", "mblob.packager.link.system_lib",
         "mblob.packager.link.read_back", "mblob.packager.modules.relax_payload",
     },
     "3 to 14 ms, for sources in Fortran, with vector types or attributes of calls": {
