@@ -1,10 +1,13 @@
-"""Mach-O files of one machine, and the table of universal files."""
+"""Mach-O files: lief reads those of one machine, this module the table of universal files."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from mblob.binary.non_elf import ForeignFile, Span, text_of
+from mblob.binary.elf_tables import NAME_LIMIT
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
@@ -31,16 +34,19 @@ PLATFORMS = {
     11: "visionOS",
 }
 MH_TWOLEVEL = 0x80
-LC_SYMTAB, LC_ID_DYLIB, LC_UUID, LC_RPATH, LC_BUILD_VERSION = 2, 0xD, 0x1B, 0x8000001C, 0x32
-# commands with a name: libraries that are needed, weakly, lazily or to be exported again, too
-NAMED = (LC_ID_DYLIB, LC_RPATH, 0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023)
-OLDEST = {0x24: "macOS", 0x25: "iOS", 0x2F: "tvOS", 0x30: "watchOS"}  # LC_VERSION_MIN_*
-# LC_SEGMENT and LC_SEGMENT_64: protection and number of sections; the fields of a section
-SEGMENTS = {1: ("44xII4x", "16s16s3I12xI8x"), 0x19: ("60xII4x", "16s16sQQI12xI12x")}
+OLDEST = {
+    "VERSION_MIN_MACOSX": "macOS",
+    "VERSION_MIN_IPHONEOS": "iOS",
+    "VERSION_MIN_TVOS": "tvOS",
+    "VERSION_MIN_WATCHOS": "watchOS",
+}
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
+LC_SEGMENT, LC_SYMTAB, LC_SEGMENT_64 = 1, 2, 0x19
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
+# names of an export trie add up to at most this times the file, which shared prefixes could exceed
+TEXT_BUDGET = 8
 
 
 def is_thin(data: memoryview) -> bool:
@@ -90,95 +96,203 @@ def slices(data: memoryview, name: str) -> list[Slice]:
 
 
 class MachO(ForeignFile):
-    """A Mach-O file of one machine; an `mblob.binary.image.Image`. Exported symbols are those of
-    the symbol table, not of the export trie, which repeats them for dyld.
+    """A Mach-O file of one machine; an `mblob.binary.image.Image`.
 
     Raises:
         FormatError: "mach_o".
     """
 
     format = "mach-o"
+    title = "Mach-O file"
 
-    def _read(self) -> None:
+    def _for_lief(self) -> bytes:
+        data = bytes(self.data)
+        self._check_commands(data)
+        return data
+
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
+        found = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
+        return found.at(0) if found is not None and len(found) else None
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        header = parsed.header
         magic = bytes(self.data[:4])
         self.byte_order = THIN[magic]
         self.bits = 64 if 0xCF in magic else 32
-        cpu, subtype, kind, count, size, flags = self.unpack("4x6I", 0, "a Mach-O header")
+        cpu, kind = number_of(header.cpu_type), number_of(header.file_type)
         self.machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         self.kind = KINDS.get(kind, f"Mach-O type {kind}")
-        self.hints = [f"cpusubtype {subtype & 0xFFFFFF}"]
-        at = 32 if self.bits == 64 else 28
-        self.check(at, size, "load commands")
-        end, tables = at + size, []
+        self._check_tables(parsed)
+        self._sections = list(self._all_sections(parsed))
+        self.spans = [s for s in self._sections if s is not None]
+        own = lief.MachO.LoadCommand.TYPE.ID_DYLIB
+        libraries = [(c.command == own, text_of(c.name)) for c in parsed.libraries]
+        self.needed = [name for is_own, name in libraries if not is_own]
+        self.soname = next((name for is_own, name in libraries if is_own), None)
+        self.runpath = [text_of(c.path) for c in parsed.rpaths]
+        self.build_id = bytes(parsed.uuid.uuid).hex() if parsed.uuid is not None else None
+        self.hints = [f"cpusubtype {header.cpu_subtype & 0xFFFFFF}", *_oldest_systems(lief, parsed)]
+        self._read_symbols(parsed, bool(header.flags & MH_TWOLEVEL) and self.kind != "object")
+        self._read_tries(parsed)
+
+    def _check_commands(self, data: bytes) -> None:
+        """Refuse names that many symbols share, and bytes that many segments do, before lief copies
+        each."""
+        order, wide = THIN[data[:4]], 0xCF in data[:4]
+        record = struct.Struct(order + ("I12x" if wide else "I8x"))
+        at, found = 32 if wide else 28, False
+        (count,) = struct.unpack_from(order + "I", data.ljust(32, b"\0"), 16)
+        segment = struct.Struct(
+            order + ("40xQQ" if wide else "32xII")
+        )  # offset and size in the file
+        segments: list[tuple[int, int]] = []
         for _ in range(count):
-            command, size = self.unpack("II", at, "a load command")
-            if not 8 <= size <= end - at:
-                raise self.fail(f"a load command of {size} bytes, {end - at} are left", at)
+            if len(data) - at < 24:
+                break
+            command, size, symbols, number, strings, _ = struct.unpack_from(order + "6I", data, at)
             if command == LC_SYMTAB:
-                tables.append(at)
-            else:
-                self._take(command, at, size)
+                if found:
+                    raise self.fail("more than one table of symbols", at)
+                found = True
+                self.check(symbols, number * record.size, f"a table of {number} symbols")
+                for (name,) in record.iter_unpack(data[symbols : symbols + number * record.size]):
+                    end = data.find(b"\0", strings + name)
+                    self.spend(max((len(data) if end < 0 else end) - strings - name, 0))
+            elif command in (LC_SEGMENT, LC_SEGMENT_64) and len(data) - at >= segment.size:
+                segments.append(segment.unpack_from(data, at))
+            if size < 8:
+                break
             at += size
-        if len(tables) > 1:
-            raise self.fail("more than one table of symbols", tables[1])
-        if tables:
-            self._read_symbols(tables[0], bool(flags & MH_TWOLEVEL) and self.kind != "object")
+        self.check_sections(segments)
 
-    def _take(self, command: int, at: int, size: int) -> None:
-        """Read a load command other than the one for symbols."""
-        if command in SEGMENTS:
-            self._read_sections(at, size, *SEGMENTS[command])
-        elif command == LC_UUID:
-            self.build_id = self.unpack("16s", at + 8, "an identifier")[0].hex()
-        elif command in OLDEST or command == LC_BUILD_VERSION:
-            platform, version = self.unpack("II", at + 8, "a version")
-            system = PLATFORMS.get(platform, f"platform {platform}")
-            if command in OLDEST:
-                system, version = OLDEST[command], platform
-            last = f".{version & 0xFF}" if version & 0xFF else ""
-            self.hints.append(f"{system} {version >> 16}.{version >> 8 & 0xFF}{last} or later")
-        elif command in NAMED:
-            name = self.text_at(at + self.unpack("I", at + 8, "a name")[0], "a name")
-            if command == LC_ID_DYLIB:
-                self.soname = name
-            else:
-                (self.runpath if command == LC_RPATH else self.needed).append(name)
-
-    def _read_sections(self, at: int, size: int, head: str, section: str) -> None:
-        """Sections of a segment in the order by which symbols name them."""
-        protection, count = self.unpack(head, at, "a segment")
-        first, step = struct.calcsize("<" + head), struct.calcsize("<" + section)
-        if first + count * step > size:
-            raise self.fail(f"{count} sections in a load command of {size} bytes", at)
-        rows = self.rows(section, at + first, count, "sections")
-        for name, segment, address, length, offset, flags in rows:
-            if flags & 0xFF in ZEROFILL:
-                self.sections.append(None)
-                continue
-            # An object has one segment for all sections; where each will go is in its own name.
-            place = text_of(segment)
-            writable = place == "__DATA" if self.kind == "object" else bool(protection & 2)
-            called = f"{place},{text_of(name)}"
-            self.sections.append(
-                Span(called, address, offset, length, bool(flags & CODE), writable)
+    def _check_tables(self, parsed: Any) -> None:
+        """Refuse a file that is cut off: lief reads what is left and says nothing."""
+        wide = self.bits == 64
+        self.check(32 if wide else 28, parsed.header.sizeof_cmds, "load commands")
+        if len(parsed.commands) < parsed.header.nb_cmds:
+            raise self.fail(
+                f"{parsed.header.nb_cmds} load commands, lief can read {len(parsed.commands)}"
             )
+        if (table := parsed.symbol_command) is not None:
+            count = table.numberof_symbols
+            self.check(
+                table.symbol_offset, count * (16 if wide else 12), f"a table of {count} symbols"
+            )
+            self.check(table.strings_offset, table.strings_size, "names of symbols")
 
-    def _read_symbols(self, at: int, two_level: bool) -> None:
+    def _all_sections(self, parsed: Any) -> Iterator[Span | None]:
+        """All sections in the order by which symbols name them; None for those without bytes."""
+        for segment in parsed.segments:
+            writable = bool(segment.init_protection & 2)
+            for s in segment.sections:
+                if number_of(s.type) in ZEROFILL:
+                    yield None
+                    continue
+                # An object has one segment for all sections; where each will go is in its own name.
+                place = text_of(s.segment_name)
+                yield Span(
+                    f"{place},{text_of(s.name)}",
+                    s.virtual_address,
+                    s.offset,
+                    s.size,
+                    bool(number_of(s.flags) & CODE),
+                    place == "__DATA" if self.kind == "object" else writable,
+                )
+
+    def _read_symbols(self, parsed: Any, two_level: bool) -> None:
         """External symbols; `two_level`: undefined ones have the number of their library."""
-        places, count, strings, size = self.unpack("4I", at + 8, "a table of symbols")
-        self.check(strings, size, "names of symbols")
-        layout = "IBBHQ" if self.bits == 64 else "IBBHI"
-        for name_at, kind, section, desc, value in self.rows(layout, places, count, "symbols"):
-            if kind & N_STAB or not kind & N_EXT or (kind & N_PEXT and self.kind != "object"):
-                continue  # for debuggers, not external, or hidden and linked already
-            name = self.text_at(strings + name_at, "the name of a symbol").removeprefix("_")
-            if not name:
+        for s in parsed.symbols:
+            kind, section, desc, name = (
+                s.raw_type,
+                s.numberof_sections,
+                s.description,
+                text_of(s.name),
+            )
+            if kind & N_STAB or not kind & N_EXT or not name:
                 continue
-            defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
-            span = self.section_of(section) if kind & N_TYPE == N_SECT else None
+            if kind & N_PEXT and self.kind != "object":
+                continue  # hidden, and linked already
+            name = name.removeprefix("_")
+            defined = kind & N_TYPE != 0 or s.value != 0  # undefined with a value is common
+            in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
+            span = self._sections[section - 1] if in_section else None
             function = span.executable if span else not defined
             weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
-            self.add(name, value, defined=defined, function=function, weak=weak)
+            found = symbol(name, s.value, defined=defined, function=function, weak=weak)
+            (self.exports if defined else self.imports).append(found)
             library = desc >> 8 & 0xFF
             if two_level and not defined and 0 < library <= len(self.needed):
                 self.provided_by[name] = self.needed[library - 1]
+
+    def _read_tries(self, parsed: Any) -> None:
+        """Exported symbols that the symbol table lacks, as where it was stripped."""
+        names = {s.name for s in self.exports}
+        start = next((s.virtual_address for s in parsed.segments if s.name == "__TEXT"), 0)
+        info, trie = parsed.dyld_info, parsed.dyld_exports_trie
+        places = [info.export_info] if info is not None else []
+        places += [(trie.data_offset, trie.data_size)] if trie is not None else []
+        for offset, size in places:
+            self.check(offset, size, "export trie")
+            for name, address in self._walk_trie(bytes(self.data[offset : offset + size]), start):
+                if name not in names:
+                    span = self._span_at(address)
+                    function = bool(span and span.executable)
+                    self.exports.append(symbol(name, address, defined=True, function=function))
+
+    def _walk_trie(self, trie: bytes, start: int) -> Iterator[tuple[str, int]]:
+        """Names and addresses, each node once: a trie that leads back would be endless."""
+        budget = TEXT_BUDGET * len(self.data)
+        seen: set[int] = set()
+        pending = [(0, b"")]
+        while pending:
+            at, name = pending.pop()
+            if at >= len(trie) or at in seen:
+                continue
+            seen.add(at)
+            size, at = self._uleb(trie, at)
+            children = at + size
+            if size and name and children < len(trie):
+                flags, at = self._uleb(trie, at)
+                value, _ = self._uleb(trie, at)
+                if not flags & 0x8:  # 0x8: re-exported from another library
+                    text = text_of(name).removeprefix("_")
+                    yield text, value if flags & 3 == 2 else start + value
+            if children >= len(trie):
+                continue
+            count, at = trie[children], children + 1
+            for _ in range(count):
+                end = trie.find(b"\0", at, at + NAME_LIMIT)
+                if end < 0:
+                    raise self.fail("a name in the export trie does not end")
+                edge = trie[at:end]
+                child, at = self._uleb(trie, end + 1)
+                budget -= len(name) + len(edge)
+                if budget < 0:
+                    raise self.fail(f"its names add up to more than {TEXT_BUDGET} times the file")
+                pending.append((child, name + edge))
+
+    def _uleb(self, trie: bytes, at: int) -> tuple[int, int]:
+        value = shift = 0
+        for byte in trie[at : at + 10]:
+            at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value, at
+        raise self.fail("a number in the export trie does not end")
+
+
+def _oldest_systems(lief: Any, parsed: Any) -> Iterator[str]:
+    for c in parsed.commands:
+        if isinstance(c, lief.MachO.BuildVersion):
+            platform = number_of(c.platform)
+            system = PLATFORMS.get(platform, f"platform {platform}")
+            yield f"{system} {_version(c.minos)} or later"
+        elif isinstance(c, lief.MachO.VersionMin):
+            system = OLDEST.get(c.command.name, c.command.name)
+            yield f"{system} {_version(c.version)} or later"
+
+
+def _version(parts: Sequence[int]) -> str:
+    return ".".join(map(str, parts if parts[2] else parts[:2]))

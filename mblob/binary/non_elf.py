@@ -1,15 +1,12 @@
-"""The common parts of the readers of Mach-O, PE and COFF: an image in ELF's terms.
-
-Each reader takes what `inspect` shows, and nothing else: the machine, sections, external symbols,
-and the libraries that the file needs. Every number is compared with the size of the file before it
-is used. docs/design/bytes.md says why no library reads these files.
-"""
+"""The common parts of the readers of formats other than ELF: lief, which reads the tables, and an
+image in ELF's terms."""
 
 from __future__ import annotations
 
-import struct
+import threading
+import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +24,10 @@ from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
+SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
+SECTIONS_BUDGET = 4  # sections add up to at most this times the file: lief copies the bytes of each
+_LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
+
 
 class Span(NamedTuple):
     """A section: its name, address, bytes in the file, and what may be done with it."""
@@ -40,19 +41,17 @@ class Span(NamedTuple):
 
 
 class ForeignFile:
-    """Base of the readers.
+    """Base of the readers. What lief says is copied when the file is opened; `bytes_of` compares
+    it with the file before it is used.
 
     Args:
         data: the whole file, or the whole member of an archive.
         name: how errors call it.
         base: where `data` starts in the file that is shown.
-
-    Raises:
-        FormatError: the name of the format: the file is cut off, or its names are an attack on
-            memory.
     """
 
     format = ""
+    title = ""
     kind = ""
     machine = ""
     bits = 64
@@ -64,7 +63,7 @@ class ForeignFile:
         self.data = data
         self.name = name
         self.base = base
-        self.sections: list[Span | None] = []  # as symbols number them; None: without bytes
+        self.spans: Sequence[Span] = ()
         self.exports: list[Symbol] = []
         self.imports: list[Symbol] = []
         self.provided_by: dict[str, str] = {}  # libraries of imported names that the file says
@@ -72,15 +71,49 @@ class ForeignFile:
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        self._read()
+        if len(data) > SIZE_LIMIT:
+            raise self.fail(
+                f"{len(data)} bytes; a {self.title} may have {SIZE_LIMIT}, because lief loads it whole. "
+                "ELF files of any size are read"
+            )
+        self._read_by_lief()
 
-    def _read(self) -> None:
-        """Fill in the attributes."""
+    def _read_by_lief(self) -> None:
+        """Let lief read, without its log on stderr."""
+        import lief
+
+        with _LIEF, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that its enumerations lack
+            level = lief.logging.get_level()
+            lief.logging.disable()
+            try:
+                parsed = self._parsed(lief, self._for_lief())
+                if parsed is not None:
+                    self._read(lief, parsed)
+            except FormatError:
+                raise
+            except Exception:  # damage makes lief raise any of Python's errors
+                parsed = None
+            finally:
+                lief.logging.set_level(level)
+        if parsed is None:
+            raise self.fail(f"lief cannot read this {self.title}: it is damaged or cut off")
+
+    def _for_lief(self) -> bytes:
+        """The bytes that lief gets, checked for what would make it allocate without limit.
+
+        Raises:
+            FormatError: parts of the file are named again and again.
+        """
         raise NotImplementedError
 
-    @property
-    def spans(self) -> list[Span]:
-        return [s for s in self.sections if s is not None]
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        """The file as lief parses it; None where it is too damaged."""
+        raise NotImplementedError
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        """Copy what an `Image` has."""
+        raise NotImplementedError
 
     @property
     def endian(self) -> str:
@@ -91,47 +124,38 @@ class ForeignFile:
 
     def check(self, offset: int, size: int, what: str) -> None:
         """Raise unless `size` bytes at `offset` are in the file."""
-        if size > len(self.data) or offset > len(self.data) - size:
+        if offset < 0 or size > len(self.data) or offset > len(self.data) - size:
             raise self.fail(
                 f"{what} needs {size} bytes, the file ends at {len(self.data)}{texts.CUT_OFF}",
                 offset,
             )
 
-    def unpack(self, layout: str, offset: int, what: str) -> tuple[Any, ...]:
-        """The fields at an offset; `layout` as of `struct`, without a byte order."""
-        record = struct.Struct(self.byte_order + layout)
-        self.check(offset, record.size, what)
-        return record.unpack_from(self.data, offset)
+    def spend(self, size: int) -> None:
+        """Count a name of `size` bytes: records may share one long name.
 
-    def rows(self, layout: str, offset: int, count: int, what: str) -> Iterator[tuple[Any, ...]]:
-        """The records of a table, as of `unpack`."""
-        record = struct.Struct(self.byte_order + layout)
-        self.check(offset, count * record.size, f"a table of {count} {what}")
-        return record.iter_unpack(self.data[offset : offset + count * record.size])
+        Raises:
+            FormatError: all names add up to more than a file has reason to.
+        """
+        self._names_left -= size
+        if self._names_left < 0:
+            raise self.fail("its names add up to more than 8 times the file")
+
+    def check_sections(self, places: Iterable[tuple[int, int]]) -> None:
+        """Refuse sections that share the bytes of the file, given the offset and size of each."""
+        left = SECTIONS_BUDGET * len(self.data)
+        for offset, size in places:
+            left -= max(min(size, len(self.data) - offset), 0)
+        if left < 0:
+            raise self.fail(f"its sections add up to more than {SECTIONS_BUDGET} times the file")
 
     def text_at(self, at: int, what: str) -> str:
-        """The name at an offset, up to a NUL. Records may share one long name, so all names have a
-        budget."""
+        """The name at an offset, up to a NUL."""
         for window in (256, 4096, NAME_LIMIT):  # most names are short, and each look copies
             text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
             if end:
                 self.spend(len(text))
                 return text_of(text)
         raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
-
-    def spend(self, size: int) -> None:
-        """Count `size` bytes of a name, or of a record that may be read again and again."""
-        self._names_left -= size
-        if self._names_left < 0:
-            raise self.fail("its names add up to more than 8 times the file")
-
-    def add(self, name: str, value: int, *, defined: bool, function: bool, weak: bool = False,
-            section: int = 1) -> None:  # fmt: skip
-        """Add a symbol in ELF's terms to the exports or to the imports."""
-        found = symbol(name, value, defined=defined, function=function, weak=weak)
-        if defined:
-            found = found._replace(st_shndx=section)
-        (self.exports if defined else self.imports).append(found)
 
     @cached_property
     def _exported(self) -> dict[str, Symbol]:
@@ -143,10 +167,6 @@ class ForeignFile:
     def span_of(self, symbol: Symbol) -> Span | None:
         """The section that has the address of a symbol."""
         return self._span_at(symbol.st_value)
-
-    def section_of(self, number: int) -> Span | None:
-        """The section of a number, which counts from 1; None for one without bytes in the file."""
-        return self.sections[number - 1] if 0 < number <= len(self.sections) else None
 
     def _span_at(self, address: int) -> Span | None:
         """The section with an address. Sections of a valid file do not overlap, so it is the last
@@ -179,9 +199,14 @@ class ForeignFile:
         return iter(())
 
 
-def text_of(value: bytes) -> str:
-    """A name of a file as text, up to a NUL."""
-    return value.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+def text_of(value: str | bytes) -> str:
+    """A name as lief gives it: bytes where it is no UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def number_of(value: Any) -> int:
+    """A member of an enumeration of lief as a number; one that is not known is a number already."""
+    return int(getattr(value, "value", value))
 
 
 def symbol(

@@ -16,7 +16,7 @@ NAMED_TUPLE = "mblob.named_tuple"  # is that of `typing` for those who check typ
 # Packages that are slow to import, or that may be missing; some of them stand in Python, or in some
 # releases of it.
 OTHERS = {
-    "argcomplete", "bz2", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
+    "argcomplete", "bz2", "lief", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
 }  # fmt: skip
 # What imports pyelftools and pycparser.
 READERS = {
