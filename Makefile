@@ -34,7 +34,7 @@ include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/native/_native_build.py \
-  packager/functions/checks.py mblob/texts.py mblob/argument_types.py mblob/device_types.py \
+  $(wildcard packager/functions/checks.py mblob/texts.py mblob/argument_types.py mblob/device_types.py) \
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help

@@ -507,12 +507,12 @@ def _helpers(
     """
     tools = gathered.tools
     with_table = bool(packed_now) and gathered.with_table
-    compiled = compiled_checks(request.dialect, gathered.machine) if with_table else None
-    if any(f.prototype.of_fortran for f in packed_now):
-        compiled = None
+    joins = any(f.elsewhere for f, _ in objects)
+    # All of it would make what is added larger.
+    is_apart = with_table and not joins and not any(f.prototype.of_fortran for f in packed_now)
+    compiled = compiled_checks(request.dialect, gathered.machine) if is_apart else None
     text = source(packed_now, request.dialect, rows if with_table else (), apart=bool(compiled))
     sources = [packed_functions_source(text)] if text else []
-    joins = any(f.elsewhere for f, _ in objects)
     if rows and not with_table:
         text = source((), request.dialect, rows)
         sources.append(Generated("mblob_table", "the table of functions", text))

@@ -21,7 +21,7 @@ from mblob.compilers import include_flags
 from mblob.dtype import SMALL_FLOATS
 from mblob.loader.prototype import check
 from mblob.native.runtime import ffi, lib
-from mblob.packager.functions import wrappers
+from mblob.packager.functions import checks
 from mblob.packager.functions.wrappers import packed_forms
 from mblob.packager.write.dialects import DIALECTS, Dialect
 
@@ -172,9 +172,9 @@ ADDED = {"float5_e2m2": (18, 5), **SMALL_FLOATS}  # in front: places of all othe
 def with_another(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(argument_types, "SMALL_FLOATS", ADDED)
     monkeypatch.setattr(argument_types, "LAST_CODE", 18)
-    wrappers._checks.cache_clear()
+    checks.text.cache_clear()
     yield
-    wrappers._checks.cache_clear()
+    checks.text.cache_clear()
 
 
 def printed(folder: Path, code: str, *flags: str) -> list[str]:
