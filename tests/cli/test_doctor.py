@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mblob.cli import doctor_checks
+from mblob.cli import doctor
 from mblob.compilers import include_flags
 
 
@@ -78,7 +78,7 @@ def test_packages_that_the_command_line_uses_are_named_with_the_extra_that_has_t
 ) -> None:
     pytest.importorskip("argcomplete")
     monkeypatch.setitem(sys.modules, "tqdm", None)
-    found = {f.name: f for f in doctor_checks.extra_findings()}
+    found = {f.name: f for f in doctor.extra_findings()}
     bar, tab = found["progress bar"], found["completion by Tab"]
     assert (bar.ok, bar.needed) == (False, False)
     assert bar.version == "tqdm is not installed: pip install 'mblob[cli]'"
