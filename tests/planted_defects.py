@@ -63,7 +63,7 @@ DEFECTS = (
            "an array of bool in a .npy file has no bytes", ("tests/packager/edit/test_swap.py", "tests/cli", "tests/packager")),
     Defect("mblob/format/safetensors.py", "bits = 8 if dtype.bits == 1 else dtype.bits", "bits = dtype.bits",
            "a bool of safetensors takes a bit", ("tests/loader/test_weights.py", "tests/packager/test_payload_modules.py")),
-    Defect("mblob/inspect/verification.py", "        compared and algorithm is not None,\n", "        algorithm is not None,\n",
+    Defect("mblob/inspect/verification.py", "        compared=compared and algorithm is not None,\n", "        compared=algorithm is not None,\n",
            "verify --level header says that a large payload matches", ("tests/looking", "tests/cli")),
     Defect("mblob/inspect/elf_judge.py", "        if not android and check_elf(image.data):\n", "        if not android:\n",
            "verify accepts tables that the dynamic linker does not survive", ("tests/looking/test_linking_tables.py",)),

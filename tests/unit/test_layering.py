@@ -12,6 +12,7 @@ import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HALVES = ("packager", "loader")
 BASE = ["mblob", "mblob.bytes", "mblob.binary", "mblob.format"]
 FILES_OF_A_FOLDER = 40
-IMPORTING = re.compile(r"(^|\.)(import_module|__import__)$")
+IMPORTING = ("import_module", "__import__")  # functions that take a name as a text
 # Arrows that are no room's. A device's name may be one that a plug-in brings: then the loader is
 # asked, if it is installed.
 ASKS_THE_LOADER = ("mblob.devices", "mblob.loader.plugins")
@@ -61,38 +62,64 @@ COMPILED = ("mblob.bytes._copy", "mblob.loader._call", "mblob.native._native")
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """The tree of a file, which all tests share."""
+    return ast.parse(path.read_text(), str(path))
+
+
 def imports(path: Path, *, deferred: bool = True, types: bool = False) -> list[tuple[int, str]]:
     """(line, module) of each import in a file.
 
     `deferred` counts those inside functions too, `types` those that only type checkers see. A name
     that is given to `import_module` or `__import__` as a text counts as an import.
     """
-    return [*_imports(ast.parse(path.read_text(), str(path)), str(path), deferred, types)]
+    return [
+        (i.line, i.module)
+        for i in all_imports(path)
+        if (deferred or not i.in_function) and (types or not i.is_type)
+    ]
 
 
-def _imports(tree: ast.AST, path: str, deferred: bool, types: bool) -> Iterator[tuple[int, str]]:
-    pending: list[ast.AST] = [tree]
+class Import(NamedTuple):
+    line: int
+    module: str
+    in_function: bool
+    is_type: bool  # only type checkers see it
+
+
+@cache
+def all_imports(path: Path) -> list[Import]:
+    """The imports of a file, which is walked once for all tests."""
+    found = []
+    pending: list[tuple[ast.AST, bool, bool]] = [(parsed(path), False, False)]
     while pending:
-        node = pending.pop()
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0 and node.module is not None, (
-                f"{path}:{node.lineno}: a relative import"
-            )
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                yield node.lineno, name if name in SOURCES or name in COMPILED else node.module
-        elif isinstance(node, ast.Call) and IMPORTING.search(ast.unparse(node.func)):
-            for word in node.args[:1]:
-                if isinstance(word, ast.Constant) and isinstance(word.value, str):
-                    yield node.lineno, word.value
-        if not deferred and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            continue
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
-            pending.extend(node.orelse)
+        node, in_function, is_type = pending.pop()
+        found += [Import(node.lineno, name, in_function, is_type) for name in named(node, path)]
+        in_function |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            pending.extend((child, in_function, True) for child in node.body)
+            pending.extend((child, in_function, is_type) for child in node.orelse)
         else:
-            pending.extend(ast.iter_child_nodes(node))
+            pending.extend((child, in_function, is_type) for child in ast.iter_child_nodes(node))
+    return found
+
+
+def named(node: Any, path: Path) -> Iterator[str]:
+    """The modules that one node of a file's tree imports."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0 and node.module is not None, (
+            f"{path}:{node.lineno}: a relative import"
+        )
+        for alias in node.names:
+            name = f"{node.module}.{alias.name}"
+            yield name if name in SOURCES or name in COMPILED else node.module
+    elif isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
+        called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        first = node.args[0] if called in IMPORTING and node.args else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield first.value
 
 
 def room_of(module: str) -> str:
@@ -327,7 +354,7 @@ def test_docstrings_say_what_a_thing_is_or_does_and_begin_with_no_question() -> 
     guilty = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
         for path in SOURCES.values()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False))
         if QUESTION.match(text)
     ]
