@@ -74,9 +74,13 @@ def _longer_side(bench: Bench, section: Section) -> None:
         pairs = [(both, longer) for both, longer, _ in times]
         section.rows += [
             row_of_pairs("branches of host and device", "the longer one alone", "wall", pairs),
-            row_of_pairs("branches of host and device", "on one thread", "wall",
-                         [(both, serial) for both, _, serial in times]),
-        ]  # fmt: skip
+            row_of_pairs(
+                "branches of host and device",
+                "on one thread",
+                "wall",
+                [(both, serial) for both, _, serial in times],
+            ),
+        ]
         found = section.rows[-2].ratio("wall")
     section.targets.append(
         Target(

@@ -154,8 +154,12 @@ class Options:
         assume: Assume | None = None,
     ) -> None:
         self.how: LoadOptions = {
-            "verify": verify, "missing": missing, "keep": keep, "unload": unload, "assume": assume,
-        }  # fmt: skip
+            "verify": verify,
+            "missing": missing,
+            "keep": keep,
+            "unload": unload,
+            "assume": assume,
+        }
         self.loaders = loaders
         self._records: list[list[Any]] = []
         if loaders:

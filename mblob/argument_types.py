@@ -85,14 +85,22 @@ BY_C = {row.c: row for row in TABLE}
 ALIASES = {alias: row.c for row in TABLE for alias in row.aliases}
 # The DLDataTypeCode of each kind.
 CODES = {
-    "int": "kDLInt", "uint": "kDLUInt", "bool": "kDLUInt", "float": "kDLFloat", "bfloat": "kDLBfloat",
+    "int": "kDLInt",
+    "uint": "kDLUInt",
+    "bool": "kDLUInt",
+    "float": "kDLFloat",
+    "bfloat": "kDLBfloat",
     "complex": "kDLComplex",
-}  # fmt: skip
+}
 # Not every compiler that can pass a pointer to them knows them.
 HALVES = tuple(row.c for row in TABLE if "float" in row.kind and row.bits == 16)
 POINTER_SIZED = {
-    "intptr_t": "int", "uintptr_t": "uint", "size_t": "uint", "ssize_t": "int", "ptrdiff_t": "int",
-}  # fmt: skip
+    "intptr_t": "int",
+    "uintptr_t": "uint",
+    "size_t": "uint",
+    "ssize_t": "int",
+    "ptrdiff_t": "int",
+}
 # Wide as each C library likes: the target's compiler says it in packed functions, the runtime's own in
 # calls.
 OF_LIBRARIES = {f"{kind}_fast{bits}_t": kind for kind in ("int", "uint") for bits in (8, 16, 32)}
@@ -110,12 +118,20 @@ SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.oth
 # -- the C header ----------------------------------------------------------------------------------
 
 _TYPECODES = {
-    "int": "kTVMArgInt", "uint": "kTVMArgInt", "bool": "kTVMArgBool", "float": "kTVMArgFloat", "bfloat": "kTVMArgFloat",
-}  # fmt: skip
+    "int": "kTVMArgInt",
+    "uint": "kTVMArgInt",
+    "bool": "kTVMArgBool",
+    "float": "kTVMArgFloat",
+    "bfloat": "kTVMArgFloat",
+}
 _POINTERS = {
-    "str": "Str", "handle": "OpaqueHandle", "tensor": "DLTensorHandle", "object": "ObjectHandle",
-    "function": "PackedFuncHandle", "module": "ModuleHandle",
-}  # fmt: skip
+    "str": "Str",
+    "handle": "OpaqueHandle",
+    "tensor": "DLTensorHandle",
+    "object": "ObjectHandle",
+    "function": "PackedFuncHandle",
+    "module": "ModuleHandle",
+}
 
 
 def _words() -> dict[str, str]:

@@ -77,8 +77,12 @@ _CALLED = {
     "ffi.Module": "a module",
 }  # fmt: skip
 _EXPECTED = {
-    "Tensor": "a tensor", "Shape": "a Shape", "Tuple": "a tuple", "Function": "a function", "string": "a str",
-}  # fmt: skip
+    "Tensor": "a tensor",
+    "Shape": "a Shape",
+    "Tuple": "a tuple",
+    "Function": "a function",
+    "string": "a str",
+}
 _SPLIT = re.compile(
     r"ErrorContext\(fn=.*\) ?(?= (?:expect|match_cast) |, (?:expected|unsupported) )", re.DOTALL
 )

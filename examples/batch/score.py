@@ -114,8 +114,11 @@ def with_ray(lib: mblob.Module, parts: list[Range], workers: int) -> tuple[np.nd
 
 
 WAYS: dict[str, Callable[[mblob.Module, list[Range], int], tuple[np.ndarray, float]]] = {
-    "one": with_one, "numpy": with_numpy, "dask": with_dask, "ray": with_ray,
-}  # fmt: skip
+    "one": with_one,
+    "numpy": with_numpy,
+    "dask": with_dask,
+    "ray": with_ray,
+}
 
 
 def main() -> int:

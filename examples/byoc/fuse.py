@@ -83,8 +83,12 @@ def model(plain: bool = False) -> mblob.Module:
         "const float a[1000], const float b[1000], float y[1000]",
         "const float a[1000], float y[1000]",
     )
-    functions = [f"void multiply({binary})", f"void add({binary})", f"void relu({unary})",
-                 "void sum(const float a[1000], float y[1])"]  # fmt: skip
+    functions = [
+        f"void multiply({binary})",
+        f"void add({binary})",
+        f"void relu({unary})",
+        "void sum(const float a[1000], float y[1])",
+    ]
     kernels = mblob.csource_module(HERE / "kernels.c", functions=functions, packed="name")
     return mblob.partition_graph(graph(), None, kernels, {} if plain else {"fuse": is_elementwise})
 

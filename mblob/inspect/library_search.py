@@ -31,10 +31,14 @@ _BIG = 3  # of the flags: the cache is big endian
 # The folders that glibc and musl fall back to, and those of Debian's multiarch.
 _FOLDERS = ("lib64", "usr/lib64", "lib", "usr/lib", "usr/local/lib")
 _TRIPLES = {
-    "x86_64": ("x86_64-linux-gnu",), "i386": ("i386-linux-gnu", "i686-linux-gnu"), "aarch64": ("aarch64-linux-gnu",),
-    "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"), "riscv": ("riscv64-linux-gnu",),
-    "ppc64": ("powerpc64le-linux-gnu", "powerpc64-linux-gnu"), "s390x": ("s390x-linux-gnu",),
-}  # fmt: skip
+    "x86_64": ("x86_64-linux-gnu",),
+    "i386": ("i386-linux-gnu", "i686-linux-gnu"),
+    "aarch64": ("aarch64-linux-gnu",),
+    "arm": ("arm-linux-gnueabihf", "arm-linux-gnueabi"),
+    "riscv": ("riscv64-linux-gnu",),
+    "ppc64": ("powerpc64le-linux-gnu", "powerpc64-linux-gnu"),
+    "s390x": ("s390x-linux-gnu",),
+}
 # What Linux says of processors (AT_PLATFORM), where that is not the machine's name.
 _PLATFORMS = {"x86_64": ("x86_64", "haswell", "xeon_phi"), "i386": ("i686",), "arm": ("v7l",)}
 

@@ -19,9 +19,13 @@ VOID, CONTEXT = lib.RELAX_VOID, lib.RELAX_CONTEXT  # registers of every function
 PACKED, CODE, COMPILED = "packed", "vm", "tir"
 _KINDS = {lib.RELAX_PACKED: PACKED, lib.RELAX_CODE: CODE, lib.RELAX_COMPILED: COMPILED}
 _CONSTANT_KINDS = {
-    lib.RELAX_TENSOR: "tensor", lib.RELAX_DTYPE: "dtype", lib.RELAX_SHAPE: "shape", lib.RELAX_STRING: "string",
-    lib.RELAX_INT: "int", lib.RELAX_FLOAT: "float",
-}  # fmt: skip
+    lib.RELAX_TENSOR: "tensor",
+    lib.RELAX_DTYPE: "dtype",
+    lib.RELAX_SHAPE: "shape",
+    lib.RELAX_STRING: "string",
+    lib.RELAX_INT: "int",
+    lib.RELAX_FLOAT: "float",
+}
 VERSION = ffi.string(lib.RELAX_VERSION).decode()
 
 _BUILTINS = (
@@ -115,10 +119,14 @@ class Program:
         read = self._read = programs.read_relax(code, dialect)
         self.functions = [_function(row) for row in self.rows()]
         self.constants = [_constant(code, read.constants[i]) for i in range(read.constant_count)]
-        self.scopes = [
-            (read.scopes[i].constant, programs.slice_bytes(read.scopes[i].name))
-            for i in range(read.scope_count)
-        ] if read.has_scopes else None  # fmt: skip
+        self.scopes = (
+            [
+                (read.scopes[i].constant, programs.slice_bytes(read.scopes[i].name))
+                for i in range(read.scope_count)
+            ]
+            if read.has_scopes
+            else None
+        )
         self.instruction_count = int(read.code_count)
         self.instruction_bytes = 16 + 8 * (read.code_count + read.word_count)  # at the end
 

@@ -58,9 +58,13 @@ def _summarized(
     meant: Callable[[DataType], DataType],
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "name": f.name, "kind": f.kind, "num_args": max(f.num_args, -1), "registers": f.registers,
-        "instructions": f.end - f.start, "params": f.params,
-    }  # fmt: skip
+        "name": f.name,
+        "kind": f.kind,
+        "num_args": max(f.num_args, -1),
+        "registers": f.registers,
+        "instructions": f.end - f.start,
+        "params": f.params,
+    }
     if f.kind == PACKED:
         return facts
     annotations = expected.get(f.name, {})

@@ -53,6 +53,10 @@ def _device(device: Any, scope: Any) -> dict[str, Any]:
 def _function(f: Any) -> dict[str, Any]:
     params = _names(f.params, f.param_count)
     return {
-        "name": text(ffi.string(f.name)), "kind": "vm", "num_args": len(params), "registers": f.register_count,
-        "instructions": f.code_count, "params": params,
-    }  # fmt: skip
+        "name": text(ffi.string(f.name)),
+        "kind": "vm",
+        "num_args": len(params),
+        "registers": f.register_count,
+        "instructions": f.code_count,
+        "params": params,
+    }

@@ -25,9 +25,13 @@ _NAMES = {
     "TVMFFIEnvModRegisterSystemLibSymbol": (22, LAST), "TVMBackendRegisterSystemLibSymbol": (5, 21),
 }  # fmt: skip
 _SYMBOLS = {
-    classic.CONTEXT: (5, 20), ffi_dialect.CONTEXT_OF_0_21: (21, 21), ffi_dialect.CONTEXT: (22, LAST),
-    classic.SYMBOL: (5, 20), ffi_dialect.SYMBOL: (22, LAST), ffi_dialect.SYMBOL_OF_0_21: (21, 21),
-}  # fmt: skip
+    classic.CONTEXT: (5, 20),
+    ffi_dialect.CONTEXT_OF_0_21: (21, 21),
+    ffi_dialect.CONTEXT: (22, LAST),
+    classic.SYMBOL: (5, 20),
+    ffi_dialect.SYMBOL: (22, LAST),
+    ffi_dialect.SYMBOL_OF_0_21: (21, 21),
+}
 _TAGS = (
     ("tirx.use_required_block_dimension", (27, LAST)),
     ("tirx.", (24, LAST)),

@@ -163,10 +163,14 @@ def _attributes(o: Operator) -> dict[str, Any]:
         return {"layout": o.text("layout", "NCHW"), "out_layout": ""}
     if what.endswith("_pool2d"):
         made: dict[str, Any] = {
-            "pool_size": o.ints("pool_size", None, 2), "strides": o.ints("strides", (1, 1), 2),
-            "dilation": o.ints("dilation", (1, 1), 2), "padding": _padding(o),
-            "layout": o.text("layout", "NCHW"), "out_layout": "", "ceil_mode": o.flag("ceil_mode"),
-        }  # fmt: skip
+            "pool_size": o.ints("pool_size", None, 2),
+            "strides": o.ints("strides", (1, 1), 2),
+            "dilation": o.ints("dilation", (1, 1), 2),
+            "padding": _padding(o),
+            "layout": o.text("layout", "NCHW"),
+            "out_layout": "",
+            "ceil_mode": o.flag("ceil_mode"),
+        }
         return (
             {**made, "count_include_pad": o.flag("count_include_pad")}
             if what == "avg_pool2d"

@@ -133,8 +133,12 @@ class Graph:
         """Ids of the values whose memory a call writes again: work in place, and states."""
         homes = self.homes()
         return {
-            id(homes[id(v)]) for n in self.nodes if n.function != NOP for v in n.outputs if v.output in n.shares
-        }  # fmt: skip
+            id(homes[id(v)])
+            for n in self.nodes
+            if n.function != NOP
+            for v in n.outputs
+            if v.output in n.shares
+        }
 
 
 def dependencies(graph: Graph) -> list[set[int]]:

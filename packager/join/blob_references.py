@@ -218,6 +218,10 @@ def _scan_s390x(elf: ElfFile, vaddr: int, code: memoryview, targets: set[int]) -
 
 
 _SCANS: dict[tuple[str, int], Scan] = {
-    ("x86_64", 64): _scan_x86_64, ("i386", 32): _scan_i386, ("aarch64", 64): _scan_aarch64,
-    ("riscv", 64): _scan_riscv, ("riscv", 32): _scan_riscv, ("s390x", 64): _scan_s390x,
-}  # fmt: skip
+    ("x86_64", 64): _scan_x86_64,
+    ("i386", 32): _scan_i386,
+    ("aarch64", 64): _scan_aarch64,
+    ("riscv", 64): _scan_riscv,
+    ("riscv", 32): _scan_riscv,
+    ("s390x", 64): _scan_s390x,
+}

@@ -207,8 +207,12 @@ def _check_part(part: ElfFile) -> None:
             f"the new code has a function that is chosen when the library is loaded ({chosen[0]}: IFUNC, as"
             " target_clones makes)"
         )
-    for tag, what in ((DT_INIT_ARRAY, "constructors"), (DT_FINI_ARRAY, "destructors"), (DT_INIT, "a start-up function"),
-                      (DT_FINI, "a function for its end")):  # fmt: skip
+    for tag, what in (
+        (DT_INIT_ARRAY, "constructors"),
+        (DT_FINI_ARRAY, "destructors"),
+        (DT_INIT, "a start-up function"),
+        (DT_FINI, "a function for its end"),
+    ):
         if tag in part.dynamic:
             named = _called_by(part, tag)
             raise CannotJoinError(

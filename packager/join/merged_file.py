@@ -296,9 +296,13 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
         (DT_RELA, DT_RELAENT, layout.rela) if host.bits == 64 else (DT_REL, DT_RELENT, layout.rel)
     )
     new = {
-        DT_SYMTAB: places.address("dynsym"), DT_STRTAB: places.address("dynstr"), DT_STRSZ: places.tables["dynstr"][1],
-        table: places.address("rel"), SIZE_TAGS[table]: places.tables["rel"][1], entry: record.size,
-    }  # fmt: skip
+        DT_SYMTAB: places.address("dynsym"),
+        DT_STRTAB: places.address("dynstr"),
+        DT_STRSZ: places.tables["dynstr"][1],
+        table: places.address("rel"),
+        SIZE_TAGS[table]: places.tables["rel"][1],
+        entry: record.size,
+    }
     for tag, name in (
         (DT_GNU_HASH, "gnu_hash"),
         (DT_HASH, "hash"),

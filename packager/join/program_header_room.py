@@ -123,9 +123,12 @@ def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
     tags, layout = host.dynamic, host.layout
     count = len(host.dynsym) + 1
     sizes = {
-        DT_SYMTAB: count * layout.sym.size, DT_STRTAB: tags[DT_STRSZ][0], DT_VERSYM: count * layout.versym.size,
-        DT_RELA: tags.get(DT_RELASZ, [0])[0], DT_REL: tags.get(DT_RELSZ, [0])[0],
-    }  # fmt: skip
+        DT_SYMTAB: count * layout.sym.size,
+        DT_STRTAB: tags[DT_STRSZ][0],
+        DT_VERSYM: count * layout.versym.size,
+        DT_RELA: tags.get(DT_RELASZ, [0])[0],
+        DT_REL: tags.get(DT_RELSZ, [0])[0],
+    }
     if DT_HASH in tags:
         sizes[DT_HASH] = host.sysv_hash_size()
     if DT_GNU_HASH in tags:

@@ -127,9 +127,13 @@ def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
         host.dynamic[tag][0]: n for tag, n in _TABLES if tag in host.dynamic and n in tables
     }
     found = {
-        i: places[s.sh_addr] for i, s in enumerate(host.sections)
-        if s.sh_addr in places and s.sh_flags & SHF_ALLOC and s.sh_size and s.sh_type not in (SHT_PROGBITS, SHT_NOBITS)
-    }  # fmt: skip
+        i: places[s.sh_addr]
+        for i, s in enumerate(host.sections)
+        if s.sh_addr in places
+        and s.sh_flags & SHF_ALLOC
+        and s.sh_size
+        and s.sh_type not in (SHT_PROGBITS, SHT_NOBITS)
+    }
     table = host.first_segment(PT_GNU_EH_FRAME)
     if table is not None and "unwind" in tables:
         found.update(

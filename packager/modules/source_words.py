@@ -124,9 +124,12 @@ def with_bounds(
         )
     known: dict[str, str | int] = {
         **numbers,
-        **{p.name: p.element.kind for p in prototype.parameters
-           if p.kind == "scalar" and p.element.is_integer},
-    }  # fmt: skip
+        **{
+            p.name: p.element.kind
+            for p in prototype.parameters
+            if p.kind == "scalar" and p.element.is_integer
+        },
+    }
     made = list(prototype.parameters)
     why = ""
     for i, (p, declared) in enumerate(zip(prototype.parameters, found)):

@@ -77,10 +77,14 @@ def _without_entry(elf: ElfFile, described: DebugFunctions, whole: bool) -> list
     # packed function. Put such a packed function into an assembler file (.s) of its own.
     listed = {f.name for f in described.exported}
     symbols = [
-        s for s in elf.symtab
-        if s.is_exported and s.name not in listed and is_code(elf, s) and not is_helper(s.name)
+        s
+        for s in elf.symtab
+        if s.is_exported
+        and s.name not in listed
+        and is_code(elf, s)
+        and not is_helper(s.name)
         and not s.name.startswith(MANGLED)
-    ]  # fmt: skip
+    ]
     unseen = [
         name
         for name in lto_functions(elf)

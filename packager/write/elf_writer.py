@@ -178,8 +178,12 @@ class _Layout:
         out = bytearray(self.payload_offset)
         head = self._ehdr()
         out[: len(head)] = head
-        pieces = [(self.shoff, self._section_headers(size)), (self.symtab_offset, self._symbols(size)),
-                  (self.strtab_offset, self.strings), (self.shstrtab_offset, self.names)]  # fmt: skip
+        pieces = [
+            (self.shoff, self._section_headers(size)),
+            (self.symtab_offset, self._symbols(size)),
+            (self.strtab_offset, self.strings),
+            (self.shstrtab_offset, self.names),
+        ]
         pieces += [(at, data) for at, (_, data, _) in zip(self.note_offsets, self.notes)]
         for at, data in pieces:
             out[at : at + len(data)] = data
@@ -188,10 +192,13 @@ class _Layout:
     def _ehdr(self) -> bytes:
         m, layout = self.machine, self.layout
         ident: dict[str, int | bytes] = {
-            "e_ident[EI_MAG]": ELF_MAGIC, "e_ident[EI_CLASS]": m.bits // 32,
-            "e_ident[EI_DATA]": 1 if m.byte_order == "<" else 2, "e_ident[EI_VERSION]": 1,
-            "e_ident[EI_OSABI]": m.os_abi, "e_ident[EI_PAD]": b"",
-        }  # fmt: skip
+            "e_ident[EI_MAG]": ELF_MAGIC,
+            "e_ident[EI_CLASS]": m.bits // 32,
+            "e_ident[EI_DATA]": 1 if m.byte_order == "<" else 2,
+            "e_ident[EI_VERSION]": 1,
+            "e_ident[EI_OSABI]": m.os_abi,
+            "e_ident[EI_PAD]": b"",
+        }
         return layout.ehdr.make(
             **ident, e_type=ET_REL, e_machine=m.e_machine, e_version=1, e_shoff=self.shoff, e_flags=m.e_flags,
             e_ehsize=layout.ehdr.size, e_shentsize=layout.shdr.size, e_shnum=self.shnum, e_shstrndx=self.shnum - 1,

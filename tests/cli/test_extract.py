@@ -158,8 +158,12 @@ def test_a_payload_has_the_suffix_of_what_it_is(tmp_path: Path) -> None:
     root.export_library(tmp_path / "d.so")
     files = mblob.extract(tmp_path / "d.so", tmp_path / "out")
     assert {p.name.partition("-")[2] for p in files} == {
-        "x.json", "y.payload", "z.npy", "w.payload", "safetensors.safetensors",
-    }  # fmt: skip
+        "x.json",
+        "y.payload",
+        "z.npy",
+        "w.payload",
+        "safetensors.safetensors",
+    }
 
 
 def test_a_dash_writes_one_payload_to_stdout_and_never_makes_a_folder(

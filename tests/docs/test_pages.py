@@ -30,9 +30,12 @@ def environment(installed: Path, tmp_path: Path) -> dict[str, str]:
     folders = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     library = installed / "lib"
     return {
-        **os.environ, "PATH": folders, "HOME": str(tmp_path), "LD_LIBRARY_PATH": str(library),
+        **os.environ,
+        "PATH": folders,
+        "HOME": str(tmp_path),
+        "LD_LIBRARY_PATH": str(library),
         "PKG_CONFIG_PATH": str(library / "pkgconfig"),
-    }  # fmt: skip
+    }
 
 
 def prepare(page: list[Any], root: Path, folder: Path, require: Callable[[str], str]) -> None:

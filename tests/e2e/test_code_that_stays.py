@@ -154,9 +154,13 @@ def test_inspect_tells_what_becomes_of_a_library(folder: Path, name: str) -> Non
     [
         (CASES["arithmetic"].source, ["-Wl,-z,nodelete"], "nodelete"),
         # As static members of templates of C++ are.
-        ('int n = 1; __asm__(".type n, %gnu_unique_object"); int __tvm_x(void) { return ++n; }', [], "unique"),
+        (
+            'int n = 1; __asm__(".type n, %gnu_unique_object"); int __tvm_x(void) { return ++n; }',
+            [],
+            "unique",
+        ),
     ],
-)  # fmt: skip
+)
 def test_flags_of_the_linker_keep_a_library(
     folder: Path, source: str, options: list[str], flag: str
 ) -> None:

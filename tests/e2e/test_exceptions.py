@@ -69,9 +69,13 @@ THROWN = {
     13: "std::runtime_error: %s\nsecond line", 14: "std::runtime_error: " + "x" * 5000,
 }  # fmt: skip
 FUNCTIONS = [
-    "double f(int which)", "int living()", "int uncaught()", "int inside(int x)",
-    "const char *text()", "void nothing(const float *x, int n)",
-]  # fmt: skip
+    "double f(int which)",
+    "int living()",
+    "int uncaught()",
+    "int inside(int x)",
+    "const char *text()",
+    "void nothing(const float *x, int n)",
+]
 PACKED = r"""
 #include <tvm/runtime/c_backend_api.h>
 #include <stdexcept>

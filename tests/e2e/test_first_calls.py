@@ -97,17 +97,21 @@ def test_libmblob_ffi_refuses_what_is_no_error_no_tensor_and_of_another_version(
             for type_ in (70, -1)
         ),
     ]
-    assert sorted(set(said[3:])) == sorted([
-        "no shape: tensor: shape is NULL, expected 1 extents", "-1: tensor: -1 dimensions, expected 0 to 64",
-        "INT_MIN: tensor: -2147483648 dimensions, expected 0 to 64",
-        "INT_MAX: tensor: 2147483647 dimensions, expected 0 to 64",
-        "negative: tensor: shape[1] is -3", "huge: tensor: it has more bytes than memory can, or lies outside of it",
-        "no data: tensor: data is NULL, expected 24 bytes",
-        "far: tensor: it has more bytes than memory can, or lies outside of it",
-        "version: TVMFFITensorFromDLPackVersioned: DLPack version 77, expected 1",
-        "padded: TVMFFITensorFromDLPackVersioned: each element is padded to whole bytes (flag 4),"
-        " expected packed elements",
-    ])  # fmt: skip
+    assert sorted(set(said[3:])) == sorted(
+        [
+            "no shape: tensor: shape is NULL, expected 1 extents",
+            "-1: tensor: -1 dimensions, expected 0 to 64",
+            "INT_MIN: tensor: -2147483648 dimensions, expected 0 to 64",
+            "INT_MAX: tensor: 2147483647 dimensions, expected 0 to 64",
+            "negative: tensor: shape[1] is -3",
+            "huge: tensor: it has more bytes than memory can, or lies outside of it",
+            "no data: tensor: data is NULL, expected 24 bytes",
+            "far: tensor: it has more bytes than memory can, or lies outside of it",
+            "version: TVMFFITensorFromDLPackVersioned: DLPack version 77, expected 1",
+            "padded: TVMFFITensorFromDLPackVersioned: each element is padded to whole bytes (flag 4),"
+            " expected packed elements",
+        ]
+    )
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["with a runtime", "without one"])

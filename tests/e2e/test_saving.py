@@ -185,9 +185,12 @@ def test_a_module_of_c_without_a_file_saves_itself_or_is_refused(
 def test_a_loader_in_c_has_a_layout_or_measures(register: str) -> None:
     key, layout = ffi.new("char[]", b"both"), ffi.new("char[]", b"u64")
     record = {
-        "struct_size": ffi.sizeof("mblob_loader"), "type_key": key, "layout": layout,
-        "measure": lib.mblob_py_measure, "function": lib.mblob_py_function,
-    }  # fmt: skip
+        "struct_size": ffi.sizeof("mblob_loader"),
+        "type_key": key,
+        "layout": layout,
+        "measure": lib.mblob_py_measure,
+        "function": lib.mblob_py_function,
+    }
     assert getattr(lib, register)(ffi.new("mblob_loader *", record)) == lib.MBLOB_E_ARGUMENT
     text = ffi.string(lib.mblob_last_error()).decode()
     assert text == f"{register}: the loader of 'both' has a layout and measure, expected one"

@@ -270,9 +270,13 @@ def test_cmake_refuses_a_package_for_another_machine_and_a_later_version(
     cmake, compiler = require("cmake"), require("aarch64-linux-gnu-gcc")
     (folder,) = told(python, "--cmakedir")
     wrong = {
-        "other": ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_C_COMPILER={compiler}"],
+        "other": [
+            "-DCMAKE_SYSTEM_NAME=Linux",
+            "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+            f"-DCMAKE_C_COMPILER={compiler}",
+        ],
         "later": [],
-    }  # fmt: skip
+    }
     for name, words in wrong.items():
         if name == "later":
             text = PROJECT.replace(

@@ -109,8 +109,11 @@ def test_what_is_drawn_is_bounded_and_takes_no_quadratic_time() -> None:
 def test_graphs_that_lie_are_drawn_as_far_as_they_go(inputs: object) -> None:
     from mblob.inspect.graph_summary import nodes_of
 
-    text = {"nodes": [{"op": "tvm_op", "name": "a", "inputs": inputs}, {"op": 5, "inputs": [[0]]}],
-            "heads": [[9, 9, 9], [0, 1 << 70, 0]], "node_row_ptr": [0, -4, 1 << 40]}  # fmt: skip
+    text = {
+        "nodes": [{"op": "tvm_op", "name": "a", "inputs": inputs}, {"op": 5, "inputs": [[0]]}],
+        "heads": [[9, 9, 9], [0, 1 << 70, 0]],
+        "node_row_ptr": [0, -4, 1 << 40],
+    }
     drawn = graph.drawing(*nodes_of(memoryview(json.dumps(text).encode())), {})
     assert len(drawn["boxes"]) == 2
 
@@ -124,12 +127,16 @@ def library_of(length: int, path: Path) -> Path:
         for n in chain(length)
     ]  # fmt: skip
     text = {
-        "nodes": nodes, "arg_nodes": [0], "heads": [[length - 1, 0, 0]], "node_row_ptr": list(range(length + 1)),
+        "nodes": nodes,
+        "arg_nodes": [0],
+        "heads": [[length - 1, 0, 0]],
+        "node_row_ptr": list(range(length + 1)),
         "attrs": {
-            "dltype": ["list_str", ["float32"] * length], "shape": ["list_shape", [[1, 8]] * length],
+            "dltype": ["list_str", ["float32"] * length],
+            "shape": ["list_shape", [[1, 8]] * length],
             "storage_id": ["list_int", list(range(length))],
         },
-    }  # fmt: skip
+    }
     root = mblob.graph_executor_factory(json.dumps(text), {})
     prototype = "int twice(int x)"
     root.import_module(

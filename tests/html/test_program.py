@@ -80,8 +80,12 @@ def test_each_function_and_its_branches_are_drawn(golden: Path) -> None:
     boxes = {b[0]: b[2][0] for b in drawn["branch"]["boxes"]}
     edges = {(boxes[a], boxes[b]) for a, b, _ in drawn["branch"]["edges"]}
     assert edges == {
-        ("c", "If"), ("x", "add"), ("If", "add"), ("x", "tir_negative"), ("If", "tir_negative"),
-    }  # fmt: skip
+        ("c", "If"),
+        ("x", "add"),
+        ("If", "add"),
+        ("x", "tir_negative"),
+        ("If", "tir_negative"),
+    }
     assert {b[2][0] for b in drawn["branch"]["boxes"] if b[1] == "output"} == {
         "add",
         "tir_negative",

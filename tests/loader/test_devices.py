@@ -243,8 +243,11 @@ def graph_of(nodes: dict[str, tuple[str, list[str], int]], order: Sequence[str])
     for name in order:
         function, inputs, _ = nodes[name]
         attrs = {
-            "func_name": function, "num_inputs": str(len(inputs)), "num_outputs": "1", "flatten_data": "0",
-        }  # fmt: skip
+            "func_name": function,
+            "num_inputs": str(len(inputs)),
+            "num_outputs": "1",
+            "flatten_data": "0",
+        }
         ends = [[names.index(i), 0, 0] for i in inputs]
         rows.append({"op": "tvm_op", "name": name, "attrs": attrs, "inputs": ends})
     count = len(rows)

@@ -164,11 +164,15 @@ def test_arithmetic_with_an_array_of_numpy_is_the_array_s(lib: Any) -> None:
 @pytest.mark.parametrize(
     ("array", "shown"),
     [
-        (np.arange(6, dtype="float32").reshape(2, 3) / 10,
-         "float32[2, 3] on cpu:0: [[0, 0.1, 0.2], [0.3, 0.4, 0.5]]"),
+        (
+            np.arange(6, dtype="float32").reshape(2, 3) / 10,
+            "float32[2, 3] on cpu:0: [[0, 0.1, 0.2], [0.3, 0.4, 0.5]]",
+        ),
         (np.float64(7), "float64[] on cpu:0: 7"),
-        (np.arange(1000, dtype="int64").reshape(10, 100),
-         "int64[10, 100] on cpu:0: [[0, 1, 2, 3, 4, 5, ...], ...]"),
+        (
+            np.arange(1000, dtype="int64").reshape(10, 100),
+            "int64[10, 100] on cpu:0: [[0, 1, 2, 3, 4, 5, ...], ...]",
+        ),
         (np.arange(40, dtype="uint8").reshape(20, 2), "uint8[20, 2] on cpu:0: [[0, 1], ...]"),
         (np.array([True, False]), "bool[2] on cpu:0: [True, False]"),
         (np.array([0.5], "float16"), "float16[1] on cpu:0: [0.5]"),
@@ -177,7 +181,7 @@ def test_arithmetic_with_an_array_of_numpy_is_the_array_s(lib: Any) -> None:
         (np.ones(2, "complex64"), "complex64[2] on cpu:0"),
         (np.ones((1,) * 9, "int8"), "int8[1, 1, 1, 1, 1, 1, 1, 1, 1] on cpu:0"),
     ],
-)  # fmt: skip
+)
 def test_a_tensor_shows_its_first_values(array: Any, shown: str) -> None:
     assert repr(mblob.array(array)) == f"<mblob.Tensor {shown}>"
 

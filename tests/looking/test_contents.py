@@ -229,9 +229,13 @@ def relax(tags: dict[str, int], magic: int) -> bytes:
     )
     scopes = u64(1) + struct.pack("<q", 0) + string("global") if magic & 1 == 0 else b""
     values = {
-        "tensor": array(W), "shape": u64(2, 3, 4), "string": string("text"), "int": u64(5),
-        "float": struct.pack("<d", 0.5), "dtype": bytes([2, 32, 1, 0]),
-    }  # fmt: skip
+        "tensor": array(W),
+        "shape": u64(2, 3, 4),
+        "string": string("text"),
+        "int": u64(5),
+        "float": struct.pack("<d", 0.5),
+        "dtype": bytes([2, 32, 1, 0]),
+    }
     constants = u64(len(values)) + b"".join(
         struct.pack("<i", tags[k]) + v for k, v in values.items()
     )

@@ -162,9 +162,13 @@ LOST = {
     "plain_gone": "plain_lost",
 }
 ROWS = (
-    "there\tthere\tpacked\t0\t?", "plain_one\tplain_one\tplain\t0\tint",
-    *(f"{name}\t{symbol}\t{'plain' if 'plain' in name else 'packed'}\t0\t?" for name, symbol in LOST.items()),
-)  # fmt: skip
+    "there\tthere\tpacked\t0\t?",
+    "plain_one\tplain_one\tplain\t0\tint",
+    *(
+        f"{name}\t{symbol}\t{'plain' if 'plain' in name else 'packed'}\t0\t?"
+        for name, symbol in LOST.items()
+    ),
+)
 
 
 @pytest.fixture

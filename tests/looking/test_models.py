@@ -57,9 +57,13 @@ def model(path: Path) -> dict[str, object]:
 def test_a_graph_tells_its_inputs_outputs_and_parameters(library: Path) -> None:
     value = {"shape": [2, 3], "dtype": "float32"}
     assert model(library) == {
-        "entry": 0, "kind": "graph", "name": "small", "inputs": [{"name": "x", **value}],
-        "outputs": [{"name": "sum", **value}], "parameters": [{"name": "w", **value}],
-    }  # fmt: skip
+        "entry": 0,
+        "kind": "graph",
+        "name": "small",
+        "inputs": [{"name": "x", **value}],
+        "outputs": [{"name": "sum", **value}],
+        "parameters": [{"name": "w", **value}],
+    }
     lines = shown(library)
     at = lines.index("[0] graph 'small'")
     assert lines[at + 1 : at + 4] == [

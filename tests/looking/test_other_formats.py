@@ -364,15 +364,19 @@ MIB = 1 << 20
 SEGMENTS = [struct.pack("<II16sQQQQiiII", 0x19, 72, b"s", 0, 4096, 0, MIB, 5, 5, 0, 0)] * 2000
 POGO = struct.pack("<IIHHIIII", 0, 0, 0, 0, 13, MIB, 4096, 1024)  # lief makes an object of 10 bytes
 SHARING = {
-    "segments": (_mach_o(SEGMENTS, bytes(MIB)), "its sections add up to more than 4 times the file"),
+    "segments": (
+        _mach_o(SEGMENTS, bytes(MIB)),
+        "its sections add up to more than 4 times the file",
+    ),
     "sections": (_coff(2000, bytes(MIB), size=MIB), "its sections add up to more than 4 times"),
     "sections of a dll": (_pe({}, 20, MIB, bytes(MIB)), "its sections add up to more than 4 times"),
     "relocations": (_coff(1000, bytes(MIB), at=MIB // 3, relocations=65535), ""),
     "debug entries": (_pe({6: (4096, 28 * 1000)}, 1, MIB, (POGO * 1000).ljust(MIB, b"\1")), ""),
     "debug entries behind a short header": (
-        _pe_of_a_short_header((4096, 28 * 1000), MIB, (POGO * 1000).ljust(MIB, b"\1")), "",
+        _pe_of_a_short_header((4096, 28 * 1000), MIB, (POGO * 1000).ljust(MIB, b"\1")),
+        "",
     ),
-}  # fmt: skip
+}
 OPEN_IN_LITTLE_MEMORY = """
 import resource, sys
 import mblob

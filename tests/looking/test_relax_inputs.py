@@ -32,9 +32,12 @@ pytestmark = pytest.mark.own_process
 TUPLE_INFO = len(BUILTINS)
 RULE = "ErrorContext(fn=main, loc=param[0], param={}, annotation={}) "
 CONSTANTS = [
-    F32, np.arange(6, dtype="int16").reshape(2, 3), "", RULE.format("x", 'R.Tensor((n, 4), dtype="float32")'),
+    F32,
+    np.arange(6, dtype="int16").reshape(2, 3),
+    "",
+    RULE.format("x", 'R.Tensor((n, 4), dtype="float32")'),
     RULE.format("s", "R.Shape([n, T.int64(2)])"),
-]  # fmt: skip
+]
 
 
 def packed(functions: list[Function]) -> Program:

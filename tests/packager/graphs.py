@@ -143,9 +143,12 @@ def interpret_codegen(region: Region) -> mblob.Module:
             number[id(t)] = len(number)
         steps.append([operator.op, inputs, [number[id(t)] for t in operator.outputs]])
     made = {
-        "symbol": region.symbol, "inputs": len(region.inputs), "constants": len(region.constants), "steps": steps,
+        "symbol": region.symbol,
+        "inputs": len(region.inputs),
+        "constants": len(region.constants),
+        "steps": steps,
         "outputs": [number[id(t)] for t in region.outputs],
-    }  # fmt: skip
+    }
     return mblob.blob_module(region.key, json.dumps(made).encode(), data=False)
 
 

@@ -28,12 +28,15 @@ void vadd(const float *a, const float *b, float *c, int n) {
 """
 GRAPH = {
     "nodes": [{"op": "null", "name": "x", "inputs": []}],
-    "arg_nodes": [0], "heads": [[0, 0, 0]], "node_row_ptr": [0, 1],
+    "arg_nodes": [0],
+    "heads": [[0, 0, 0]],
+    "node_row_ptr": [0, 1],
     "attrs": {
-        "dltype": ["list_str", ["float32"]], "storage_id": ["list_int", [0]],
+        "dltype": ["list_str", ["float32"]],
+        "storage_id": ["list_int", [0]],
         "shape": ["list_shape", [[2]]],
     },
-}  # fmt: skip
+}
 PTX = ".version 7.0\n.target sm_70\n.visible .entry k() { ret; }"
 A, C = np.ones(4, "float32"), np.zeros(4, "float32")
 

@@ -255,9 +255,12 @@ def test_the_code_of_c_decides_the_class(case: Case, code: str) -> None:
 
 
 NAMES = (
-    "expected int8, found bool;", "x: no input 'y'", "expected 2 arguments, found 3", "a: no output 7",
+    "expected int8, found bool;",
+    "x: no input 'y'",
+    "expected 2 arguments, found 3",
+    "a: no output 7",
     "expected a tensor, found None",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -351,7 +354,9 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "a surrogate": lambda t: t.vadd("\udc80", A, C, 4),
     "a list": lambda t: t.vadd([1.0], A, C, 4),
     "swap, names of weights": lambda t: mblob.swap(t.file, None, "o.so", weights={0: A}),  # type: ignore[dict-item]
-    "export_library, options": lambda t: mblob.csource_module("").export_library("o.so", options="'a"),
+    "export_library, options": lambda t: mblob.csource_module("").export_library(
+        "o.so", options="'a"
+    ),
     "export_library, addons": lambda t: mblob.csource_module("").export_library("o.so", addons=5),  # type: ignore[call-overload]
     "export_library, carry": lambda t: mblob.csource_module("").export_library("o.so", carry=5),  # type: ignore[call-overload]
     "export_library, target": lambda t: mblob.csource_module("").export_library("o.so", target=5),  # type: ignore[call-overload]
@@ -379,11 +384,13 @@ MISTAKES: dict[str, Callable[[Case], Any]] = {
     "convert, file_name": lambda t: mblob.convert(t.file, 5, dialect="ffi"),  # type: ignore[arg-type]
     "convert, objects": lambda t: mblob.convert(t.file, "o.so", dialect="ffi", objects=5),  # type: ignore[arg-type]
     "time_evaluator, number": lambda t: t.lib.time_evaluator("vadd", number="a")(A, A, C, 4),
-    "time_evaluator, cooldown": lambda t: t.lib.time_evaluator("vadd", cooldown_interval_ms="a")(A, A, C, 4),
+    "time_evaluator, cooldown": lambda t: t.lib.time_evaluator("vadd", cooldown_interval_ms="a")(
+        A, A, C, 4
+    ),
     "save_param_dict, names": lambda t: mblob.save_param_dict({"a": A, 0: A}),  # type: ignore[dict-item]
     "an attribute of a module": lambda t: setattr(t.lib, "payload", b""),
     "a bound function": lambda t: t.lib["vadd"].bind(A, A, C, 4)(1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

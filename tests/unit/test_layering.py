@@ -294,10 +294,14 @@ def test_no_folder_has_more_files_than_a_reader_can_look_through() -> None:
 
 
 VERBS = {
-    "inspect": ["inspect", "FILE"], "functions": ["inspect", "FILE", "--functions"], "verify": ["verify", "FILE"],
-    "verify against": ["verify", "FILE", "--against", "libc.so.6"], "diff": ["diff", "FILE", "FILE"],
-    "extract": ["extract", "FILE", "-o", "OUT"], "no library": ["inspect", "/etc/passwd"],
-}  # fmt: skip
+    "inspect": ["inspect", "FILE"],
+    "functions": ["inspect", "FILE", "--functions"],
+    "verify": ["verify", "FILE"],
+    "verify against": ["verify", "FILE", "--against", "libc.so.6"],
+    "diff": ["diff", "FILE", "FILE"],
+    "extract": ["extract", "FILE", "-o", "OUT"],
+    "no library": ["inspect", "/etc/passwd"],
+}
 # Each takes 2 ms or more behind what the command line itself imports; small files are looked into
 # without them.
 HEAVY = (

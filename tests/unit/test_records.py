@@ -25,9 +25,12 @@ DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.reco
 # Files with the records of another format, which happen to look alike: Mach-O and PE, the cache of
 # ld.so, attributes of cubins.
 OTHERS = (
-    "mblob.binary.mach_o", "mblob.binary.pe", "mblob.inspect.library_search", "mblob.packager.device.kernels",
+    "mblob.binary.mach_o",
+    "mblob.binary.pe",
+    "mblob.inspect.library_search",
+    "mblob.packager.device.kernels",
     "mblob.binary.file_kind",  # on the way of each load, which would wait for their import
-)  # fmt: skip
+)
 READS_ELF = re.compile(r"^\s*from mblob\.(binary(\.elf\w*)?|format\.index) import", re.MULTILINE)
 WIDE, NARROW = layout_of(64, "<"), layout_of(32, "<")
 
@@ -191,8 +194,12 @@ NOT_IN_EACH_ELF_H = {
 }  # fmt: skip
 # Where MACHINES has another name than <elf.h>, without its EM_.
 MACHINES_OF_ELF_H = {
-    "i386": "386", "m68k": "68K", "s390x": "S390", "sparc64": "SPARCV9", "hexagon": "QDSP6",
-}  # fmt: skip
+    "i386": "386",
+    "m68k": "68K",
+    "s390x": "S390",
+    "sparc64": "SPARCV9",
+    "hexagon": "QDSP6",
+}
 
 
 @pytest.mark.compiles

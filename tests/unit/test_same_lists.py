@@ -275,11 +275,15 @@ def test_plug_ins_can_say_each_code_of_an_argument_and_python_has_its_classes() 
 
 # It does not import the packager before a verb runs.
 CHOICES = {
-    ("build", "--dialect"): DIALECTS, ("build", "--embed"): EMBEDDINGS, ("build", "--digest"): ALGORITHMS,
-    ("convert", "--dialect"): DIALECTS, ("extract", "--format"): extract.FORMATS,
+    ("build", "--dialect"): DIALECTS,
+    ("build", "--embed"): EMBEDDINGS,
+    ("build", "--digest"): ALGORITHMS,
+    ("convert", "--dialect"): DIALECTS,
+    ("extract", "--format"): extract.FORMATS,
     ("run", "--assume"): load.ASSUME,
-    ("verify", "--level"): set(classic.LEVELS) - {"off"}, ("completion", "shell"): completion.SHELLS,
-}  # fmt: skip
+    ("verify", "--level"): set(classic.LEVELS) - {"off"},
+    ("completion", "shell"): completion.SHELLS,
+}
 
 
 def choices() -> Iterator[tuple[str, str, set[str]]]:

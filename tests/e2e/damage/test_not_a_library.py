@@ -51,8 +51,12 @@ def array() -> bytes:
 
 
 FILES = {
-    "empty": b"", "text": b"hello\n", "zip": zipped(), "npy": array(), "zeros": bytes(9000),
-}  # fmt: skip
+    "empty": b"",
+    "text": b"hello\n",
+    "zip": zipped(),
+    "npy": array(),
+    "zeros": bytes(9000),
+}
 
 
 def in_c(path: Path) -> tuple[str, str]:

@@ -37,8 +37,12 @@ NAMES |= {name: f"{kind}{BITS[name]}" for name, kind in OF_LIBRARIES.items()}
 NAMES |= {n: "uint64" for n in ("unsigned long", "long unsigned int", "unsigned long int long")}
 # How C passes it through `...`.
 VARIADIC = {
-    "AS_INT": "int", "AS_UNSIGNED": "unsigned", "AS_INT64": "int64_t", "AS_UINT64": "uint64_t", "AS_DOUBLE": "double",
-}  # fmt: skip
+    "AS_INT": "int",
+    "AS_UNSIGNED": "unsigned",
+    "AS_INT64": "int64_t",
+    "AS_UINT64": "uint64_t",
+    "AS_DOUBLE": "double",
+}
 ALL_BITS = "expected an int from 0 to 2**64 - 1"
 
 

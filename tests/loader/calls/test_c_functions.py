@@ -535,9 +535,12 @@ def test_rows_of_debug_information_are_checked(of_debug: mblob.Module) -> None:
 
 
 VARIADIC_MISTAKES = {
-    "float": (1.0, TypeError), "text": ("x", TypeError), "array": (np.ones(2), TypeError),
-    "c_float": (ctypes.c_float(1), TypeError), "large": (1 << 40, ValueError),
-}  # fmt: skip
+    "float": (1.0, TypeError),
+    "text": ("x", TypeError),
+    "array": (np.ones(2), TypeError),
+    "c_float": (ctypes.c_float(1), TypeError),
+    "large": (1 << 40, ValueError),
+}
 
 
 @pytest.mark.parametrize("kind", VARIADIC_MISTAKES)

@@ -89,9 +89,13 @@ def test_normal_numbers_are_finite_where_the_squares_sum_to_one() -> None:
         assert (found == 0).sum() >= 2, seed
 
 
-@pytest.mark.parametrize("count", [
-    pytest.param(1_000_000, marks=pytest.mark.slow), pytest.param(25_000_000, marks=pytest.mark.nightly),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "count",
+    [
+        pytest.param(1_000_000, marks=pytest.mark.slow),
+        pytest.param(25_000_000, marks=pytest.mark.nightly),
+    ],
+)
 def test_long_runs_of_normal_numbers_differ_from_libstdcxx_by_three_places_at_most(
     tmp_path: Path, count: int
 ) -> None:

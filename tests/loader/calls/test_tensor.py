@@ -465,10 +465,14 @@ def test_parameter_dictionaries_go_both_ways() -> None:
         mblob.load_param_dict(b"nothing of the kind")
 
 
-@pytest.mark.parametrize("statement", [
-    "mblob.empty(2).numpy()", "mblob.array([1, 2])",
-    "from mblob.loader import vm_common; vm_common.scalar(1, 'int32', 'x', 'main')",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "mblob.empty(2).numpy()",
+        "mblob.array([1, 2])",
+        "from mblob.loader import vm_common; vm_common.scalar(1, 'int32', 'x', 'main')",
+    ],
+)
 def test_what_needs_numpy_says_so_where_it_is_missing(statement: str) -> None:
     code = f"import sys; sys.modules['numpy'] = None; import mblob; {statement}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -353,9 +353,13 @@ def placed(shape: tuple[int, ...], offset: int) -> np.ndarray[Any, Any]:
 
 
 VIEWS: dict[str, Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]] = {
-    "columns": lambda a: a[:, ::2], "rows": lambda a: a[::2], "transposed": lambda a: a.T,
-    "backwards": lambda a: a[::-1, ::-1], "corner": lambda a: a[1:, 1:3], "mixed": lambda a: a[::-1, 1::2].T,
-}  # fmt: skip
+    "columns": lambda a: a[:, ::2],
+    "rows": lambda a: a[::2],
+    "transposed": lambda a: a.T,
+    "backwards": lambda a: a[::-1, ::-1],
+    "corner": lambda a: a[1:, 1:3],
+    "mixed": lambda a: a[::-1, 1::2].T,
+}
 
 
 @pytest.mark.parametrize("offset", range(64))

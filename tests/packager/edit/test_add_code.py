@@ -372,8 +372,12 @@ def test_what_a_loaded_library_imports_is_added(golden: Path, tmp_path: Path) ->
     assert contains(new, old)
     rows = [(key, imports) for key, imports, _ in tree_of(new)]
     assert rows == [
-        ("GraphExecutorFactory", (1, 3)), ("library", (2, 4)), ("safetensors", ()), ("labels", ()), ("below", ())
-    ]  # fmt: skip
+        ("GraphExecutorFactory", (1, 3)),
+        ("library", (2, 4)),
+        ("safetensors", ()),
+        ("labels", ()),
+        ("below", ()),
+    ]
     run_pre(new)
     again = mblob.load_module(new)
     again.import_module(mblob.blob_module("more", b"3"))

@@ -210,10 +210,14 @@ def test_the_code_of_0_21_is_refused(relax: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("release", "source", "target", "like"),
     [
-        ("019", "classic", "ffi", "023"), ("020", "classic", "ffi", "023"), ("021", "ffi 0.21", "ffi", "023"),
-        ("021", "ffi 0.21", "classic", "020"), ("022", "ffi", "classic", "020"), ("023", "ffi", "classic", "020"),
+        ("019", "classic", "ffi", "023"),
+        ("020", "classic", "ffi", "023"),
+        ("021", "ffi 0.21", "ffi", "023"),
+        ("021", "ffi 0.21", "classic", "020"),
+        ("022", "ffi", "classic", "020"),
+        ("023", "ffi", "classic", "020"),
     ],
-)  # fmt: skip
+)
 def test_one_program_has_the_bytes_that_it_has_in_the_other_release(
     relax: Path, release: str, source: str, target: str, like: str
 ) -> None:

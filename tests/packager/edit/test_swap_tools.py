@@ -38,10 +38,13 @@ int main(int count, char **paths) {
 }
 """
 TOOLS = {
-    "strip": ["strip"], "strip-all": ["strip", "--strip-all"], "objcopy-debug": ["objcopy", "--strip-debug"],
-    "objcopy-all": ["objcopy", "--strip-all"], "patchelf": ["patchelf", "--set-rpath", "/" + "a/long/path" * 9],
+    "strip": ["strip"],
+    "strip-all": ["strip", "--strip-all"],
+    "objcopy-debug": ["objcopy", "--strip-debug"],
+    "objcopy-all": ["objcopy", "--strip-all"],
+    "patchelf": ["patchelf", "--set-rpath", "/" + "a/long/path" * 9],
     "llvm-strip": ["llvm-strip"],
-}  # fmt: skip
+}
 
 
 def blob_text(folder: Path) -> str:

@@ -101,10 +101,14 @@ def test_inspect_tells_where_prototypes_come_from(
     root.export_library(tmp_path / "k.so")
     done = pack_verb("inspect", "--functions", tmp_path / "k.so")
     assert done.stdout.splitlines() == [
-        "debugged", "found", "given", "taken",
-        "plain given(int x)  # as given to mblob", "plain debugged(int x)  # from debug information",
+        "debugged",
+        "found",
+        "given",
+        "taken",
+        "plain given(int x)  # as given to mblob",
+        "plain debugged(int x)  # from debug information",
         "plain found(int x)  # from the source",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

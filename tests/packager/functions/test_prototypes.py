@@ -26,8 +26,12 @@ def test_pointers_are_tensors_and_const_marks_inputs() -> None:
 
 def test_strings_and_untyped_pointers_have_kinds_of_their_own() -> None:
     assert kinds("void f(const char *s, void *p, const void *q, char *t, const char u[4])") == [
-        "string", "pointer", "pointer", "tensor", "tensor",
-    ]  # fmt: skip
+        "string",
+        "pointer",
+        "pointer",
+        "tensor",
+        "tensor",
+    ]
 
 
 @pytest.mark.parametrize(
