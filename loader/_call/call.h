@@ -232,6 +232,8 @@ PyObject *call_frame_place(const call_frame *frame, int i);
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
+/* An argument that is a handle of a type code. Returns true. */
+bool call_frame_handle(call_frame *frame, int i, void *handle, int code);
 /* Whether an argument may be an array that is not in row order: the function looks at strides. */
 bool call_frame_takes_gaps(const call_frame *frame, int i);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
@@ -252,6 +254,13 @@ PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);
 PyObject *call_convert_borrowed(TVMValue value, int code);
 /* Of codes that mean the same whoever holds the value. NULL without an exception: not one of them. */
 PyObject *call_convert_plain(TVMValue value, int code);
+
+/* ---- convert_text.c ------------------------------------------------------------------------- */
+
+bool call_convert_str(call_frame *frame, int i, PyObject *arg);
+bool call_convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t size);
+/* A copy, because others may resize the bytearray while the function runs. */
+bool call_convert_bytearray(call_frame *frame, int i, PyObject *arg);
 
 /* ---- ffi_values.c: what only functions of the ffi dialect take ------------------------------- */
 

@@ -4,12 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool set_handle(call_frame *frame, int i, void *handle, int code) {
-  frame->values[i].v_handle = handle;
-  frame->codes[i] = code;
-  return true;
-}
-
 /* ---- numbers ----------------------------------------------------------------------------- */
 
 #define UINT64_RANGE "expected an int from 0 to 2**64 - 1"
@@ -51,7 +45,7 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   if (p != NULL && p->function) {
     void *address = PyLong_AsVoidPtr(arg);
     return !(address == NULL && PyErr_Occurred()) &&
-           set_handle(frame, i, address, kTVMOpaqueHandle);
+           call_frame_handle(frame, i, address, kTVMOpaqueHandle);
   }
   if (p != NULL && p->kind == PARAM_POINTER) {
     return number_for_array(frame, i, arg);
@@ -96,63 +90,7 @@ static bool convert_float(call_frame *frame, int i, double value) {
   return true;
 }
 
-/* ---- text -------------------------------------------------------------------------------- */
-
-/* What to do about a str that is no C string. Functions with a recorded signature take no bytes. */
-static const char *instead_of(const call_parameter *p) {
-  return p == NULL ? "pass bytes" : "pass a str without";
-}
-
-static bool convert_str(call_frame *frame, int i, PyObject *arg) {
-  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
-  if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) {
-    PyObject *advice = call_function_tensor_of(frame->function, arg);
-    if (advice != NULL)
-      call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the str %R%U", arg,
-                       advice);
-    Py_XDECREF(advice);
-    return false;
-  }
-  Py_ssize_t size;
-  const char *text = PyUnicode_AsUTF8AndSize(arg, &size);
-  if (text == NULL) {
-    if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
-    PyErr_Clear();
-    return call_frame_error(frame, i, PyExc_ValueError, MB_TEXT_SURROGATES, instead_of(p));
-  }
-  if (strlen(text) != (size_t)size) {
-    if (frame->ffi) return call_convert_string(frame, i, text, (size_t)size);
-    return call_frame_error(frame, i, PyExc_ValueError,
-                            "the str has a NUL inside, functions see it end there; %s",
-                            instead_of(p));
-  }
-  frame->values[i].v_str = text;
-  frame->codes[i] = kTVMStr;
-  return true;
-}
-
-static bool convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t size) {
-  TVMByteArray *bytes = &frame->slots[i].u.bytes;
-  bytes->data = data;
-  bytes->size = (size_t)size;
-  return set_handle(frame, i, bytes, kTVMBytes);
-}
-
-/* A copy, because others may resize the bytearray while the function runs. */
-static bool convert_bytearray(call_frame *frame, int i, PyObject *arg) {
-  _Static_assert(sizeof(TVMByteArray) <= sizeof(DLTensor),
-                 "the unused tensor of the slot has room for it");
-  call_slot *slot = &frame->slots[i];
-  PyObject *copy = PyBytes_FromObject(arg);
-  if (copy == NULL) return false;
-  int failed = PyObject_GetBuffer(copy, &slot->u.view, PyBUF_SIMPLE);
-  Py_DECREF(copy); /* the view holds it */
-  if (failed) return false;
-  slot->kind = SLOT_BUFFER;
-  TVMByteArray bytes = {slot->u.view.buf, (size_t)slot->u.view.len};
-  memcpy(&slot->tensor, &bytes, sizeof bytes);
-  return set_handle(frame, i, &slot->tensor, kTVMBytes);
-}
+/* ---- buffers ----------------------------------------------------------------------------- */
 
 /* The bytes of the buffer that the slot holds, or the addresses in it, as a tensor of as many elements. */
 static bool convert_memory(call_frame *frame, int i, bool is_addresses) {
@@ -175,8 +113,6 @@ static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
   slot->kind = SLOT_BUFFER;
   return convert_memory(frame, i, false);
 }
-
-/* ---- buffers ----------------------------------------------------------------------------- */
 
 /* numpy's scalars have the buffer protocol as 0-d arrays do; unlike arrays they are hashable
  * values. */
@@ -385,7 +321,7 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
   }
   void *pointer;
   memcpy(&pointer, slot->u.view.buf, sizeof pointer);
-  return set_handle(frame, i, pointer, kTVMOpaqueHandle);
+  return call_frame_handle(frame, i, pointer, kTVMOpaqueHandle);
 }
 
 /* What byref refers to, which takes over the reference: of a pointer the place where it is, not what it
@@ -469,7 +405,7 @@ static bool convert_module(call_frame *frame, int i, PyObject *arg) {
   if (handle == NULL && PyErr_Occurred()) return false;
   frame->slots[i].kind = SLOT_MODULE;
   frame->slots[i].u.module = handle;
-  return set_handle(frame, i, handle, kTVMModuleHandle);
+  return call_frame_handle(frame, i, handle, kTVMModuleHandle);
 }
 
 static bool convert_device(call_frame *frame, int i, PyObject *arg) {
@@ -495,7 +431,7 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   if (function == NULL) return false;
   frame->slots[i].kind = SLOT_FUNCTION;
   frame->slots[i].u.function = function;
-  return set_handle(frame, i, function, kTVMPackedFuncHandle);
+  return call_frame_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
 /* A list of arrays, for a parameter that is a pointer to pointers: an array of their addresses. */
@@ -542,7 +478,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyUnicode_Check(arg)) {
     if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent))
       return true;
-    return absent && convert_str(frame, i, arg);
+    return absent && call_convert_str(frame, i, arg);
   }
   if (p != NULL && (p->opaque || p->bytes) && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
     return convert_opaque_bytes(frame, i, arg);
@@ -551,10 +487,10 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (p != NULL && p->kind == PARAM_POINTER && is_by_reference(arg))
     return convert_referred(frame, i, call_uncommon("by_reference", arg, NULL, NULL));
   if (PyBytes_Check(arg))
-    return convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
-  if (PyByteArray_Check(arg)) return convert_bytearray(frame, i, arg);
+    return call_convert_bytes(frame, i, PyBytes_AS_STRING(arg), PyBytes_GET_SIZE(arg));
+  if (PyByteArray_Check(arg)) return call_convert_bytearray(frame, i, arg);
   if (type == &call_function_type)
-    return set_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
+    return call_frame_handle(frame, i, call_function_handle(arg), kTVMPackedFuncHandle);
   if (PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.module_class))
     return convert_module(frame, i, arg);
   if (PyObject_CheckBuffer(arg)) return convert_buffer(frame, i, arg);
@@ -610,7 +546,7 @@ bool call_convert_argument(call_frame *frame, int i, PyObject *arg) {
     return call_frame_tensor(frame, i, "array");
   if (type == &PyLong_Type) return convert_int(frame, i, arg);
   if (type == &PyFloat_Type) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
-  if (arg == Py_None) return set_handle(frame, i, NULL, kTVMNullptr);
+  if (arg == Py_None) return call_frame_handle(frame, i, NULL, kTVMNullptr);
   /* Arrays are the common case: no base class to ask about, and a buffer. */
   if (type->tp_base == &PyBaseObject_Type && type->tp_as_buffer != NULL &&
       type->tp_as_buffer->bf_getbuffer != NULL && type != &PyBytes_Type &&

@@ -1,0 +1,129 @@
+"""Functions of C++ without a prototype of the caller's: names, overloads, bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.packager.functions.test_prototypes_from_sources import packed, shown
+
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
+CXX = """
+#include <vector>
+namespace ns {
+struct P { int x; int get() const; };
+int P::get() const { return x; }
+template <typename T> T same(T v) { return v; }
+void scale(const float *x, float *y, int n);
+namespace { int hidden(int x) { return x; } }
+int shown(int x) { return hidden(same(x)); }
+int of_struct(const P &p) { return p.get(); }
+inline namespace v1 { int newest(int x) { return x; } }
+}
+void ns::scale(const float *x, float *y, int n) {
+  std::vector<float> v(1, 2.0f);
+  for (int i = 0; i < n; i++) y[i] = v[0] * x[i];
+}
+float half(float x) { return x / 2; }
+int over(int x) { return x; }
+double over(double x) { return x; }
+static int local(int x) { return x; }
+extern "C" int plain(int x) { return local(x) + over(x); }
+extern "C" int third(const ns::P p[3]) { return p[2].x; }
+"""
+OF_CXX = {
+    "half": "float half(float x)",
+    "ns::of_struct": "int ns::of_struct(const struct P p[static 1])",
+    "ns::scale": "void ns::scale(const float *x, float *y, int n)",
+    "ns::shown": "int ns::shown(int x)",
+    "ns::v1::newest": "int ns::v1::newest(int x)",
+    "plain": "int plain(int x)",
+    "third": "int third(const struct P p[3])",
+}
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_functions_of_cxx_have_their_qualified_names(
+    tmp_path: Path, require: Callable[[str], str], dialect: str, cc: str
+) -> None:
+    require("c++")
+    with pytest.warns(UserWarning, match="overloaded"):
+        lib = packed(tmp_path, CXX, "cc", export={"dialect": dialect, "cc": require(cc)})
+    assert shown(lib) == OF_CXX
+    x, y = np.ones(3, "float32"), np.zeros(3, "float32")
+    lib["ns::scale"](x, y, 3)
+    assert y.tolist() == [2, 2, 2]
+    assert (lib.half(3), lib["ns::shown"](4), lib["ns::of_struct"](bytes([5, 0, 0, 0]))) == (
+        1.5,
+        4,
+        5,
+    )
+    assert lib.symbol("ns::shown")(4) == 4
+    assert lib.third(np.arange(3, dtype="int32")) == 2
+    for refused in (lambda: lib.third(bytes(8)), lambda: lib["ns::of_struct"](None)):
+        with pytest.raises(mblob.MblobError, match="expected at least"):
+            refused()  # a reference is never NULL
+    with pytest.raises(mblob.MblobError, match=r"ns::scale: argument 0 \(x\): expected an array"):
+        lib["ns::scale"](x.astype("float64"), y, 3)
+
+
+def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path, require: Any) -> None:
+    require("c++")
+    says = r"left out, as they are overloaded: over\(double\), over\(int\); give the prototype of the one"
+    with pytest.warns(UserWarning, match=says):
+        lib = packed(tmp_path, CXX, "cc")
+    says = r"overloaded: double over\(double x\) \('_Z4overd'\); int over\(int x\) \('_Z4overi'\);"
+    for find in lib.__getitem__, lib.symbol:
+        with pytest.raises(mblob.NotFoundError, match=says):
+            find("over")
+    assert lib.symbol("_Z4overi")(3) == 3
+    text = CXX.replace(
+        "double over(double x) { return x; }", "double over(double x) { return x / 2; }"
+    )
+    for prototype, result in {"double over(double x)": 1.5, "int over(int x)": 3}.items():
+        assert packed(tmp_path, text, "cc", functions=[prototype])["over"](3) == result
+    with pytest.raises(mblob.BuildError, match=r"it is overloaded: over\(double\), over\(int\)"):
+        packed(tmp_path, text, "cc", functions=["float over(float x)"])
+
+
+def test_functions_of_cxx_have_the_bounds_of_their_source(tmp_path: Path) -> None:
+    text = """struct Q { float m(float x[7], int n); };
+    float Q::m(float x[7], int) { return x[6]; }
+    float m(const float x[3], int k) { return x[k]; }
+    namespace ns { int last(const int x[2][3], const Q &) { return x[1][2]; } }
+    struct Pair { int a, b; };
+    int of_value(Pair p) { return p.a; }
+    Pair operator+(Pair a, Pair) { return a; } Pair operator+(Pair a, int) { return a; }
+    """
+    lib = packed(tmp_path, text, "cc")
+    assert shown(lib) == {
+        "m": "float m(const float x[3], int k)",
+        "ns::last": "int ns::last(const int x[2][3], const struct Q [static 1])",
+    }
+    with pytest.raises(mblob.MblobError, match="ctypes has no type for parameter 0, struct Pair"):
+        lib["of_value"](bytes(8))
+
+
+def test_types_may_have_arguments_of_templates(tmp_path: Path) -> None:
+    text = """template <class A, class B> struct Two { A a; B b; };
+    extern "C" int first(const Two<int, float> *t, int k) { return t->a + k; }
+    """
+    lib = packed(tmp_path, text, "cc")
+    assert shown(lib) == {"first": "int first(const struct Two<> *t, int k)"}
+    assert lib.first(bytes([5, 0, 0, 0, 0, 0, 0, 0]), 2) == 7
+
+
+def test_functions_of_cxx_are_chosen_by_name(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CXX, "cc", functions=["ns::scale", "half"])
+    assert shown(lib) == {name: OF_CXX[name] for name in ("half", "ns::scale")}
+    with pytest.raises(
+        mblob.BuildError, match=r"over is overloaded|it is overloaded: over\(.*over\("
+    ):
+        packed(tmp_path, CXX, "cc", functions=["over"])
