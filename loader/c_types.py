@@ -154,7 +154,8 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         for i, one in enumerate(found[:-1] if variadic else found):
             parameter, ctype = _parameter(one, of_row[i] if i < len(of_row) else "")
             if ctype is None:
-                refusal = _no_type(f"parameter {i}", " ".join(one.split()))
+                told = of_row[i] if i < len(of_row) else one
+                refusal = _no_type(f"parameter {i}", " ".join(told.split()))
                 argtypes = None
                 break
             argtypes.append(ctype)

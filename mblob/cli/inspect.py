@@ -27,9 +27,9 @@ def configure(verbs: Any) -> None:
     parser = verbs.add_parser(
         NAME,
         help=summary,
-        description=f"{summary}. --functions prints one function per line: NAME for a packed function, which "
-        "load_module and `run` can call, and `plain NAME(PARAMETERS)` for a C function, which a program can call after "
-        "dlopen. Behind # stands where a prototype comes from.",
+        description=f"{summary}. --functions prints one function per line: NAME and its prototype for a packed "
+        "function, which load_module and `run` can call, and `plain` and the prototype for a C function, which a "
+        "program can call after dlopen. Behind # stands where a prototype comes from.",
         epilog="example: mblob-pack inspect deploy.so --functions | grep -v '^plain '",
     )
     parser.add_argument(

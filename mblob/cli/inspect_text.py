@@ -112,24 +112,27 @@ def _count(number: int, noun: str) -> str:
 
 
 def function_lines(library: Library) -> Iterator[str]:
-    """Packed functions by name; plain C functions as `plain NAME(PARAMETERS)`, the symbol and what
-    it takes: types alone where the file has no prototype; `unknown NAME` of which nothing says how
-    they are called. Behind `#`: where a prototype comes from."""
+    """Packed functions as `NAME  PROTOTYPE`; plain C functions as `plain PROTOTYPE`, with types alone
+    where the file has no prototype; `unknown NAME` of which nothing says how they are called. Behind
+    `#`: the symbol of a plain function, if the prototype does not name it, and where the prototype comes
+    from."""
+    packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
     for name in library.packed_functions:
-        yield one_line(name)
+        f = packed[name]
+        yield _function_line(f"{name}  {f.text}" if f.prototype else name, f.origin)
     for row in _plain_rows(library):
-        _, found, parameters = row.prototype.partition("(")
-        text = f"plain {row.symbol}(" + (parameters if found else f"{row.types})")
-        yield one_line("  # ".join([text, *_origin(row)]))
+        text = f"plain {row.prototype or f'{row.symbol}({row.types})'}"
+        symbol = f"symbol {row.symbol}" if row.prototype and row.symbol != row.name else ""
+        yield _function_line(text, row.origin, symbol)
     for f in library.host_functions:
         if f.abi == "plain" and f.types is None:
             yield one_line(f"unknown {f.symbol}")
 
 
-def _origin(row: Row) -> list[str]:
-    """The origin of the prototype of a row, if the file tells."""
+def _function_line(text: str, origin: str | None, symbol: str = "") -> str:
     words = {"given": "as given to mblob", "source": "from the source"}
-    return [words.get(row.origin, f"from {row.origin}")] if row.origin else []
+    told = [symbol, words.get(origin, f"from {origin}") if origin else ""]
+    return one_line("  # ".join(filter(None, [text, ", ".join(filter(None, told))])))
 
 
 def _plain_rows(library: Library) -> list[Row]:

@@ -102,6 +102,8 @@ class HostFunction(NamedTuple):
         metadata, doc: symbols of the functions of tvm_ffi that return its signature and its
             documentation, or None.
         prototype: the C prototype with the names and dimensions of the parameters, None if unknown.
+        origin: where the prototype comes from: "given" by who packed it, the "source", or "debug
+            information"; None if unknown.
     """
 
     name: str
@@ -111,6 +113,7 @@ class HostFunction(NamedTuple):
     metadata: str | None = None
     doc: str | None = None
     prototype: str | None = None
+    origin: str | None = None
 
     @property
     def text(self) -> str:
@@ -208,7 +211,8 @@ def host_functions(
     found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]
     known = ((f, told.get(f.symbol)) for f in ffi)
     ffi = [
-        f._replace(name=t.name, types=t.types, prototype=t.prototype) if t else f for f, t in known
+        t._replace(symbol=f.symbol, abi=f.abi, metadata=f.metadata, doc=f.doc) if t else f
+        for f, t in known
     ]
     return sorted({*found, *ffi}, key=_order)
 
@@ -253,7 +257,8 @@ def of_table(rows: Iterable[functions_table.Row]) -> list[HostFunction]:
 
 def _of_row(row: functions_table.Row, *, assumed: bool = False) -> HostFunction:
     abi = "packed" if assumed and row.types == "?" else row.abi
-    return HostFunction(row.name, row.symbol, abi, row.types, prototype=row.prototype or None)
+    prototype, origin = row.prototype or None, row.origin or None
+    return HostFunction(row.name, row.symbol, abi, row.types, None, None, prototype, origin)
 
 
 def _order(f: HostFunction) -> tuple[str, bool, str]:

@@ -175,7 +175,9 @@ def _plain_functions(
                 name = function.called
                 row = row if name in defined else row._replace(name=name)
             if row is not None:
-                rows.setdefault(function.name, row)
+                origin = "source" if f.own else "debug information"
+                told = row._replace(origin=origin) if row.prototype else row
+                rows.setdefault(function.name, told)
     return [rows[name] for name in sorted(rows)]
 
 
@@ -247,8 +249,10 @@ def _struct_word(p: CType) -> str:
 
 
 def _declaration(function: Function) -> str:
-    """The prototype of a function, without names of parameters; "" if its types are unknown, if its
-    result stands around the name, as a pointer to a function does, or if its source is no C."""
+    """The prototype of a function; "" if its types are unknown, if its result stands around the name,
+    as a pointer to a function does, or if its source is no C."""
     if function.types == "?" or "?" in function.result.text or function.source_name:
         return ""
-    return function.result.declaration(f"{function.called}({function.types})")
+    named = zip(function.parameters, function.names)
+    told = [p.declaration(name) for p, name in named] + ["..."] * function.variadic
+    return function.result.declaration(f"{function.called}({', '.join(told) or 'void'})")

@@ -90,8 +90,9 @@ NAMED = "const float *a, const float *b, float *c, int64_t n"
 
 def test_functions_lists_packed_names_and_marks_the_plain_form(pack, deploy: Path) -> None:
     lines = pack("inspect", deploy, "--functions").stdout.splitlines()
-    assert lines == ["vadd", f"plain vadd({NAMED})  # as given to mblob"]
-    assert "plain NAME(PARAMETERS)" in " ".join(pack("inspect", "--help").stdout.split())
+    told = f"void vadd({NAMED})  # as given to mblob"
+    assert lines == [f"vadd  {told}", f"plain {told}"]
+    assert "`plain` and the prototype" in " ".join(pack("inspect", "--help").stdout.split())
 
 
 def test_the_summary_counts_a_function_with_two_forms_once(pack, deploy: Path) -> None:

@@ -101,14 +101,43 @@ def test_inspect_tells_where_prototypes_come_from(
     root.export_library(tmp_path / "k.so")
     done = pack_verb("inspect", "--functions", tmp_path / "k.so")
     assert done.stdout.splitlines() == [
-        "debugged",
-        "found",
-        "given",
-        "taken",
-        "plain given(int x)  # as given to mblob",
-        "plain debugged(int x)  # from debug information",
-        "plain found(int x)  # from the source",
+        "debugged  int debugged(int x)  # from debug information",
+        "found  int found(int x)  # from the source",
+        "given  int given(int x)  # as given to mblob",
+        "taken  int taken(int x)  # as given to mblob",
+        "plain int given(int x)  # as given to mblob",
+        "plain int debugged(int x)  # from debug information",
+        "plain int found(int x)  # from the source",
     ]
+    with mblob.open(tmp_path / "k.so") as library:
+        told = {f["name"]: f["origin"] for f in library.to_json()["host_functions"]}
+    assert told == {
+        "debugged": "debug information",
+        "found": "source",
+        "given": "given",
+        "taken": "given",
+    }
+
+
+def test_inspect_shows_prototypes_of_what_stays_plain(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    source = """
+    namespace ns { void scale(float *x, int n) { x[n - 1] *= 2; } struct P { int a; }; int of(P p) { return p.a; } }
+    extern "C" double sum(int count, ...) { return count; }
+    """
+    require("c++")
+    stays = [
+        "plain int ns::of(struct P p)  # symbol _ZN2ns2ofENS_1PE, from the source",
+        "plain void ns::scale(float *x, int n)  # symbol _ZN2ns5scaleEPfi, from the source",
+        "plain double sum(int count, ...)  # from the source",
+    ]
+    packed = "ns::scale  void ns::scale(float *x, int n)  # from the source"
+    for functions, lines in ((None, [packed, *stays]), ([], stays)):
+        root = mblob.csource_module(source, "cc", functions=functions)
+        root.export_library(tmp_path / "k.so")
+        shown = pack_verb("inspect", "--functions", tmp_path / "k.so").stdout.splitlines()
+        assert sorted(shown) == sorted(lines)
 
 
 @pytest.mark.parametrize(
