@@ -91,7 +91,15 @@ def export(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compiler", "fmt"), BUILDS)
+@pytest.mark.parametrize(
+    ("compiler", "fmt"),
+    [
+        ("gcc", "c"),
+        pytest.param("g++", "cc", marks=pytest.mark.nightly),
+        pytest.param("clang", "c", marks=pytest.mark.nightly),
+        ("clang++", "cc"),
+    ],
+)
 def test_every_operation_on_every_vector_is_numpys(
     tmp_path: Path, require: Require, compiler: str, fmt: str
 ) -> None:

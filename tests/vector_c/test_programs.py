@@ -21,12 +21,12 @@ PUBLIC = '#include <stdint.h>\n#ifdef __cplusplus\n#define PUBLIC extern "C"\n#e
 BUILDS = [
     ("gcc", "-O0", 5, 3),
     *(
-        pytest.param(*build, len(WIDTHS), marks=pytest.mark.slow)
-        for build in (
-            ("gcc", "-O2", 1),
-            ("g++", "-O1", 2),
-            ("clang", "-O1", 3),
-            ("clang++", "-O0", 4),
+        pytest.param(*build, len(WIDTHS), marks=mark)
+        for build, mark in (
+            (("gcc", "-O2", 1), pytest.mark.slow),
+            (("g++", "-O1", 2), pytest.mark.nightly),
+            (("clang", "-O1", 3), pytest.mark.nightly),
+            (("clang++", "-O0", 4), pytest.mark.slow),
         )
     ),
 ]
