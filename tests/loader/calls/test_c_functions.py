@@ -258,7 +258,7 @@ def test_a_function_that_is_not_packed_has_the_types_of_its_source(lib: mblob.Mo
     assert lib.ctypes.added(2, ctypes.c_double(1), ctypes.c_double(2)) == 3
     assert lib.ctypes.third(6) == 2
     with pytest.raises(
-        ValueError, match=r"at least 1 argument, found 0: double added\(int, \.\.\.\)"
+        ValueError, match=r"at least 1 argument, found 0: double added\(int n, \.\.\.\)"
     ):
         lib.ctypes.added()
     with pytest.raises(TypeError, match="ctypes has no type for its result, struct pair"):
