@@ -31,7 +31,8 @@ LATE = {
     "a first result does not wait for `re`, `typing`, `contextlib` and what imports them, 3 to 10 ms": {
         "difflib", "re", "mblob.repack", "mblob.benchmark", "mblob.inspect.payload_layouts", "mblob.json_text",
         "mblob.relax_texts", "mblob.user_warnings",
-        "mblob.loader.loaded_module", "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.relax_missing_functions",
+        "mblob.loader.c_functions", "mblob.loader.call_hooks", "mblob.loader.loaded_module",
+        "mblob.loader.relax_missing_functions",
         "mblob.loader.payloads", "mblob.loader.pickled", "mblob.loader.library_sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
