@@ -51,8 +51,9 @@ def declared(node: OpenedNode, name: str) -> CDeclaration:
     return told if not told.refusal else _of_debug_info(node, symbol) or told
 
 
-def is_overloaded(node: OpenedNode, name: str) -> str:
-    """The plain functions of C++ that share a name, and their symbols; "" if one of them has it."""
+def overloads_of(node: OpenedNode, name: str) -> str:
+    """A sentence that lists the plain functions of C++ that share a name, with their symbols; "" if one of
+    them has it."""
     rows = [row for row in read_table(node.handle) if row.name == name]
     plain = [row for row in rows if row.abi == "plain"]
     if len(plain) < 2 or len(plain) < len(rows):  # a prototype chose one, which stands first
@@ -251,7 +252,7 @@ def _no_type(argument: str, value: Any, expected: str = "a type") -> errors.Argu
     )
 
 
-def found(
+def c_function(
     node: OpenedNode, name: str, address: int, restype: Any, argtypes: Any
 ) -> Callable[..., Any]:
     """The C function at `address`, of the types that the caller gives; `...`: of its prototype.
@@ -261,7 +262,7 @@ def found(
         TypeError: as of `check_types`.
     """
     check_types(restype, argtypes)
-    if several := is_overloaded(node, name):
+    if several := overloads_of(node, name):
         raise errors.NotFoundError(f"symbol: {name!r}: {several}; pass the symbol of one of them")
     if restype is ...:
         return of_prototype(node, name, address, argtypes)

@@ -276,9 +276,15 @@ class OpenedNode(Node):
             code = text(info.code)
             if code not in ("plain_function", "unknown_convention"):
                 return text(info.hint) or None
+            from mblob.loader import c_functions
+
             again = f"pack it again with its prototype, functions=['void {name}(...)']"
-            why = self._not_wrapped(name) or again
-            shown = "SYMBOL" if why.startswith("it is overloaded") else repr(name)
+            several = c_functions.overloads_of(self, name)
+            choose = (
+                f"{several}; pack it again with the prototype of one of them" if several else ""
+            )
+            why = choose or self._not_wrapped(name) or again
+            shown = "SYMBOL" if several else repr(name)
             symbol = texts.say(texts.SYMBOL, f"{shown}, restype, argtypes")
             if code == "plain_function":
                 return f"{name!r} is a plain C function, without a packed function: {why}{symbol}"
@@ -293,10 +299,8 @@ class OpenedNode(Node):
         """The reason why no packed function can call a plain one, and advice; "" if unknown."""
         from ctypes import c_longdouble
 
-        from mblob.loader.c_functions import declared, is_overloaded
+        from mblob.loader.c_functions import declared
 
-        if several := is_overloaded(self, name):
-            return f"{several}; pack it again with the prototype of one of them"
         told = declared(self, name)
         if told.variadic:
             return "it is variadic; pack a function that takes a fixed list of arguments"
@@ -375,7 +379,7 @@ class OpenedNode(Node):
             node = candidate._node
             if not isinstance(node, OpenedNode) or not (address := node.symbol_address(name)):
                 continue
-            return c_functions.found(node, name, address, restype, argtypes)
+            return c_functions.c_function(node, name, address, restype, argtypes)
         raise _no_symbol(self.module, name)
 
     def c_handle(self) -> int:

@@ -118,8 +118,8 @@ typedef struct call_parameter {
   DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
   bool opaque;      /* a pointer to void, a struct or a function: bytes of any kind do */
   bool bytes;       /* a pointer to bytes without a sign */
-  bool function;    /* a pointer to a function: */
-  const char *text; /* in C, of the signature */
+  bool function;    /* a pointer to a function */
+  const char *text; /* the parameter in C: a part of the signature, without a NUL behind it */
   size_t text_size;
   bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
@@ -233,7 +233,11 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
 /* An argument that is a handle of a type code. Returns true. */
-bool call_frame_handle(call_frame *frame, int i, void *handle, int code);
+static inline bool call_frame_handle(call_frame *frame, int i, void *handle, int code) {
+  frame->values[i].v_handle = handle;
+  frame->codes[i] = code;
+  return true;
+}
 /* Whether an argument may be an array that is not in row order: the function looks at strides. */
 bool call_frame_takes_gaps(const call_frame *frame, int i);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */

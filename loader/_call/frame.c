@@ -205,12 +205,6 @@ bool call_frame_writable(const call_frame *frame, int first, PyObject *of) {
   return true;
 }
 
-bool call_frame_handle(call_frame *frame, int i, void *handle, int code) {
-  frame->values[i].v_handle = handle;
-  frame->codes[i] = code;
-  return true;
-}
-
 bool call_frame_takes_gaps(const call_frame *frame, int i) {
   return frame->gaps || (frame->parameters != NULL && frame->parameters[i].columns);
 }

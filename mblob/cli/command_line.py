@@ -99,7 +99,8 @@ class Parser(argparse.ArgumentParser):
         return super()._parse_known_args(*args)
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
-        """As its base, but a second value of an option is an error: it would replace the first, silently."""
+        """As its base, but a second value of an option is an error: it would replace the first, silently.
+        No action of our own: argcomplete calls those of argparse alone, and completes by their values."""
         if action.option_strings and isinstance(action, argparse._StoreAction):
             first = self._given.setdefault(action.dest, words)
             if first is not words:

@@ -53,30 +53,6 @@ class Absent:
         return f"<{self._name}, which mblob does not have>"
 
 
-def names_of_stub(file: str) -> dict[str, str]:
-    """The names that a package offers, and where each is, as "MODULE:ATTRIBUTE". Its stub, which
-    type checkers read, is the table: `from MODULE import X as NAME` and `NAME = X`.
-
-    Args:
-        file: `__file__` of the package.
-    """
-    known: dict[str, str] = {}
-    found: dict[str, str] = {}
-    with open(f"{file}i", encoding="utf-8") as stub:  # noqa: PTH123
-        for line in stub.read().splitlines():
-            module, imports, names = line.removeprefix("from ").partition(" import ")
-            *targets, value = line.split(" = ")
-            if imports:
-                for part in names.split(", "):
-                    name, renamed, alias = part.partition(" as ")
-                    known[alias or name] = f"{module}:{name}"
-                    if renamed:
-                        found[alias] = known[alias]
-            for target in targets:
-                found[target] = known.get(value, f"builtins:{value}")
-    return found
-
-
 def offer_lazily(
     module: str, homes: Mapping[str, str], absent: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -84,7 +60,7 @@ def offer_lazily(
 
     Args:
         module: its name.
-        homes: where each of its names is: "MODULE:ATTRIBUTE".
+        homes: where each of its names is: "MODULE:ATTRIBUTE", or "MODULE".
         absent: the names of TVM's module that mblob does not have, and the reason of each. "*"
             stands for all names.
     """
@@ -93,10 +69,9 @@ def offer_lazily(
     def get(name: str) -> Any:
         if name in homes:
             home, _, attribute = homes[name].partition(":")
-            if home == module:
-                value: Any = import_module(f"{home}.{attribute}")
-            else:
-                value = getattr(import_module(home), attribute)
+            value: Any = import_module(home)
+            if attribute:
+                value = getattr(value, attribute)
         elif (reason := absent.get(name) or absent.get("*")) and not name.startswith("__"):
             value = Absent(f"{name_in_tvm}.{name}", reason)
         else:

@@ -217,7 +217,6 @@ class Toolchain:
         return Linker("", "")
 
 
-# "x.o: requires executable stack (because ...)", "x.o: ... it requires an executable stack."
 def _without_pic(command: Sequence[str], output: str) -> str:
     """The input of a link of which the linker says that its code depends on its address; "" if none."""
     if not _NEEDS_PIC.search(output):
@@ -227,6 +226,7 @@ def _without_pic(command: Sequence[str], output: str) -> str:
 
 
 _NEEDS_PIC = re.compile(r"recompile with -fPIC|read-only segment has dynamic relocations")
+# "x.o: requires executable stack (because ...)", "x.o: ... it requires an executable stack."
 _NEEDS_STACK = re.compile(r"requires (?:an )?executable stack")
 # What linkers answer to --version; compilers print their own command line around it.
 _LINKERS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from importlib import import_module
@@ -22,6 +23,19 @@ from mblob.compat.tvm.contrib.debugger import debug_executor
 
 ROOT = Path(mblob.__file__).parent / "compat"
 PACKAGES = ["tvm", "tvm.contrib", "tvm_ffi"]  # with names that are looked up when they are used
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_stubs_have_the_names_that_packages_hand_on(package: str) -> None:
+    folder = ROOT / package.replace(".", "/")
+    stub = ast.parse((folder / "__init__.pyi").read_text())
+    named = {
+        alias.asname for n in stub.body if isinstance(n, ast.ImportFrom) for alias in n.names
+    } - {None}
+    named |= {t.id for n in stub.body if isinstance(n, ast.Assign) for t in n.targets}  # type: ignore[attr-defined]
+    named |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}  # type: ignore[union-attr]
+    homes: dict[str, str] = import_module(f"mblob.compat.{package}")._HOMES
+    assert named == set(homes)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -8,17 +8,41 @@ to do.
 
 from __future__ import annotations
 
-from mblob.compat.lazy_names import (
-    COMPILER,
-    DOWNLOAD,
-    RPC,
-    because,
-    find_absent,
-    names_of_stub,
-    offer_lazily,
-)
+from mblob.compat.lazy_names import COMPILER, DOWNLOAD, RPC, because, find_absent, offer_lazily
 
-_HOMES = names_of_stub(__file__)
+_NDARRAY = "mblob.compat.tvm.runtime.ndarray"
+_HOMES = {
+    # modules
+    "_ffi": "mblob.compat.tvm._ffi",
+    "base": "mblob.compat.tvm.base",
+    "contrib": "mblob.compat.tvm.contrib",
+    "error": "mblob.compat.tvm.error",
+    "ffi": "mblob.compat.tvm.ffi",
+    "module": "mblob.compat.tvm.module",
+    "nd": _NDARRAY,
+    "ndarray": _NDARRAY,
+    "relax": "mblob.compat.tvm.relax",
+    "relay": "mblob.compat.tvm.relay",
+    "runtime": "mblob.compat.tvm.runtime",
+    "support": "mblob.compat.tvm.support",
+    "testing": "mblob.compat.tvm.testing",
+    # names
+    **{
+        name: f"{_NDARRAY}:{name}"
+        for name in (
+            "cl", "context", "cpu", "cuda", "device", "ext_dev", "gpu", "hexagon", "metal", "mtl", "opencl", "rocm",
+            "vpi", "vulkan", "webgpu",
+        )
+    },
+    "DataType": "mblob.compat.tvm.runtime:DataType",
+    "TVMContext": "mblob:Device",
+    "TVMError": "mblob:MblobError",
+    "__version__": "mblob:__version__",
+    "convert": "mblob.compat.tvm_ffi.values:convert",
+    "get_global_func": "mblob:get_global_func",
+    "register_func": "mblob:register_func",
+    "register_global_func": "mblob:register_func",
+}  # fmt: skip
 _MODULES = {
     **because(
         COMPILER,

@@ -1,7 +1,6 @@
 from typing import Any
 
 from mblob import Device, MblobError
-from mblob import __version__ as __version__
 from mblob import get_global_func as get_global_func
 from mblob import register_func as register_func
 from mblob.compat.tvm import _ffi as _ffi
@@ -38,5 +37,6 @@ TVMContext = Device
 TVMError = MblobError
 nd = ndarray
 register_global_func = register_func
+__version__: str
 
 def __getattr__(name: str) -> Any: ...  # of the compiler, and of RPC: a call is an error

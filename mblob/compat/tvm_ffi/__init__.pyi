@@ -5,7 +5,6 @@ from mblob import Module as Module
 from mblob import PackedFunction
 from mblob import Shape as Shape
 from mblob import Tensor as Tensor
-from mblob import __version__ as __version__
 from mblob import device as device
 from mblob.compat.tvm_ffi import container as container
 from mblob.compat.tvm_ffi import core as core
@@ -53,5 +52,6 @@ Array = List = list
 Dict = Map = dict
 Function = PackedFunction
 dtype = TypeName
+__version__: str
 
 def __getattr__(name: str) -> Any: ...  # of C++ compilers and of objects: a call is an error

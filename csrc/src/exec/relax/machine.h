@@ -52,10 +52,9 @@ struct relax_machine {
   const struct relax_executable *exec;
   const struct relax_function *model; /* may be NULL */
   struct mb_return params;            /* an Array, counted */
-  const struct mb_tensor *
-      *stored;       /* its tensors in the weights, of which `module` imports the module */
-  bool ready;        /* vm_initialization was called */
-  DLDevice *devices; /* all are the host's memory, which programs tell apart */
+  const struct mb_tensor **stored;    /* its items, in weights below `module` */
+  bool ready;                         /* vm_initialization was called */
+  DLDevice *devices;                  /* all are the host's memory, which programs tell apart */
   size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
@@ -143,13 +142,10 @@ int relax_parameters_make(const struct relax_executable *exec, const struct rela
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry);
-/* Which inputs of a function the machine's parameters are, if nobody sets them: the last ones. *inputs:
- * how many; 0 if there are no parameters. */
-enum relax_place {
-  RELAX_TUPLE,
-  RELAX_EACH,
-  RELAX_BY_NAME
-}; /* the tuple, its items, or those of the names */
+/* What a function's last inputs are, if nobody sets them: the tuple of the machine's parameters, its
+ * items in their order, or those that have the names of the inputs. */
+enum relax_place { RELAX_TUPLE, RELAX_EACH, RELAX_BY_NAME };
+/* *inputs: how many these are; 0 if there are no parameters. */
 int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
                            size_t *inputs, enum relax_place *place);
 /* The parameter that has the name of an input, which is one of RELAX_BY_NAME. */
