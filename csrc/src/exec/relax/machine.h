@@ -138,7 +138,7 @@ struct mb_tensor;
  * *stored: those in the weights, to free. */
 int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
                           struct mb_return *out, const struct mb_tensor ***stored);
-/* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its code says; of
+/* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its texts say; of
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry);
