@@ -240,7 +240,7 @@ def test_a_model_of_tvm_is_refused_for_each_difference(golden: Path, tmp_path: P
             for given, text in (
                 (weights, ""),
                 (dict(list(weights.items())[:-1]), f"expected {len(names)} tensors, found"),
-                (dict(reversed(weights.items())), rf"tensor '{names[-2]}': expected 1 dimensions"),
+                (dict(reversed(weights.items())), "tensor '.*': expected 1 dimensions, found"),
                 (shaped, rf"tensor '{names[1]}': expected shape \[96\], found \[95\]"),
             ):
                 path = tmp_path / "m.so"
