@@ -34,7 +34,7 @@ _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77,
 _ORDINARY_CALLS = (1, 2)
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_module")  # of C++ and of Fortran
 # Their declarations are many, and none is a kernel.
-_LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
+LIBRARY_NAMESPACES = (b"std", b"__gnu_cxx", b"__gnu_debug", b"__cxxabiv1")
 _MANGLED = tuple(prefix.encode() for prefix in MANGLED)
 _TVM = b"TVM"  # who compiled: all its functions are packed ones, of whatever types
 
@@ -217,7 +217,7 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> DebugFunct
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
-                if die.tag in _SCOPES and name_of(die) not in _LIBRARY_NAMESPACES:
+                if die.tag in _SCOPES and name_of(die) not in LIBRARY_NAMESPACES:
                     scopes.append((die, (*names[:DEPTH], name_of(die))))
                 elif die.tag == "DW_TAG_subprogram":
                     places[die.offset] = names

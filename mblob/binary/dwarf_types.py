@@ -25,7 +25,7 @@ _ENCODINGS = {
     0x07: "uint",
     0x08: "uint",
 }
-_RECORDS = {
+RECORDS = {
     "DW_TAG_structure_type": "struct",
     "DW_TAG_class_type": "struct",
     "DW_TAG_union_type": "union",
@@ -189,7 +189,7 @@ def _alignment(die: Any) -> int:
             die.attributes, "DW_AT_byte_size" if is_vector else "DW_AT_alignment", 0, 0
         )
         found = max(found, size or 0)
-        if die.tag in _RECORDS:
+        if die.tag in RECORDS:
             members = (c for c in children(die) if c.tag in _BEHIND)
             left += islice(members, _MEMBERS)
         elif die.tag in (*_BEHIND, "DW_TAG_array_type") and not is_vector:
@@ -246,10 +246,10 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
         result = type_of(referred(die), pointer_size, _FUNCTION_DEPTH)
         return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
-    if die.tag in _RECORDS:
+    if die.tag in RECORDS:
         template, is_template, _ = name.partition("<")  # whose arguments commas part
         name = template + "<>" * bool(is_template)
-        return "record", size, f"{_RECORDS[die.tag]} {name or '{...} ?'}", None
+        return "record", size, f"{RECORDS[die.tag]} {name or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
         return (
             "enum",

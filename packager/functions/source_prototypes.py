@@ -17,6 +17,7 @@ from mblob.format.functions_table import WORDS, Row, parameters
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
+from mblob.packager.functions.callers import caller_of
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.wrappers import Wrapped
@@ -398,6 +399,25 @@ def prototype_of(function: Function) -> Prototype:
     Raises:
         NotCallable: a packed function cannot call it.
     """
+    try:
+        return _prototype_of(function)
+    except NotCallable as exc:
+        text = str(exc)
+        for remedy, in_fortran in _IN_FORTRAN.items() if function.source_name else ():
+            text = text.replace(remedy, in_fortran)
+        line = caller_of(function)
+        raise NotCallable(f"{text}{': ' * bool(line)}{line}") from None
+
+
+# What errors advise, and the same for a function in Fortran.
+_TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
+_IN_FORTRAN = {
+    _TAKES: "a procedure that takes it without VALUE",
+    _WRITES: "a subroutine that writes it to an argument",
+}
+
+
+def _prototype_of(function: Function) -> Prototype:
     if function.is_guess or "other" in (p.kind for p in function.parameters if p.text == "?"):
         raise NotCallable("debug information does not tell its types")
     if function.variadic:
@@ -469,11 +489,13 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
     if found.kind != "pointer":
         scalar = scalar_of(found)
         if scalar is None or scalar.kind == "complex":
-            raise NotCallable(f"{where} is {_described(found)}")
+            raise NotCallable(f"{where} is {_described(found, _TAKES)}")
         return Parameter(name, "scalar", scalar)
     target = found.target
     if target is None:
         return Parameter(name, "pointer")
+    if target.kind == "descriptor" and name == "__result":
+        raise NotCallable(f"its result is a Fortran array descriptor: give {_WRITES}, result(n)")
     if target.kind == "descriptor":
         raise NotCallable(
             f"{where} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or a(*)"
@@ -513,15 +535,16 @@ def number_dim(size: int) -> Dim:
     return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
 
 
-def _described(found: CType) -> str:
+def _described(found: CType, remedy: str) -> str:
     """A type that no argument is passed as, and what to do."""
     text = found.spelling
     if found.kind == "record":
         shown = "a struct" if text == "?" else text
-        return f"{shown} by value: give a function that takes a pointer to it"
+        return f"{shown} by value: give {remedy}"
     if found.kind == "complex":
-        return f"{text} by value: complex numbers are passed in arrays, so give a function that takes a pointer to it"
-    return f"{text}, which no argument is: give a function that takes a pointer to it"
+        return f"{text} by value: complex numbers are passed in arrays, so give {remedy}"
+    narrow = "a function of double" if found.kind == "float" else remedy
+    return f"{text}, which no argument is: give {narrow}"
 
 
 def _result(found: CType) -> tuple[str, Scalar | None, str]:
@@ -534,7 +557,5 @@ def _result(found: CType) -> tuple[str, Scalar | None, str]:
         return "pointer", None, "void *" if "?" in text or "&" in text else text
     scalar = scalar_of(found)
     if scalar is None or scalar.kind == "complex":
-        raise NotCallable(
-            f"its result is {_described(found).replace('takes a pointer to it', 'writes it through a pointer')}"
-        )
+        raise NotCallable(f"its result is {_described(found, _WRITES)}")
     return "scalar", scalar, scalar.name

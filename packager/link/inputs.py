@@ -3,14 +3,13 @@ called; what mblob compiles for them; what goes on the link line."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
-from mblob.errors import HiddenNameWarning, did_you_mean
+from mblob.errors import HiddenNameWarning
 from mblob.format.exported_functions import FFI_PREFIX
 from mblob.format.functions_table import Row
 from mblob.format.own_functions import OWN_FUNCTIONS
@@ -53,7 +52,6 @@ from mblob.packager.link import carried_plugins
 from mblob.packager.link.finished_names import check_names_are_new, with_places
 from mblob.packager.link.request import Request, warn_of_unreadable
 from mblob.packager.modules.nodes import SourceNode
-from mblob.packager.modules.prototypes import STATIC
 from mblob.packager.objects import object_files
 from mblob.packager.objects.object_files import ElfTarget, ObjectSymbols
 from mblob.packager.options import NEEDS_STACK, asks_for_stack
@@ -258,49 +256,21 @@ def _check_functions(
         symbols = {name, f"{FFI_PREFIX}{name}"} & defined
         _refuse_variables(symbols, files)
         if not symbols:
-            raise _undefined(name, "void", defined)
+            raise _undefined(name, "void", defined, files)
     for w in wrapped:
         name = w.prototype.name
         if w.prototype.symbol not in defined:
-            raise _undefined(name, w.prototype.result_type, defined)
+            raise _undefined(name, w.prototype.result_type, defined, files)
         _refuse_variables({w.prototype.symbol}, files)
 
 
-def _undefined(name: str, result_type: str, defined: Collection[str]) -> BuildError:
+def _undefined(
+    name: str, result_type: str, defined: Collection[str], files: Sequence[LinkInput]
+) -> BuildError:
     """The error for a function that nobody defines."""
-    last = name.rpartition("::")[2]
-    scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
-    if scopes:
-        declaration = f'extern "C" {result_type} {last}(...);'
-        why = "it is a C++ function; declare"
-        if scope := scopes[0]:
-            why = (
-                f"it is a C++ function of {scope}; if it is a method, call it in another function, else write its name"
-                f" as {scope}::{last}, or declare"
-            )
-            declaration = f"namespace {scope} {{ {declaration} }}"
-        why += (
-            f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
-            " (-- -include decl.h) reads"
-        )
-    else:
-        why = f"check the spelling; if it is static, {STATIC}{did_you_mean(name, defined)}"
-    return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+    from mblob.packager.functions.undefined import undefined  # it imports pyelftools
 
-
-def _cxx_scope(symbol: str, name: str) -> str | None:
-    """The namespaces or classes around a C++ function of a name, "" if there are none; None if a
-    symbol is another function (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
-    found = re.match(r"_Z(N?)", symbol)
-    names: list[str] = []
-    at = found.end() if found else len(symbol)
-    while length := re.match(r"\d{1,4}", symbol[at:]):
-        end = at + length.end() + int(length[0])
-        names.append(symbol[at + length.end() : end])
-        at = end
-        if not (found and found[1]):
-            break
-    return "::".join(names[:-1]) if names and names[-1] == name else None
+    return undefined(name, result_type, defined, files)
 
 
 def _refuse_variables(names: Collection[str], files: Sequence[LinkInput]) -> None:

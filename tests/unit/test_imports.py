@@ -21,6 +21,7 @@ OTHERS = {
 # What imports pyelftools and pycparser.
 READERS = {
     "mblob.binary.dwarf_functions",
+    "mblob.packager.functions.undefined",
     "mblob.packager.modules.prototype_parser",
     "mblob.packager.modules.source_words",
     "mblob.packager.objects.debug_info",

@@ -449,7 +449,7 @@ def test_generated_code_compiles_without_a_warning(
         (
             "static int f(int x) { return x; }\nint g(void) { return f(1); }",
             "int f(int)",
-            "if it is static, remove static",
+            "f cannot be called: it is static: remove static",
         ),
     ],
 )

@@ -157,7 +157,9 @@ def test_functions_are_chosen_by_name(tmp_path: Path) -> None:
     assert shown(packed(tmp_path, SOURCE, functions=[])) == {}
     with pytest.raises(mblob.BuildError, match=r"sown is declared.* did you mean 'shown'"):
         packed(tmp_path, SOURCE, functions=["sown"])
-    with pytest.raises(mblob.BuildError, match=r"hidden is declared.*-Dstatic="):
+    with pytest.raises(
+        mblob.BuildError, match=r"hidden cannot be called: it is static: .*-Dstatic="
+    ):
         packed(tmp_path, SOURCE, functions=["hidden"])
 
 

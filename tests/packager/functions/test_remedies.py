@@ -178,8 +178,10 @@ void K::method(float *x) { *x = 3; }
             "inner",
             r'as one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include',
         ),
-        ("method", "C\\+\\+ function of K; if it is a method, call it in another"),
-        ("K::method", "C\\+\\+ function of K; if it is a method, call it in another"),
+        (
+            "method",
+            "a static member function of K: give a function that calls it: void call_method",
+        ),
         ("plian", "check the spelling; if it is static, .*-Dstatic="),
     ],
 )

@@ -1,0 +1,120 @@
+"""Functions to write: each calls one that no packed function can call, and can be called itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
+
+_LONGEST = 132  # characters of a line in Fortran
+_COMPLEX = {8: "float _Complex", 16: "double _Complex"}
+
+
+def caller_of(function: Function) -> str:
+    """A function that calls a plain one, and takes and returns what arguments and results can be; "" if
+    none can be told."""
+    if function.source_name:
+        return _of_fortran(function)
+    if function.variadic or function.is_guess:
+        return ""
+    *namespaces, name = function.called.split("::")
+    return caller(
+        name, name, function.result, [*zip(function.parameters, function.names)], namespaces
+    )
+
+
+def caller(
+    name: str,
+    called: str,
+    result: CType,
+    parameters: Sequence[tuple[CType, str]],
+    namespaces: Sequence[str] = (),
+    *,
+    first: str = "",
+) -> str:
+    """A function in C or C++; "" if a type cannot be written there.
+
+    Args:
+        name: the new one is `call_NAME`.
+        called: what stands in front of the arguments.
+        parameters: types and names of what is passed.
+        namespaces: around both.
+        first: a parameter in front of these, which is not passed.
+    """
+    told, passed = [first] * bool(first), []
+    for i, (found, own_name) in enumerate(parameters):
+        own = own_name or f"x{i}"
+        pointed = _pointed(found)
+        told.append(f"const {pointed} *{own}" if pointed else _number(found, own))
+        passed.append(f"*{own}" if pointed else own)
+    call = f"{called}({', '.join(passed)})"
+    if pointed := _pointed(result):
+        told.append(f"{pointed} *result")
+        head, body = "void ", f"*result = {call}"
+    elif result.kind == "void":
+        head, body = "void ", call
+    else:
+        head, body = _number(result, ""), f"return {call}"
+        head += " " * (not head.endswith("*"))
+    text = f"{head}call_{name}({', '.join(told) or 'void'}) {{ {body}; }}"
+    if "?" in text or "<" in text or len(set(passed)) < len(passed):
+        return ""
+    for scope in reversed(namespaces):
+        text = f"namespace {scope} {{ {text} }}"
+    return text
+
+
+def _pointed(found: CType) -> str:
+    """The type of a value that is passed by its address instead; "" if it need not be."""
+    if found.kind == "complex":
+        return _COMPLEX.get(found.size, "?")
+    return found.text.removeprefix("const ") if found.kind == "record" else ""
+
+
+def _number(found: CType, name: str) -> str:
+    """A declaration; numbers that are no arguments are narrower."""
+    if found.size > 8 and found.kind in ("float", "int", "uint"):
+        return f"{'double' if found.kind == 'float' else 'long long'} {name}".rstrip()
+    return found.declaration(name)
+
+
+def _of_fortran(function: Function) -> str:
+    *modules, name = function.source_name.split("::")
+    told = [_fortran_type(p) for p in function.parameters]
+    # Only an interface tells how arguments are passed that are not by address.
+    is_known = bool(modules) or all(p.kind == "pointer" for p in function.parameters)
+    result = function.result
+    if None in told or not is_known or result.kind not in ("complex", "float"):
+        return ""
+    made = _short(result) if result.kind == "complex" else "real(8)"
+    names = ", ".join(function.names)
+    types = [f"{t[0]} :: {own}{t[1]}" for t, own in zip(told, function.names) if t]
+    types.append(f"{made} :: result")
+    if not modules and _short(result) == made:
+        types[-1] += f", {name}"
+    elif not modules:
+        types.append(f"{_short(result)} :: {name}")
+    text = (
+        f"subroutine call_{name}({names}{', ' * bool(names)}result); {'; '.join(types)};"
+        f" result = {name}({names}); end"
+    )
+    return text if len(text) <= _LONGEST else ""
+
+
+def _short(found: CType) -> str:
+    return found.text.replace("kind=", "")
+
+
+def _fortran_type(found: CType) -> tuple[str, str] | None:
+    """The type of a dummy argument, and what stands behind its name; None if debug information does not
+    tell, or if no argument has it."""
+    is_value = found.kind != "pointer"
+    target = found if is_value else found.target
+    if target is None or target.kind not in ("int", "float", "complex") or target.size > 16:
+        return None
+    if target.kind == "float" and target.size > 8:
+        return None
+    return _short(target) + ", value" * is_value, "(*)" if found.dims else ""

@@ -1,0 +1,214 @@
+"""The error for a function that the caller asks for, and that no object exports: what debug information
+says of it, which is read once more, with functions that have no symbol of their own."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from elftools.elf.elffile import ELFFile
+
+from mblob.binary.dwarf_functions import LIBRARY_NAMESPACES
+from mblob.binary.dwarf_types import (
+    RECORDS,
+    CType,
+    children,
+    name_of,
+    referred,
+    text_of,
+    type_of,
+    unnamed,
+)
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
+from mblob.errors import did_you_mean
+from mblob.packager.compile.host_objects import LinkInput
+from mblob.packager.errors import BuildError
+from mblob.packager.functions.callers import caller
+from mblob.packager.modules.prototypes import STATIC
+from mblob.packager.objects.debug_info import relocated
+
+
+def undefined(
+    name: str, result_type: str, defined: Collection[str], files: Sequence[LinkInput]
+) -> BuildError:
+    """The error for a function that nobody defines.
+
+    Args:
+        name: as the caller has it, with namespaces and classes or without.
+        result_type: of the prototype.
+        defined: symbols of all objects.
+        files: all that may define it.
+    """
+    if why := next(filter(None, (_told(name, f, c) for f, c in files)), ""):
+        return BuildError(f"functions: {name} cannot be called: {why}")
+    last = name.rpartition("::")[2]
+    scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
+    if scopes:
+        declaration = f'extern "C" {result_type} {last}(...);'
+        why = "it is a C++ function; declare"
+        if scope := scopes[0]:
+            why = (
+                f"it is a C++ function of {scope}; if it is a method, call it in another function, else write its name"
+                f" as {scope}::{last}, or declare"
+            )
+            declaration = f"namespace {scope} {{ {declaration} }}"
+        why += (
+            f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
+            " (-- -include decl.h) reads"
+        )
+    else:
+        of_cxx = "; if it is a template, give a function that calls it" * any(
+            f.cxx for f, _ in files
+        )
+        why = f"check the spelling; if it is static, {STATIC}{of_cxx}{did_you_mean(name, defined)}"
+    return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+
+
+def _cxx_scope(symbol: str, name: str) -> str | None:
+    """The namespaces or classes around a C++ function of a name, "" if there are none; None if a
+    symbol is another function (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
+    found = re.match(r"_Z(N?)", symbol)
+    names: list[str] = []
+    at = found.end() if found else len(symbol)
+    while length := re.match(r"\d{1,4}", symbol[at:]):
+        end = at + length.end() + int(length[0])
+        names.append(symbol[at + length.end() : end])
+        at = end
+        if not (found and found[1]):
+            break
+    is_free = len(names) > 1 or not (
+        found and found[1]
+    )  # else one that makes objects, or ends them
+    return "::".join(names[:-1]) if names and names[-1] == name and is_free else None
+
+
+# -- what debug information says -------------------------------------------------------------------
+
+_SYMBOL = "DW_AT_linkage_name"
+_SCOPES = ("DW_TAG_namespace", *RECORDS)
+
+
+def _told(name: str, file: Any, contents: Any) -> str:
+    """The reason why a function of an object has no symbol that can be called, and what to do; "" if the object
+    does not tell."""
+    if file.generated or contents.is_archive:
+        return ""
+    try:
+        elf = ElfFile(map_file(file.path), file.label)
+        read: Any = ELFFile(io.BytesIO(relocated(elf)))
+        if not read.has_dwarf_info():
+            return ""
+        dwarf = read.get_dwarf_info(relocate_dwarf_sections=False)
+        found = [entry for unit in dwarf.iter_CUs() for entry in _functions(unit.get_top_DIE())]
+        written = {d.get_DIE_from_attribute("DW_AT_specification").offset: d for _, d in found
+                   if "DW_AT_specification" in d.attributes}  # fmt: skip
+        for scopes, die in found:
+            if _is_called(name, scopes, die):
+                definition = written.get(die.offset, die)
+                if why := _why(scopes, die, definition, elf.bits // 8, contents.comdat):
+                    return why
+    except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
+        pass
+    return ""
+
+
+def _functions(top: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The functions of a unit, with the namespaces and classes around them."""
+    left: list[tuple[Any, tuple[Any, ...]]] = [(top, ())]
+    while left:
+        scope, around = left.pop()
+        for die in children(scope):
+            if die.tag == "DW_TAG_subprogram":
+                yield around, die
+            elif die.tag in _SCOPES and name_of(die) not in LIBRARY_NAMESPACES:
+                left.append((die, (*around, die)))
+
+
+def _name(die: Any) -> str:
+    """Without the arguments of a template."""
+    return name_of(die).decode(errors="replace").partition("<")[0]
+
+
+def _is_called(name: str, scopes: Sequence[Any], die: Any) -> bool:
+    names = [n for n in (*map(_name, scopes), _name(die)) if n]
+    return bool(_name(die)) and f"::{'::'.join(names)}".endswith(f"::{name}")
+
+
+def _why(
+    scopes: Sequence[Any], die: Any, definition: Any, pointer_size: int, shared: Collection[str]
+) -> str:
+    """The kind of a function, and a function that calls it; "" of one that can be called.
+
+    Args:
+        definition: its entry with code, which has the names of its parameters.
+        shared: symbols that other objects may have, too (comdat).
+    """
+    name, attributes = _name(die), die.attributes
+    owners = [scope for scope in scopes if scope.tag in RECORDS]
+    spaces = [_name(scope) for scope in scopes if scope.tag not in RECORDS]
+    is_template = any(b"<" in name_of(d) for d in (*owners, die))
+    first, called, remedy = "", name, "give a function that calls it"
+    result = type_of(referred(die), pointer_size)
+    if owners:
+        owner = "::".join(map(_name, owners))
+        where = "::".join(filter(None, [*spaces, owner]))
+        what, called = f"a static member function of {where}", f"{owner}::{name}"
+        if any("DW_AT_artificial" in c.attributes for c in _parameters(die)):  # this
+            what, called = f"a method of {where}", f"self->{name}"
+            first = f"{'const ' * _is_const(die)}{owner} *self"
+        if name == _name(owners[-1]):
+            what, first, called = f"a constructor of {where}", "", f"new {owner}"
+            result = CType("pointer", pointer_size, f"{owner} *")
+        if _is_private(die, owners[-1]):
+            remedy = f"make it public, and {remedy}"
+    elif is_template:
+        what = "a template"
+    elif "" in spaces:
+        what = "in an anonymous namespace, which exports nothing"
+    elif "DW_AT_external" not in attributes:
+        what = "static"
+        is_cxx = _SYMBOL in attributes or bool(spaces)
+        remedy = f"{'remove static in the source' if is_cxx else STATIC}; or {remedy}"
+    elif "DW_AT_inline" in definition.attributes or text_of(die, _SYMBOL).decode() in shared:
+        what, remedy = "inline", f"remove inline in the source, or {remedy}"
+    else:
+        return ""
+    line = ""
+    if not name.startswith("~") and not (owners and is_template):
+        declared, found = _parameters(die), _parameters(definition)
+        names = map(_name, found) if len(found) == len(declared) else [""] * len(declared)
+        passed = [(c, n) for c, n in zip(declared, names) if "DW_AT_artificial" not in c.attributes]
+        if all(_is_known(referred(c), spaces) for c in (*(c for c, _ in passed), die)):
+            types = [(type_of(referred(c), pointer_size), n) for c, n in passed]
+            around = spaces[: spaces.index("")] if "" in spaces else spaces
+            line = caller(name, called, result, types, around, first=first)
+    return f"it is {what}: {remedy}{': ' * bool(line)}{line}"
+
+
+def _parameters(die: Any) -> list[Any]:
+    return [c for c in children(die) if c.tag == "DW_TAG_formal_parameter"]
+
+
+def _is_const(die: Any) -> bool:
+    """True if a method is one of constant objects."""
+    return bool(unnamed(referred(unnamed(referred(_parameters(die)[0]))[0]))[2])
+
+
+def _is_private(die: Any, owner: Any) -> bool:
+    told = die.attributes.get("DW_AT_accessibility")
+    return bool(owner.tag == "DW_TAG_class_type" if told is None else told.value != 1)
+
+
+def _is_known(die: Any, spaces: Sequence[str]) -> bool:
+    """True if the name of a type is one in namespaces, and it is no rvalue reference."""
+    while die is not None and "DW_AT_type" in die.attributes and die.tag != "DW_TAG_typedef":
+        if die.tag == "DW_TAG_rvalue_reference_type":
+            return False
+        die = referred(die)
+    names: list[str] = []
+    while die is not None and (die := die.get_parent()) is not None and die.tag in _SCOPES:
+        names.insert(0, _name(die))
+    return list(spaces[: len(names)]) == names

@@ -1,0 +1,161 @@
+"""Functions that cannot be called, by the names of their sources: the error has a function that calls
+them, and this one works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.packager.functions.test_prototypes_from_sources import packed
+
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
+CXX = """
+struct Acc { int v; int get(int x) const; void add(int x) { v += x; } static int twice(int x); ~Acc(); };
+int Acc::get(int x) const { return v + x; }
+int Acc::twice(int x) { return 2 * x; }
+Acc::~Acc() {}
+class Own { int v; int secret(int); public: Own(int n) : v(n) {} int open(int x) { return v + x; } };
+int Own::secret(int x) { return x; }
+namespace ns {
+struct In { int k; int of(const In &other, float *x) { x[0] = other.k; return k; } };
+#define CODE __attribute__((noinline)) // clang tells nothing of a function that it leaves out
+template <typename T> CODE T same(T v) { return v; }
+template <typename T> T nobody(T v) { return v; }
+namespace deep { namespace { CODE int hidden(int x) { return x + 1; } } int use(int x) { return hidden(x); } }
+CODE static int local(int x) { return x - 1; }
+CODE inline int quick(int x) { return 3 * x; }
+struct Pair { int a, b; };
+Pair turn(Pair p) { return {p.b, p.a}; }
+int uses(int x) { Own o(x); In i{x}; float f; return same(x) + local(x) + quick(o.open(x)) + i.of(i, &f); }
+}
+"""
+# what the error says, and a call of the function in it
+ASKED = {
+    "Acc::get": ("a method of Acc", lambda lib: lib.call_get(np.array([3], "i4"), 4) == 7),
+    "Acc::add": ("a method of Acc", lambda lib: lib.call_add(np.array([3], "i4"), 4) is None),
+    "Acc::twice": ("a static member function of Acc", lambda lib: lib.call_twice(4) == 8),
+    "Own::Own": ("a constructor of Own", lambda lib: bool(lib.call_Own(4))),
+    "open": ("a method of Own", lambda lib: lib.call_open(np.array([3], "i4"), 4) == 7),
+    "ns::In::of": (
+        "a method of ns::In",
+        lambda lib: lib["ns::call_of"](*[np.array([5], "i4")] * 2, np.zeros(1, "f4")) == 5,
+    ),
+    "ns::same": ("a template", lambda lib: lib["ns::call_same"](4) == 4),
+    "ns::deep::hidden": ("an anonymous", lambda lib: lib["ns::deep::call_hidden"](4) == 5),
+    "ns::local": ("static: remove static", lambda lib: lib["ns::call_local"](4) == 3),
+    "ns::quick": ("inline", lambda lib: lib["ns::call_quick"](4) == 12),
+    "ns::turn": ("struct Pair by value", lambda lib: turned(lib["ns::call_turn"]) == [2, 1]),
+}
+
+
+def turned(call: Any) -> list[int]:
+    result = np.zeros(2, "i4")
+    call(np.array([1, 2], "i4"), result)
+    return list(map(int, result))
+
+
+def refused(source: Any, fmt: Any, name: str, **export: Any) -> str:
+    with pytest.raises(mblob.BuildError) as caught:
+        mblob.csource_module(source, fmt, functions=[name]).export_library("never.so", **export)
+    return str(caught.value)
+
+
+def line_in(error: str) -> str:
+    found = re.search(r"give [^:]*: (.*(?:\}|end))$", error)
+    assert found, error
+    return found[1]
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_functions_in_errors_about_cxx_work(
+    tmp_path: Path, require: Callable[[str], str], cc: str
+) -> None:
+    lines = []
+    for name, (what, _) in ASKED.items():
+        error = refused(CXX, "cpp", name, cc=require(cc))
+        assert f"functions: {name} cannot be called: " in error and what in error, error
+        lines.append(line_in(error))
+    lib = packed(tmp_path, CXX + "\n".join(lines), "cpp", export={"cc": cc})
+    for name, (_, works) in ASKED.items():
+        assert works(lib), name
+
+
+def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
+    for name, says in {
+        "int Acc::get(int x)": r"Acc::get cannot be called: it is a method of Acc",
+        "Own::secret": r"Own::secret cannot be called: it is a method of Own: make it public, and give a function",
+        "ns::nobody": r"check the spelling; .*; if it is a template, give a function that calls it",
+    }.items():
+        assert re.search(says, refused(CXX, "cpp", name)), name
+    (tmp_path / "k.cpp").write_text(CXX)
+    for options in ([], ["-g"]):
+        command = ["c++", *options, "-fPIC", "-c", "k.cpp"]
+        subprocess.run(command, cwd=tmp_path, check=True)
+        module = mblob.static_library(tmp_path / "k.o", functions=["Acc::twice"])
+        says = "a static member function of Acc" if options else "a C\\+\\+ function of Acc; if"
+        with pytest.raises(mblob.BuildError, match=says):
+            module.export_library(tmp_path / "x.so")
+
+
+C = """
+struct pair { int a, b; };
+static int hidden(int x) { return x + 1; }
+int sum(struct pair p) { return p.a + p.b + hidden(0) - 1; }
+struct pair made(int a, int b) { struct pair p = {a, b}; return p; }
+double _Complex times(double _Complex z, float _Complex i) { return z * i; }
+long double half(long double x) { return x / 2; }
+"""
+
+
+def test_functions_in_errors_about_c_work(tmp_path: Path) -> None:
+    lines = [line_in(refused(C, "c", name)) for name in ("hidden", "sum", "made", "times", "half")]
+    lib = packed(tmp_path, C + "\n".join(lines))
+    pair, z = np.array([3, 4], "i4"), np.array([1 + 2j])
+    assert (lib.call_hidden(3), lib.call_sum(pair), lib.call_half(3)) == (4, 7, 1.5)
+    lib.call_made(5, 6, pair)
+    lib.call_times(z, np.array([1j], "complex64"), z)
+    assert pair.tolist() == [5, 6] and z[0] == -2 + 1j
+
+
+FORTRAN = """
+complex(8) function mean(x, n)
+  integer, intent(in) :: n
+  complex(8), intent(in) :: x(n)
+  mean = sum(x) / n
+end function
+"""
+
+
+def test_subroutines_in_errors_about_fortran_work(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("gfortran")
+    error = refused(FORTRAN, "f90", "mean")
+    assert "its result is complex(kind=8) by value: complex numbers are passed in arrays" in error
+    assert (
+        "give a subroutine that writes it to an argument: subroutine call_mean(x, n, res" in error
+    )
+    lib = packed(tmp_path, f"{FORTRAN}\n{line_in(error)}\n", "f90")
+    result = np.zeros(1, "complex128")
+    lib.call_mean(np.array([1 + 2j, 3 + 4j]), np.array([2], "i4"), result)
+    assert result[0] == 2 + 3j
+    of_module = (
+        "module m\ncontains\ncomplex function turned(x, k)\nreal, value :: x\ninteger, intent(in) :: k(*)\n"
+        "turned = cmplx(0, x * k(1))\nend function\n@end module\n"
+    )
+    line = line_in(refused(of_module.replace("@", ""), "f90", "m::turned"))
+    lib = packed(tmp_path, of_module.replace("@", line + "\n"), "f90")
+    result = np.zeros(1, "complex64")
+    lib["m::call_turned"](3.0, np.array([2], "i4"), result)
+    assert result[0] == 6j
+    array = "function f(n)\ninteger, intent(in) :: n\nreal :: f(n)\nf = n\nend function\n"
+    error = refused(array, "f90", "f")
+    assert "result is a Fortran array descriptor: give a subroutine that writes it to an" in error
