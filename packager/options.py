@@ -225,6 +225,11 @@ def may_define(option: str) -> bool:
     return option.startswith(("-l", "-Wl,", "-T", "-Xlinker", "@")) or not option.startswith("-")
 
 
+# What is said of code that would be changed when it is loaded.
+NEEDS_PIC = (
+    "compiled without -fPIC, which a shared library needs; compile it with -fPIC (in assembler, write addresses into"
+    ' .section .data.rel.ro,"aw" instead of into code and read-only data)'
+)
 # What is said of code that needs an executable stack.
 NEEDS_STACK = (
     "its code needs an executable stack, and libraries are linked without one: calls of it would crash, and glibc 2.41"

@@ -80,7 +80,7 @@ def declared_name(name: str, prototype: str) -> str:
 def has_arrays(source: str) -> bool:
     """True if a source may define functions with arrays among their parameters; what it includes
     does not count."""
-    if _ARRAY_TYPE.search(source):
+    if _has_array_types(source):
         return True
     is_nested = "extern" in source or "namespace" in source  # braces around functions
     parentheses = braces = 0
@@ -103,7 +103,15 @@ def has_arrays(source: str) -> bool:
 
 
 _BRACKET = re.compile(r"[][(){}]")
-_ARRAY_TYPE = re.compile(r"\btypedef\b[^;{}()]*\]\s*;")  # gcc forgets the const of `const row *`
+
+
+def _has_array_types(source: str) -> bool:
+    """True if a source may have typedefs of arrays: gcc forgets the const of `const row *`."""
+    for statement in source.split(";")[:-1] if "typedef" in source else ():
+        text = statement.rstrip()
+        if text.endswith("]") and "typedef" in text[max(map(text.rfind, "{}()")) + 1 :]:
+            return True
+    return False
 
 
 def array_parameters(own: str) -> dict[str, str]:
@@ -135,11 +143,14 @@ def enums(own: str) -> tuple[str, ...]:
     tokens = tokenize(own)[0]
     closed = ends(tokens)
     found: list[str] = []
-    for at, token in enumerate(tokens):
+    at = 0
+    while at < len(tokens):
         words = [t.text for t in tokens[at : at + 3]]
-        if token.text == "enum" and "{" in words[1:]:
+        end = at + 1
+        if words[0] == "enum" and "{" in words[1:]:
             end = closed.get(at + words.index("{"), len(tokens))
             found.append(" ".join(t.text for t in tokens[at:end]))
+        at = end
     return tuple(found)
 
 
@@ -149,13 +160,13 @@ def array_types(own: str) -> tuple[str, ...]:
     Args:
         own: as of `own_text`.
     """
-    if _ARRAY_TYPE.search(own) is None:
+    if not _has_array_types(own):
         return ()
     declared = ([t.text for t in found] for found in _declarations(tokenize(own)[0]))
     return tuple(
         words[words.index("[") - 1]
         for words in declared
-        if words[:1] == ["typedef"] and words[-1] == "]"
+        if words[:1] == ["typedef"] and words[-1] == "]" and "[" in words
     )
 
 

@@ -17,7 +17,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.processes import Command, Processes, check_space, check_written, failure
 from mblob.packager.conventions import check_options
 from mblob.packager.errors import BuildError, BuildTypeError
-from mblob.packager.options import NEEDS_STACK, asks_for_stack, split
+from mblob.packager.options import NEEDS_PIC, NEEDS_STACK, asks_for_stack, split
 from mblob.packager.path_arguments import workspace
 
 C_COMPILERS = ("cc", "gcc", "clang")
@@ -191,9 +191,7 @@ class Toolchain:
         if status:
             check_space(command, output, cwd)
             if culprit := _without_pic(command, output):
-                raise BuildError(
-                    f"{culprit}: compiled without -fPIC, which a shared library needs; compile it with -fPIC"
-                )
+                raise BuildError(f"{culprit}: {NEEDS_PIC}")
             said = failure(output, status, command)
             raise ToolchainError(f"the link failed: {said}", command=command, output=output)
         if _NEEDS_STACK.search(output) and not asks_for_stack(

@@ -53,11 +53,8 @@ def link_command(
         else:
             words.append(str(f.path))
     # What joins another library finds its names there, and leaves start-up to it.
-    bound = (
-        ["-nostartfiles", "-Wl,--build-id=none", "-Wl,-z,text"]
-        if line.joins
-        else ["-Wl,-Bsymbolic"]
-    )
+    bound = ["-nostartfiles", "-Wl,--build-id=none"] if line.joins else ["-Wl,-Bsymbolic"]
+    bound.append("-Wl,-z,text")  # no code that is changed when it is loaded
     if any(not c.complete for _, c in line.objects):
         more = [*more, *options_of_folder(work, "link")]
     words += [*more, *bound, *_stack_options(line.objects, options), *options]

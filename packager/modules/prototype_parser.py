@@ -65,12 +65,23 @@ def parse(declarations: Sequence[str] | str, words: Words = _NO_WORDS) -> tuple[
         raise BuildTypeError(
             f"functions: expected prototypes as texts, found {type(declarations).__name__}"
         )
+    return distinct(
+        _prototype(declaration, text, words)
+        for text in declarations
+        for declaration in _declarations(text, words)
+    )
+
+
+def distinct(prototypes: Iterable[Prototype]) -> tuple[Prototype, ...]:
+    """Prototypes, each once.
+
+    Raises:
+        BuildError: two of a function that differ.
+    """
     found: dict[str, Prototype] = {}
-    for text in declarations:
-        for declaration in _declarations(text, words):
-            prototype = _prototype(declaration, text, words)
-            if found.setdefault(prototype.name, prototype) != prototype:
-                raise BuildError(f"functions: {prototype.name} is declared twice, and differently")
+    for prototype in prototypes:
+        if found.setdefault(prototype.name, prototype) != prototype:
+            raise BuildError(f"functions: {prototype.name} is declared twice, and differently")
     return tuple(found.values())
 
 

@@ -13,6 +13,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototype_parser import (
     ParseError,
     array_dims,
+    distinct,
     folded,
     parse,
     tree,
@@ -34,23 +35,21 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
     Raises:
         BuildError: as of `parse`, for what no source explains.
     """
-    read: list[str] = []
+    read: list[Prototype] = []
     others: dict[str, str] = {}
     for text in declarations:
         code = standard(text) if isinstance(text, str) else ""
         parts = [text] if "{" in code or not code else filter(str.strip, code.split(";"))
         for part in parts:
             try:
-                parse([part])
+                read += parse([part])
             except BuildError:
                 name = _unexplained(part) if code else ""
                 if not name:
                     raise
                 if others.setdefault(name, part).split() != part.split():
                     raise _twice(name) from None
-            else:
-                read.append(part)
-    found = parse(read)
+    found = distinct(read)
     if both := [p.name for p in found if p.name in others]:
         raise _twice(both[0])
     return found, others
@@ -62,7 +61,11 @@ def _twice(name: str) -> BuildError:
 
 def as_in_c(code: str) -> str:
     """A prototype of C++ as C declares it: without namespaces, with pointers for references."""
-    return re.sub(r"&&?(?![^[]*\])", "*", re.sub(r"\b\w+\s*::\s*", "", code))
+    made = ""
+    for piece in re.sub(r"\b\w+\s*::\s*", "", code).split("["):
+        bound, bracket, rest = piece.rpartition("]")  # `&` in a bound is an operator
+        made += f"[{bound}{bracket}{rest.replace('&&', '*').replace('&', '*')}"
+    return made[1:]
 
 
 def _unexplained(text: str) -> str:

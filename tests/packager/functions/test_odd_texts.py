@@ -1,0 +1,71 @@
+"""Odd texts of sources are read in one pass: ten times the text takes about ten times as long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import pytest
+
+import mblob
+from mblob.packager.compile import call_attributes
+from mblob.packager.modules import prototype_parser, source_words
+from mblob.packager.modules.nodes import DeclaredFunctions
+
+READERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "typedefs": (call_attributes.has_arrays, "typedef "),
+    "typedefs with brackets": (call_attributes.has_arrays, "typedef ] "),
+    "typedefs of nothing": (call_attributes.array_types, "typedef int ]; "),
+    "enums in enums": (call_attributes.enums, "enum a { "),
+    "references": (source_words.as_in_c, "& "),
+    "references in bounds": (source_words.as_in_c, "[ & "),
+}
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_no_reader_takes_the_square_of_a_text(name: str) -> None:
+    read, piece = READERS[name]
+
+    def cost(count: int) -> float:
+        start = process_time()
+        read(piece * count)
+        return process_time() - start
+
+    assert cost(20_000) < 40 * (min(cost(2_000) for _ in range(3)) + 0.01)
+
+
+def test_a_text_with_typedefs_of_arrays() -> None:
+    said = call_attributes.has_arrays
+    assert said("typedef float row[4];\nvoid f(const row *x) {}")
+    assert said("struct s { int a; }; typedef\nfloat row [ 4 ] ;")
+    assert not said("typedef float real; int a[4];")
+    assert not said("typedef struct { float a[4]; } s;")
+
+
+def test_references_become_pointers_except_in_bounds() -> None:
+    code = "int f(const int &a, T &&b, float x[n & 3][m && 2], ns::real (&y)[2])"
+    found = source_words.as_in_c(code)
+    assert found == "int f(const int *a, T *b, float x[n & 3][m && 2], real (*y)[2])"
+
+
+def test_each_prototype_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    parse = prototype_parser.parse
+
+    def counted(declarations: Any) -> Any:
+        parsed.extend(declarations)
+        return parse(declarations)
+
+    monkeypatch.setattr(source_words, "parse", counted)
+    found, others = source_words.each_readable(["int f(int x); void g(real *x)", "int h(int y)"])
+    assert parsed == ["int f(int x)", " void g(real *x)", "int h(int y)"]
+    assert ([p.name for p in found], list(others)) == (["f", "h"], ["g"])
+
+
+def test_prototypes_that_differ_are_told_beside_one_with_words_of_a_source() -> None:
+    texts = ["void g(real *x)", "int f(int x)", "int f(long x)"]
+    declared = DeclaredFunctions(texts, None, "csource_module")
+    declared.has_code = True
+    with pytest.raises(mblob.BuildError, match="f is declared twice, and differently"):
+        _ = declared.functions
