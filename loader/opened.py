@@ -283,7 +283,7 @@ class OpenedNode(Node):
             choose = (
                 f"{several}; pack it again with the prototype of one of them" if several else ""
             )
-            why = choose or self._not_wrapped(name) or again
+            why = choose or text(info.hint) or again
             shown = "SYMBOL" if several else repr(name)
             symbol = texts.say(texts.SYMBOL, f"{shown}, restype, argtypes")
             if code == "plain_function":
@@ -294,25 +294,6 @@ class OpenedNode(Node):
             )
         lib.mblob_function_release(out[0])
         return None
-
-    def _not_wrapped(self, name: str) -> str:
-        """The reason why no packed function can call a plain one, and advice; "" if unknown."""
-        from ctypes import c_longdouble
-
-        from mblob.loader.c_functions import declared
-
-        told = declared(self, name)
-        if told.variadic:
-            return "it is variadic; pack a function that takes a fixed list of arguments"
-        if "array descriptor" in told.text:
-            return "Fortran passes a descriptor; declare the array with explicit or assumed size, x(n) or x(*)"
-        if told.refusal is not None and not told.refusal.is_unknown:
-            of_result = told.refusal == told.of_result
-            does = "writes it to a pointer" if of_result else "takes a pointer to it"
-            return f"{told.refusal.text}; pack a function that {does}"
-        if c_longdouble in (told.restype, *(told.argtypes or ())):
-            return "it has a long double; pack a function of double"
-        return ""
 
     def function_metadata(self, what: str, name: str) -> str | None:
         # A function beside it that takes nothing, in the names that the ffi dialect reserves.

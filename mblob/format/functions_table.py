@@ -33,7 +33,8 @@ class Row(NamedTuple):
             unknown.
         origin: where that comes from: "given" by the caller, the "source", or "debug information"; "" if
             unknown.
-        comment: above the function in its source.
+        comment: above the function in its source; of a plain function without a packed function the
+            reason, and what to do.
     """
 
     name: str

@@ -95,10 +95,8 @@ def found_prototypes(
                 continue
             if function.qualified and (name in taken or not has_names):
                 continue
-            own = own_call(function.name, files)
             try:
-                if own is not None or not function.is_ordinary:
-                    raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
+                _check_callable(function, f, files)
                 is_one = not function.qualified or namesakes[name] == 1
                 if not is_one and not _is_chosen(function, name, texts, of_cxx, f):
                     if name.replace("::", "").isidentifier():  # no operator
@@ -159,18 +157,32 @@ def _name_of(function: Function, asked: Collection[str], taken: Collection[str] 
     return function.name if taken is None or name in taken or function.name in asked else name
 
 
-def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
-    """The prototype of a procedure of Fortran.
+def why_not(function: Function, file: HostFile, files: Sequence[LinkInput]) -> str:
+    """The reason why no packed function can call a function, and what to do; "" if one can.
 
-    Warns:
-        UserWarning: bounds that cannot be read.
+    Args:
+        file: it is one of.
+        files: all that may tell how it is called.
     """
-    from mblob.packager.functions.fortran_prototypes import of_fortran, with_places
+    try:
+        _check_callable(function, file, files)
+        if not function.is_guess:
+            prototype_of(_with_places(function, file))
+    except NotCallable as exc:
+        return str(exc)
+    return ""
 
+
+def _check_callable(function: Function, file: HostFile, files: Sequence[LinkInput]) -> None:
+    """Refuse what the types of a function do not tell.
+
+    Raises:
+        NotCallable: its calling convention is no ordinary one, or Fortran passes a descriptor.
+    """
+    own = own_call(function.name, files)
+    if own is not None or not function.is_ordinary:
+        raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
     dummies = file.dummies.get(function.source_name, {})
-    function = with_places(function, dummies)
-    mangled = function.name if name != function.name else ""
-    told = prototype_of(function)._replace(name=name, mangled=mangled)
     for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
         if found.target is not None and "__class_" in found.target.text:
             raise NotCallable(
@@ -180,6 +192,29 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
             raise NotCallable(
                 f"parameter {i} ({dummy}) is a pointer or allocatable: give one that is neither"
             )
+
+
+def _with_places(function: Function, file: HostFile) -> Function:
+    """A function with what the source of Fortran says of how arguments are passed."""
+    if not function.source_name:
+        return function
+    from mblob.packager.functions.fortran_prototypes import with_places
+
+    return with_places(function, file.dummies.get(function.source_name, {}))
+
+
+def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
+    """The prototype of a procedure of Fortran.
+
+    Warns:
+        UserWarning: bounds that cannot be read.
+    """
+    from mblob.packager.functions.fortran_prototypes import of_fortran
+
+    dummies = file.dummies.get(function.source_name, {})
+    function = _with_places(function, file)
+    mangled = function.name if name != function.name else ""
+    told = prototype_of(function)._replace(name=name, mangled=mangled)
     made, why = of_fortran(told, function, dummies)
     if why:
         warn(f"{file.label}: a call does not check the size of an array: {why}")
@@ -411,7 +446,9 @@ def prototype_of(function: Function) -> Prototype:
 
 # What errors advise, and the same for a function in Fortran.
 _TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
+_NARROW = "a function of double"
 _IN_FORTRAN = {
+    _NARROW: "a procedure of real(8)",
     _TAKES: "a procedure that takes it without VALUE",
     _WRITES: "a subroutine that writes it to an argument",
 }
@@ -543,7 +580,7 @@ def _described(found: CType, remedy: str) -> str:
         return f"{shown} by value: give {remedy}"
     if found.kind == "complex":
         return f"{text} by value: complex numbers are passed in arrays, so give {remedy}"
-    narrow = "a function of double" if found.kind == "float" else remedy
+    narrow = _NARROW if found.kind == "float" else remedy
     return f"{text}, which no argument is: give {narrow}"
 
 

@@ -256,7 +256,15 @@ int mb_error_key(const char *key, size_t size) {
   return state.info.status;
 }
 
-int mb_fail_plain_function(const char *name, bool is_plain) {
+int mb_fail_plain_function(const char *name, bool is_plain, const char *why, size_t size) {
+  if (size) {
+    int status = mb_fail_coded(MBLOB_E_NOT_FOUND, MB_CODE_PLAIN_FUNCTION,
+                               "'%s' is a plain C function, without a packed function "
+                               "(mblob_module_symbol has its address)",
+                               name);
+    mb_error_hint("%.*s", (int)size, why);
+    return status;
+  }
   static const char remedy[] =
       "pack it again with its prototype, or get its address with mblob_module_symbol";
   return is_plain ? mb_fail_coded(MBLOB_E_NOT_FOUND, MB_CODE_PLAIN_FUNCTION,

@@ -41,7 +41,7 @@ int mb_fail_loader(const char *type_key, int64_t entry, const char *available, c
 /* The last error is about this type key; its status. */
 int mb_error_key(const char *key, size_t size);
 /* The function is there, and it is a plain one, or nothing says that it is a packed one. */
-int mb_fail_plain_function(const char *name, bool is_plain);
+int mb_fail_plain_function(const char *name, bool is_plain, const char *why, size_t size);
 /* The text exactly as a kernel set it. */
 void mb_set_kernel_error(const char *text);
 /* mblob_set_error with one of the codes MB_ARGUMENT_*; others, and NULL, are none. */

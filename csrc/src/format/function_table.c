@@ -5,7 +5,9 @@
 #include "base/base.h"
 
 #define FIRST_LINE "mblob functions 1"
+#define NOTES "mblob notes 1\n"
 enum { FIELDS = 5 };                /* and a prototype, which may be missing */
+enum { LONGEST_NOTE = 4096 };       /* bytes of one that an error shows */
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
 static int bad(const char *what, size_t line) {
@@ -60,6 +62,33 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
   return table->text[0] ? 0 : bad("is not '" FIRST_LINE "'", 1);
 }
 
+/* The notes behind `size` bytes of a table, which are for people: what is none is left out. */
+static struct mb_slice notes_behind(struct mb_slice bytes, size_t size) {
+  const uint8_t *notes = bytes.data + size;
+  const uint64_t left = bytes.size - size, head = sizeof(NOTES) - 1;
+  if (left <= head || strncmp((const char *)notes, NOTES, head) != 0) return (struct mb_slice){0};
+  const uint8_t *end = memchr(notes + head, 0, mb_size(left - head));
+  const size_t told = end ? (size_t)(end - notes - (ptrdiff_t)head) : 0;
+  return mb_is_utf8(notes + head, told) ? (struct mb_slice){notes + head, told}
+                                        : (struct mb_slice){0};
+}
+
+struct mb_slice mb_function_table_note(const struct mb_function_table *table, const char *symbol) {
+  const char *line = (const char *)table->notes.data, *end = line + table->notes.size, *next;
+  const size_t size = strlen(symbol);
+  for (; line < end; line = next + 1) {
+    next = memchr(line, '\n', (size_t)(end - line));
+    if (!next) next = end;
+    if ((size_t)(next - line) <= size || memcmp(line, symbol, size) != 0 || line[size] != '\t')
+      continue;
+    const char *origin = line + size + 1;
+    const char *text = memchr(origin, '\t', (size_t)(next - origin));
+    if (text && next - text < LONGEST_NOTE)
+      return (struct mb_slice){(const uint8_t *)text + 1, (uint64_t)(next - text - 1)};
+  }
+  return (struct mb_slice){0};
+}
+
 int mb_function_table_missing(const char *who) {
   return mb_fail_format("function_table_missing", MB_UNKNOWN, MB_UNKNOWN,
                         "its %s announces a table of functions, but " MB_FUNCTION_TABLE_SYMBOL
@@ -88,6 +117,7 @@ int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc,
   out->text = malloc(size + 1);
   if (!out->text) return mb_fail_memory(size + 1);
   memcpy(out->text, bytes.data, size + 1);
+  out->notes = notes_behind(bytes, size + 1);
   status = read_rows(out, lines);
   if (status) mb_function_table_free(out);
   return status;

@@ -16,7 +16,8 @@ struct mb_function_row {
 };
 
 struct mb_function_table {
-  char *text; /* what the rows point into */
+  char *text;            /* what the rows point into */
+  struct mb_slice notes; /* behind the table, in the library's memory; none: empty */
   struct mb_function_row *rows;
   size_t count;
 };
@@ -30,6 +31,9 @@ int mb_function_table_missing(const char *who);
 void mb_function_table_free(struct mb_function_table *table);
 const struct mb_function_row *mb_function_table_find(const struct mb_function_table *table,
                                                      const char *name, bool packed);
+/* What the notes say of a plain function: why it has no packed function, and what to do. Empty
+ * where they say nothing. */
+struct mb_slice mb_function_table_note(const struct mb_function_table *table, const char *symbol);
 const struct mb_function_row *mb_function_table_symbol(const struct mb_function_table *table,
                                                        const char *symbol);
 

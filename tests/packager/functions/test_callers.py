@@ -86,6 +86,13 @@ def test_functions_in_errors_about_cxx_work(
     lib = packed(tmp_path, CXX + "\n".join(lines), "cpp", export={"cc": cc})
     for name, (_, works) in ASKED.items():
         assert works(lib), name
+    says = r"no function 'Acc::get'; .*pack with --function Acc::get \(in Python functions=\), whose error"
+    with pytest.raises(mblob.NotFoundError, match=says):
+        lib["Acc::get"]
+    with pytest.raises(
+        mblob.NotFoundError, match=r"struct Pair by value: .*call_turn\(const struct"
+    ):
+        lib["ns::turn"]
 
 
 def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
@@ -156,6 +163,9 @@ def test_subroutines_in_errors_about_fortran_work(
     result = np.zeros(1, "complex64")
     lib["m::call_turned"](3.0, np.array([2], "i4"), result)
     assert result[0] == 6j
+    with pytest.raises(mblob.NotFoundError) as caught:
+        lib["m::turned"]
+    assert line in str(caught.value)
     array = "function f(n)\ninteger, intent(in) :: n\nreal :: f(n)\nf = n\nend function\n"
     error = refused(array, "f90", "f")
     assert "result is a Fortran array descriptor: give a subroutine that writes it to an" in error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import pydoc
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.native import runtime as native
 from tests.packager.functions.test_tvm_executor import pack_verb
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
@@ -119,23 +121,25 @@ def test_structs_are_passed_by_their_address(tmp_path: Path) -> None:
         lib.grow(memoryview(bytes(image)))
 
 
-COMPLEX = (
-    "'f' is a plain C function"
-    if hasattr(ctypes, "c_double_complex")
-    else r"complex double before Python 3\.14; pack a function that takes a pointer to it"
-)
-
-
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("int f(int n, ...) { return n; }", "it is variadic; pack a function that takes a fixed"),
+        (
+            "int f(int n, ...) { return n; }",
+            "it is variadic: give a function with a fixed list of parameters, or get",
+        ),
         (
             "struct s { int x; }; int f(struct s v) { return v.x; }",
-            "struct s; pack a function that takes a pointer to it",
+            r"struct s by value: give a function that takes a pointer to it: int call_f\(const struct s \*v",
         ),
-        ("long double f(long double x) { return x; }", "it has a long double; pack a function of"),
-        ("double _Complex f(double _Complex z) { return z; }", COMPLEX),
+        (
+            "long double f(long double x) { return x; }",
+            "long double, which no argument is: give a function of double: double call_f",
+        ),
+        (
+            "double _Complex f(double _Complex z) { return z; }",
+            "give a function that takes a pointer to it: void",
+        ),
     ],
 )
 def test_what_cannot_be_called_stays_plain_and_says_why(
@@ -145,6 +149,10 @@ def test_what_cannot_be_called_stays_plain_and_says_why(
     assert list(lib.functions) == ["g"] and lib.g(3) == 3
     with pytest.raises(mblob.NotFoundError, match=says):
         lib["f"]
+    found = native.ffi.new("mblob_function **")
+    assert native.lib.mblob_module_function(lib._node.handle, b"f", 1, found)
+    in_c = native.text(native.lib.mblob_last_error())
+    assert re.search(says.partition(", or get")[0], in_c) and "mblob_module_symbol has" in in_c
     with pytest.raises(mblob.BuildError, match="functions: f cannot be called: "):
         packed(tmp_path, source, functions=["f"])
 

@@ -302,6 +302,7 @@ static int list_module(mblob_module *module, void *argument) {
 struct recorded {
   const char *name;
   const struct mb_function_row *row;
+  struct mb_slice why; /* it has no packed function, as far as something tells */
   bool is_there;
 };
 
@@ -314,6 +315,8 @@ static int find_recorded(mblob_module *module, void *argument) {
   const char *symbol = found->row ? found->row->symbol : found->name;
   const bool may_be = found->row || !(module->library->dialect == MB_FFI || is_mangled(symbol));
   found->is_there = may_be && is_there(module->library, symbol);
+  if (found->row && !found->row->packed)
+    found->why = mb_function_table_note(&module->library->table, symbol);
   return found->row || found->is_there;
 }
 
@@ -338,7 +341,9 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
     (void)fclose(l.text);
     free(text);
     /* "?": the packer did not know either */
-    return mb_fail_plain_function(name, recorded.row && strcmp(recorded.row->types, "?") != 0);
+    const bool is_plain = recorded.row && strcmp(recorded.row->types, "?") != 0;
+    return mb_fail_plain_function(name, is_plain, (const char *)recorded.why.data,
+                                  mb_size(recorded.why.size));
   }
   if (imports)
     (void)mb_module_walk(module, only, list_module, &l);
@@ -359,6 +364,11 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
         "its table of functions gives it the symbol '%s', and the library has no such function: "
         "pack it again",
         recorded.row->symbol);
+  else if (module->is_library && strstr(name, "::"))
+    mb_error_hint(
+        "methods, templates and static functions cannot be called: pack with --function %s (in "
+        "Python functions=), whose error shows a function that calls it",
+        name);
   return status;
 }
 
