@@ -29,7 +29,7 @@ class Dummy(NamedTuple):
 
     Attributes:
         intent: "in", "out", "inout", or "" without.
-        is_value: it has VALUE.
+        is_value, is_optional: it has VALUE, OPTIONAL.
         is_pointer: it is a POINTER or ALLOCATABLE.
         bounds: of an array, the lower and the upper one of each dimension.
     """
@@ -38,6 +38,7 @@ class Dummy(NamedTuple):
     is_value: bool = False
     is_pointer: bool = False
     bounds: tuple[tuple[Expression, Expression], ...] = ()
+    is_optional: bool = False
 
 
 DEPTH = 32  # of an expression in the bounds of an array
@@ -76,7 +77,10 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
                 continue
             words = attributes[1].split()
             is_pointer = "POINTER" in words or "ALLOCATABLE" in words
-            dummy = Dummy((attributes[2] or "").lower(), "VALUE" in words, is_pointer)
+            dummy = Dummy(
+                (attributes[2] or "").lower(), "VALUE" in words, is_pointer,
+                is_optional="OPTIONAL" in words,
+            )  # fmt: skip
             made.setdefault(place, {})[symbol] = dummy
         else:
             known = made.get(place, {})

@@ -95,16 +95,19 @@ def _parameter(
         types: all parameters by name, with their places.
     """
     of = name[1:] if name[:1] in (".", "_") else ""
+    hidden = next((types[c + name][1] for c in "._" if c + name in types), None)
+    if (name in dummies and dummies[name].is_optional) or (hidden and hidden.kind == "bool"):
+        p = p._replace(optional=True)
     if p.kind == "scalar" and of in types:  # what Fortran adds behind all others
         at, text = types[of]
         if found.kind == "bool":
-            return p._replace(name=of + "_present")
+            return p._replace(name=of + "_present", kind="present", of=at)
         length = _length_of(text)
         if text.dims and length:
             return p._replace(name="", kind="length", least=length)
-        hidden = text.target is not None and text.target.text == _CHARACTER and not text.dims
+        is_length = text.target is not None and text.target.text == _CHARACTER and not text.dims
         shown = of.lstrip("_") + "_len"
-        return p._replace(name=shown, kind="length", of=at) if hidden else p._replace(name=shown)
+        return p._replace(name=shown, kind="length", of=at) if is_length else p._replace(name=shown)
     intent = dummies[name].intent if name in dummies else ""
     if found.kind != "pointer" or p.kind not in ("tensor", "pointer"):
         return p

@@ -108,9 +108,8 @@ def found_prototypes(
                     else _with_bounds(prototype_of(function), f)
                 )
                 comment = comments(node).get(name.rpartition("::")[2], "")
-                prototype = prototype._replace(
-                    origin=origin, comment=_with_enumerators(comment, function)
-                )
+                told = _with_values(comment, function, prototype)
+                prototype = prototype._replace(origin=origin, comment=told)
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
                 if name in of_cxx:
@@ -385,9 +384,10 @@ def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]
     )
 
 
-def _with_enumerators(comment: str, function: Function) -> str:
-    """A comment, and which names there are for the values of parameters and of the result."""
-    lines = []
+def _with_values(comment: str, function: Function, prototype: Prototype) -> str:
+    """A comment; which parameters may be None, and which names there are for the values of parameters
+    and of the result."""
+    lines = [f"{p.name}: None leaves it out" for p in prototype.parameters if p.optional]
     for name, found in (*zip(function.names, function.parameters), ("result", function.result)):
         target = found.target if found.kind == "pointer" else found
         if name and target is not None and target.enumerators:

@@ -244,7 +244,16 @@ def _variable(p: Parameter, i: int) -> str:
 
 
 def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
-    """Statements that check argument `i` and store it."""
+    """Statements that check argument `i` and store it; of an optional one that is None, zero."""
+    if not p.optional:
+        return _fetch_given(p, i, dialect)
+    first, *rest = _fetch_given(p, i, dialect)
+    checks = [line.replace("if (", f"if (given{i} && ", 1) for line in rest]
+    given = f"const bool given{i} = mblob_kind_of(&call, {i}) != MBLOB_NONE;"
+    return [given, first.replace(";", " = {0};"), *checks]
+
+
+def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
         return [f"const char *{v};", f"if (mblob_string(&call, {i}, &{v})) return -1;"]
@@ -290,14 +299,15 @@ def _range(s: Scalar) -> str:
 def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
     """Statements for a number that is passed by its address: that of an array, or of a constant."""
     if p.const:
-        return [*_fetch(p._replace(kind="scalar"), i, dialect), f"{s.name} n{i} = ({s.name}){v};"]
+        read = _fetch_given(p._replace(kind="scalar"), i, dialect)
+        return [*read, f"{s.name} n{i} = ({s.name}){v};"]
     lines = [
         f"mblob_array {v};",
         f"static const mblob_element e{i} = {_element(s, dialect)};",
         f"if (mblob_tensor(&call, {i}, &e{i}, &{v})) return -1;",
         f'if (mblob_elements(&call, {i}, &{v}, 1, "", true, false)) return -1;',
     ]
-    if s.is_integer and p.name:
+    if s.is_integer and p.name and not p.optional:  # which no size is computed of
         lines.append(f"const int64_t at_{p.name} = (int64_t)*(const {s.name} *){v}.data;")
         lines.append(f"(void)at_{p.name};")
     return lines
@@ -339,8 +349,8 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
     return [
-        *([f"if (mblob_addresses(&call, {i}, {text})) return -1;"] if p.is_indirect else ()),
         f"void *{v};",
+        *([f"if (mblob_addresses(&call, {i}, {text})) return -1;"] if p.is_indirect else ()),
         f"bool bad{i} = false;",
         f"const int64_t d{i} = {size};",
         f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}))"
@@ -368,11 +378,13 @@ def _element(s: Scalar, dialect: Dialect) -> str:
 
 def _all_passed(p: Prototype) -> list[str]:
     """The arguments of the C function's call, as C expressions."""
-    taken = [k for k, a in enumerate(p.parameters) if a.kind != "length"]
+    taken = [k for k, a in enumerate(p.parameters) if not a.is_hidden]
     places = {k: i for i, k in enumerate(taken)}  # among the arguments
     return [
         f"({a.element.name}){_length(p.parameters[a.of], places[a.of]) if a.of >= 0 else a.least}"
         if a.kind == "length"
+        else f"({a.element.name})given{places[a.of]}"
+        if a.kind == "present"
         else _passed(a, places[k])
         for k, a in enumerate(p.parameters)
     ]
@@ -386,7 +398,7 @@ def _length(text: Parameter, i: int) -> str:
 def _passed(p: Parameter, i: int) -> str:
     v = _variable(p, i)
     if p.kind == "number" and p.const:
-        return f"&n{i}"
+        return f"given{i} ? &n{i} : 0" if p.optional else f"&n{i}"
     if p.kind in ("tensor", "number", "text"):
         return f"({_declared_type(p)}){v}.data"
     if p.kind == "scalar":

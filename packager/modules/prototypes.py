@@ -52,8 +52,8 @@ class Parameter(NamedTuple):
         name: from the prototype, "" if it gives none.
         kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ and Fortran also
             "number" (by its address; of a constant one the packed function takes the value); of Fortran
-            "text" (the address of characters) and "length" (of a text, which is no argument of the packed
-            function).
+            "text" (the address of characters), and what is no argument of the packed function: "length"
+            (of a text) and "present" (whether an optional number is given).
         scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
@@ -63,7 +63,9 @@ class Parameter(NamedTuple):
         alignment: of that struct, if it needs more than its members' sizes say; else 0.
         columns: the array lies in column order, and `dims` are as Fortran has them.
         least: of a text, how many characters it has at least.
-        of: of a length, the index of its text among the parameters, or -1: it is `least`.
+        of: of a length, the index of its text among the parameters, or -1: it is `least`; of "present",
+            that of the number.
+        optional: None leaves it out, as OPTIONAL of Fortran.
     """
 
     name: str
@@ -77,11 +79,17 @@ class Parameter(NamedTuple):
     columns: bool = False
     least: int = 0
     of: int = -1
+    optional: bool = False
 
     @property
     def of_fortran(self) -> bool:
         """True if the parameter's check is one of `checks_fortran.h`."""
-        return self.columns or self.kind == "text"
+        return self.columns or self.optional or self.kind == "text"
+
+    @property
+    def is_hidden(self) -> bool:
+        """True if the packed function passes it by what it knows of another argument."""
+        return self.kind in ("length", "present")
 
     @property
     def is_function(self) -> bool:
@@ -103,7 +111,7 @@ class Parameter(NamedTuple):
             if self.kind == "string"
             else self.element.name
         )
-        if self.kind in ("scalar", "length"):
+        if self.kind == "scalar" or self.is_hidden:
             return base
         return f"{'const ' if self.const else ''}{base} *"
 
@@ -187,7 +195,7 @@ class Prototype(NamedTuple):
     @property
     def arguments(self) -> tuple[Parameter, ...]:
         """The parameters that are arguments of the packed function."""
-        return tuple(p for p in self.parameters if p.kind != "length")
+        return tuple(p for p in self.parameters if not p.is_hidden)
 
     @property
     def of_fortran(self) -> bool:

@@ -396,9 +396,9 @@ def test_hidden_arguments_and_orders_that_are_seldom(
     require("gfortran")
     lib = packed(tmp_path, CORNERS)
     k = np.zeros(1, "int32")
-    lib["m::opt"](3, k, 4, True)
+    lib["m::opt"](3, k, 4)
     assert k[0] == 7
-    lib["m::opt"](3, k, 4, False)
+    lib["m::opt"](3, k, None)
     assert k[0] == 3
     a = np.zeros((2, 2), "complex64", order="F")
     lib["m::cplx"](a, 2)
@@ -417,3 +417,55 @@ def test_hidden_arguments_and_orders_that_are_seldom(
         lib["m::word"](text[:2], 2)
     with pytest.raises(mblob.BuildError, match=r"m::poly cannot be called: .*polymorphic"):
         packed(tmp_path, CORNERS, functions=["m::poly"])
+
+
+OPTIONAL = """
+module m
+contains
+  subroutine given(n, k, i, x, a, s, o, v, t)
+    integer, intent(in) :: n
+    integer, intent(out) :: k
+    integer, optional, intent(in) :: i
+    real, optional, intent(in) :: x(n), a(2, 3)
+    character(len=*), optional, intent(in) :: s
+    integer, optional, intent(out) :: o
+    real, optional, value :: v
+    character(len=4), optional, intent(out) :: t
+    k = 0
+    if (present(i)) k = k + i
+    if (present(x)) k = k + 2 * int(x(n))
+    if (present(a)) k = k + 4 * int(a(2, 3))
+    if (present(s)) k = k + 8 * (len(s) - 2)
+    if (present(o)) o = 16
+    if (present(v)) k = k + 32 * int(v)
+    if (present(t)) t = "text"
+  end subroutine
+end module
+"""
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_none_leaves_an_optional_argument_out(
+    tmp_path: Path, require: Callable[[str], str], dialect: str
+) -> None:
+    require("gfortran")
+    lib = packed(tmp_path, OPTIONAL, export={"dialect": dialect})
+    call, k, out, text = lib["m::given"], np.zeros(1, "i4"), np.zeros(1, "i4"), np.zeros(4, "i1")
+    x, a = np.ones(3, "f4"), np.ones((2, 3), "f4", order="F")
+    values = [1, x, a, "abc", out, 1.0, text]
+    parts = [1, 2, 4, 8, 0, 32, 0]
+    for left_out in (*({i} for i in range(7)), set(), set(range(7))):
+        out[0], text[:] = 0, 0
+        call(3, k, *(None if i in left_out else value for i, value in enumerate(values)))
+        assert k[0] == sum(part for i, part in enumerate(parts) if i not in left_out)
+        assert out[0] == (0 if 4 in left_out else 16)
+        assert text.tobytes() == (bytes(4) if 6 in left_out else b"text")
+    assert "i: None leaves it out\nx: None" in (call.__doc__ or "")
+    for wrong, says in (
+        (lambda: call(None, k, *values), "argument 0 .*expected int, found None|argument #0"),
+        (lambda: call(3, k, 1, x[:2], *values[2:]), r"expected shape \(3,\)"),
+        (lambda: call(3, k, "1", *values[1:]), "expected int"),
+        (lambda: call(3, k, *values[:-1]), "xpected 9 arguments"),
+    ):
+        with pytest.raises(mblob.MblobError, match=says):
+            wrong()
