@@ -94,7 +94,9 @@ def export_loaded(
                     path = folder / f"{i}.so"
                 steps[-1](path, output)
         except mblob.MblobError as error:
-            error.args = tuple(str(a).replace(str(path), shown) for a in error.args)
+            texts = (str(a).replace(str(path), shown) for a in error.args)
+            how = "; replace=True replaces it"  # an export has no such argument
+            error.args = tuple(t.replace(how, f"; mblob.add with{how[1:]}") for t in texts)
             raise
 
 

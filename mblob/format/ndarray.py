@@ -214,7 +214,7 @@ def read_param_dict(data: Any) -> dict[str, ArrayRecord]:
 def read_param_pairs(data: Any) -> list[tuple[str, ArrayRecord]]:
     """The same as names and arrays in stored order: a name may be there twice."""
     cursor = Cursor(as_bytes_view(data))
-    if cursor.u64("params.magic") != PARAMS_MAGIC:
+    if cursor.left < 8 or cursor.u64("params.magic") != PARAMS_MAGIC:
         raise cursor.fail("not a parameter dictionary (wrong magic)", at=0)
     cursor.skip(8, "params.reserved")
     names = [

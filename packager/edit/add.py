@@ -29,7 +29,13 @@ from mblob.module import Module, checked_module
 from mblob.packager.edit.names import Names, below, is_set
 from mblob.packager.edit.new_payloads import check_new
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
-from mblob.packager.errors import BuildError, BuildTypeError, CannotJoinError, warn
+from mblob.packager.errors import (
+    BuildError,
+    BuildTypeError,
+    CannotJoinError,
+    warn,
+    warn_of_tvm,
+)
 from mblob.packager.join.first_blob import with_first_blob
 from mblob.packager.modules.nodes import (
     PayloadNode,
@@ -41,7 +47,7 @@ from mblob.packager.modules.nodes import (
 )
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
 from mblob.packager.modules.repeated import check_names
-from mblob.packager.modules.weights import named_arrays, safetensors_module
+from mblob.packager.modules.weights import named_parameters, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.dialects import DIALECTS
 
@@ -148,7 +154,6 @@ def add(
             from mblob.packager.edit.add_code import link_again
 
             link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
-            _warn_of_tvm(opened, [m.type_key for m in _all(hung)])
             return 0
         if output is not None and result.suffix in (".tar", ".o", ".a"):
             raise BuildError(
@@ -180,7 +185,8 @@ def add(
             except ValueError as error:
                 raise BuildError(str(error)) from None
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=source)
-        _warn_of_tvm(opened, [e.type_key for e in added])
+        if _opens_in_tvm(opened):
+            warn_of_tvm(e.type_key for e in added)
         _warn_of_strip(opened, result)
         return left if new.code else moved
 
@@ -261,7 +267,7 @@ def _parameters(
         raise BuildError("order= is that of params= of a Relax program; a graph model has none")
     if model.content.problem is not None:
         raise model.content.problem
-    new, files, _ = named_arrays("add: params", params)
+    new, files, _ = named_parameters("add: params", params)
     old = {t.name: ArrayRecord(*t[1:3], t.data) for t in model.tensors}
     if (taken := next((n for n in new if n in old), None)) and not replace:
         raise BuildError(
@@ -499,19 +505,8 @@ def _warn_of_strip(library: Library, result: Path) -> None:
         )
 
 
-def _warn_of_tvm(library: Library, keys: Sequence[str]) -> None:
-    """Warn of keys that TVM refuses, if it can open the library without them."""
-    refused = sorted({key for key in keys if key not in ROWS})
+def _opens_in_tvm(library: Library) -> bool:
+    """True if TVM wrote the library, and knows all keys in it."""
     elf = shared_elf(library)
-    if elf is None:  # objects: TVM writes no index
-        is_of_tvm = library.blob is not None and library.blob.index_offset is None
-    else:
-        is_of_tvm = library.is_model_library and not note.announced(elf).flags
-    if not refused or not is_of_tvm:
-        return
-    if all(e.offset is None or e.type_key in ROWS for e in library.entries):
-        warn(
-            f"TVM cannot open the result: it refuses a library that has modules of kinds it does not know"
-            f" ({listed(refused, 6)}); mblob opens it",
-            PortabilityWarning,
-        )
+    is_of_tvm = elf is not None and library.is_model_library and not note.announced(elf).flags
+    return is_of_tvm and all(e.offset is None or e.type_key in ROWS for e in library.entries)

@@ -19,11 +19,11 @@ class Names:
     def __init__(self, library: Library, replace: bool) -> None:
         self._library = library
         self._replace = replace and library.kind != "tar"
-        self._how = "replace=True replaces it"
+        self._how, self._swap = "replace=True replaces it", "swap replaces"
         if library.kind == "tar":
-            self._how = (
-                f"make a library of {library.path} with build, and add to that with replace=True"
-            )
+            build = f"make a library of {library.path} with build"
+            self._how = f"{build}, and add to that with replace=True"
+            self._swap = f"{build}, in which swap replaces"
         self._tensors = tensors_by_name(library)
         self._replaced: set[int] = set()
         self._programs: set[int] = set()  # that get parameters
@@ -60,7 +60,7 @@ class Names:
             return None
         if len(entries) == 1 and self._replace:
             return entries[0]
-        how = self._how if len(entries) == 1 else "swap replaces one of them"
+        how = self._how if len(entries) == 1 else f"{self._swap} one of them"
         raise BuildError(
             f"{entries[0].place}: the library has a payload of this key already; {how}"
         )
@@ -121,7 +121,7 @@ class Names:
         missing = {t.name for t in entry.tensors} - set(names)
         if len(places) > 1 or entry.type_key != SAFETENSORS or missing:
             raise BuildError(
-                f"{what}, and more than the new weights replace; swap replaces single tensors"
+                f"{what}, and more than the new weights replace; {self._swap} single tensors"
             )
         if not self._replace:
             raise BuildError(f"{what}; {self._how}")

@@ -24,7 +24,7 @@ from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
 from mblob.format.system_library_prefixes import BLOBS
-from mblob.format.type_keys import GRAPHS, SAFETENSORS
+from mblob.format.type_keys import GRAPHS, ROWS, SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.tensors import tensors_of
@@ -165,6 +165,7 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
         if contents.dialect is not None:
             for m in root.walk():
                 node_of(m).home = contents.dialect, contents.label
+                node_of(m).opens_in_tvm = contents.opens_in_tvm
     return root
 
 
@@ -196,13 +197,16 @@ def read_into(found: Contents, path: Path, work: Path) -> None:
 def _read_tar(found: Contents, path: Path, work: Path) -> None:
     """Members are read for what they hold; their names lead nowhere."""
     data = tar.content(map_file(path), str(path))
+    i = -1
     for i, (member, start, size) in enumerate(tar.files(data, str(path))):
         name = Path(member).name
         refuse_archive(data[start : start + size], f"{path}({member})")
-        copy = work / f"member{i}" / name
+        copy = work / f"member{i}" / (name[-50:] or "object")  # of at most 255 bytes
         copy.parent.mkdir()
         copy.write_bytes(data[start : start + size])
         found.add_file(copy, f"{path}({name})", work)
+    if i < 0:
+        raise BuildError(f"{path}: a tar archive without files, expected objects in it")
 
 
 @dataclass
@@ -343,6 +347,14 @@ class Contents:
         if self.blob is None:
             return None
         return "ffi 0.21" if self.blob.symbol == ffi_dialect.SYMBOL_OF_0_21 else self.blob.dialect
+
+    @property
+    def opens_in_tvm(self) -> bool:
+        """True if TVM wrote the packed modules, without an index, and knows all their keys."""
+        entries = (
+            () if self.blob is None or self.blob.index_offset is not None else self.blob.entries
+        )
+        return bool(entries) and all(e.offset is None or e.type_key in ROWS for e in entries)
 
     def check(self, target: str, label: str) -> None:
         """Refuse what cannot be written in the dialect `target`.

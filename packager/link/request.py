@@ -32,7 +32,7 @@ from mblob.format.type_keys import (
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.errors import BuildError, BuildTypeError, warn, warn_of_tvm
 from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.link.carried_plugins import given_plugins
@@ -514,6 +514,8 @@ def check_request(request: Request, path: Path, by_caller: bool) -> None:
         warn_of_unreadable(request, ())
     _warn_of_graphs(request)
     _warn_of_repeated(request.module)
+    if any(node_of(module).opens_in_tvm for module in request.module.walk()):
+        warn_of_tvm(module.type_key for module in request.module.walk() if not is_host(module))
 
 
 def _check_embed(request: Request, path: Path, by_caller: bool) -> None:

@@ -16,7 +16,7 @@ from mblob import json_text, texts
 from mblob.arguments import mapping, names, wrong_type
 from mblob.bytes.payload_source import BytesPayload, as_bytes_view
 from mblob.bytes.wire import encode_string, encode_strings, encode_u64
-from mblob.errors import PortabilityWarning
+from mblob.errors import FormatError, PortabilityWarning
 from mblob.format import graph_json
 from mblob.format.blob_plan import PAYLOAD_ALIGN_LIMIT
 from mblob.format.ndarray import ArrayRecord, encode_header, read_param_dict
@@ -97,7 +97,11 @@ def graph_executor_factory(
     if params is None:
         params = built
     elif not isinstance(params, Mapping):
-        params = read_param_dict(params)
+        try:
+            params = read_param_dict(params)
+        except FormatError as error:
+            error.prefix("graph_executor_factory: params")
+            raise
     records = [
         (key, record_of(params[key], f"graph_executor_factory: params[{key!r}]"))
         for key in names("graph_executor_factory", "params", params, error=BuildTypeError)

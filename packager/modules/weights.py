@@ -127,7 +127,7 @@ def _module(
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:
     """A module of the parameters of a program."""
-    tensors, files, known = named_arrays(who, weights)
+    tensors, files, known = named_parameters(who, weights)
     names = _order(who, order, known or list(tensors))
     listed = set(names)
     missing = [name for name in tensors if name not in listed]
@@ -144,6 +144,21 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
     pieces = _encoded(who, tensors, names)
     payload = PiecesPayload(pieces)
     return _module(payload, pieces[0].nbytes, tuple(tensors), files, is_parameters=True)
+
+
+def named_parameters(
+    who: str, given: Any
+) -> tuple[dict[str, ArrayRecord], list[Path], list[str] | None]:
+    """As `named_arrays`, of a model that gets them.
+
+    Raises:
+        As of `safetensors_module`. BuildError: there are none.
+    """
+    found = named_arrays(who, given)
+    if not found[0]:
+        who = str(found[1][0]) if found[1] else who
+        raise BuildError(f"{who}: no tensors in it; give the parameters of the model, or none")
+    return found
 
 
 def named_arrays(
@@ -306,9 +321,13 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
         if kind == "npz":
             return _arrays_of_npz(path, data)
     except MblobError as exc:
-        if not exc.culprit:
+        if exc.culprit:
+            raise
+        if not isinstance(exc, FormatError) or exc.code != "truncated":
             exc.prefix(str(path))
-        raise
+            raise
+        what = f"the file ends too early, write or copy it again: {exc.plain}"
+        raise FormatError.about(str(path), what, code=exc.code, offset=exc.offset) from None
     offset, entries = _read(str(path), data)
     return {
         e.name: ArrayRecord(e.dtype, e.shape, data[offset + e.begin : offset + e.end])

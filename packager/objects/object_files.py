@@ -358,6 +358,11 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
     if data[:8] != AR_MAGIC:
         if data[:4] != ELF_MAGIC:
             start = bytes(data[:8])
+            if not bytes(data[:512]).strip(b"\0"):
+                raise BuildError(
+                    f"{label}: it begins with zeros: a tar archive without files, or a damaged file; expected an ELF"
+                    " object file or an archive"
+                )
             what = " (LLVM bitcode: compile without -flto)" if start[:4] == b"BC\xc0\xde" else ""
             if all(32 <= c < 127 or c in b"\t\n\r" for c in start):
                 what += "; pack a source with csource_module (--kernel)"
@@ -366,7 +371,12 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
             )
         yield label, data
         return
-    yield from archive.members(data, label)
+    is_empty = True
+    for found in archive.members(data, label):
+        is_empty = False
+        yield found
+    if is_empty:
+        raise BuildError(f"{label}: an archive without members, expected objects in it")
 
 
 # -- checks before the link ------------------------------------------------------------------------
