@@ -297,6 +297,8 @@ class Pointer:
                 texts.say(texts.GIVES_NO_NUMBERS, type(value).__name__, exc)
             ) from None
         check_unmasked(value)
+        if self.element is None:
+            _check_elements(value)
         self._check_buffer(view)
         self.check_shape(value, {})
         self._last = type(value), view.format, view.itemsize, view.shape, view.readonly
@@ -359,6 +361,13 @@ class Pointer:
             )
 
 
+def _check_elements(array: Any) -> None:
+    """Refuse an array whose elements are objects of Python, or have some."""
+    dtype = getattr(array, "dtype", None)
+    if getattr(dtype, "hasobject", False):
+        raise errors.ArgumentTypeError(texts.say(texts.OBJECTS, dtype))
+
+
 # -- memory ----------------------------------------------------------------------------------------
 
 
@@ -388,8 +397,10 @@ class Memory(Pointer):
         if self.pointed is not None:
             if isinstance(value, (list, tuple)):
                 value = addresses(value, self.pointed, "")
-            elif elements := _no_addresses(value):
-                raise errors.ArgumentTypeError(texts.say(texts.ADDRESSES, self.declared, elements))
+            elif instead := _no_addresses(value):
+                of = "texts" if self.pointed[0] == "char" else "arrays"
+                text = texts.say(texts.ADDRESSES, f"{of} for {self.declared}", instead)
+                raise errors.ArgumentTypeError(text)
         made = super().from_param(value)
         if self.alignment > 1:
             found = _address_in(made)
@@ -445,16 +456,37 @@ class Memory(Pointer):
 _ANY_BYTES = 1 << 63
 
 
+_ADDRESS = (_Pointer, *_WITHOUT_SIZE)
+
+
 def _no_addresses(value: Any) -> str:
-    """The type of the elements of an array that cannot be addresses, "" of anything else."""
+    """What an argument has in place of addresses, "" if it has some or does not tell."""
+    target: Any = None
+    if isinstance(value, (Reference, _Pointer)):
+        target = type(value._obj) if isinstance(value, Reference) else value._type_
+        while isinstance(target, type) and issubclass(target, ctypes.Array):
+            target = target._type_
+        if isinstance(target, type) and issubclass(target, _ADDRESS):
+            return ""
+        return "" if _is_address(number_in(target)) else getattr(target, "__name__", "?")
+    if isinstance(value, (str, *_WITHOUT_SIZE[1:])):
+        return type(value).__name__
     try:
         view = memoryview(value)
     except (TypeError, ValueError, BufferError):
         return ""
-    element = _element(view)
-    is_integer = element is None or element.kind in ("int", "uint")  # None of pointers of ctypes
-    is_size = view.itemsize == ctypes.sizeof(ctypes.c_void_p)
-    return "" if is_integer and is_size else str(getattr(value, "dtype", view.format))
+    letter = view.format.lstrip("<>@=")
+    is_pointer = letter in ("P", "z", "Z", "X{}") or letter.startswith("&")
+    is_one = is_pointer or _is_address(_element(view))
+    return "" if is_one else str(getattr(value, "dtype", view.format))
+
+
+def _is_address(number: Number | None) -> bool:
+    """True if numbers of a type may be addresses."""
+    return number in (Number("int", _POINTER_SIZE), Number("uint", _POINTER_SIZE))
+
+
+_POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
 def _address_in(value: Any) -> int:
@@ -521,6 +553,7 @@ def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
     if dtype and not is_text and array.dtype != dtype:
         text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
         raise errors.ArgumentTypeError(text)
+    _check_elements(array)
     if not array.flags.c_contiguous:
         raise errors.ArgumentValueError(texts.COMPACT)
     if not array.flags.writeable and not is_const:

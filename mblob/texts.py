@@ -37,7 +37,11 @@ COMPACT = (
 )
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
-ADDRESSES = "expected a list of arrays for %s, or an array of their addresses (uint64), found elements of %s"
+ADDRESSES = "expected a list of %s, or an array of their addresses (uint64), found %s"
+OBJECTS = (
+    "the array holds objects of Python (%S), which C code cannot read; pass an array of numbers or"
+    " structs"
+)
 ALIGNED = "expected data aligned to %d bytes, found address %s; pass an aligned copy"
 MASKED = "a masked array would lose its mask; pass x.filled(value)"
 NO_NUMBERS = (

@@ -146,8 +146,44 @@ static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLData
 static bool is_ctypes_pointer(const Py_buffer *view) {
   const char *f = view->format;
   if (f == NULL || view->ndim != 0 || view->itemsize != (Py_ssize_t)sizeof(void *)) return false;
-  if (*f == '<' || *f == '@' || *f == '=') ++f;
+  f += strspn(f, "<>@=");
   return *f == '&' || (f[0] == 'P' && f[1] == '\0');
+}
+
+/* Whether elements of a format are addresses: pointers, texts and functions of ctypes. */
+static bool is_address(const char *format) {
+  const char *f = format + strspn(format, "<>@=");
+  return *f == '&' || strcmp(f, "X{}") == 0 || (*f != '\0' && strchr("PzZ", *f) && f[1] == '\0');
+}
+
+/* Whether a pointer of ctypes points at addresses, or at numbers that may be some. */
+static bool points_at_addresses(const char *format) {
+  const char *f = format + strspn(format, "<>@=");
+  if (*f != '&') return true; /* void * */
+  ++f;
+  const char *end = *f == '(' ? strchr(f, ')') : NULL; /* of an array */
+  if (end != NULL) f = end + 1;
+  f += strspn(f, "<>@=");
+  return is_address(f) || (*f != '\0' && strchr("lLqQ", *f) && f[1] == '\0');
+}
+
+/* The error for what a pointer to pointers is given in place of addresses; it takes over the reference. */
+static bool no_addresses(call_frame *frame, int i, PyObject *found) {
+  PyObject *declared = call_function_declared(frame->function, i);
+  PyObject *shown = declared && found ? PyObject_Str(found) : NULL;
+  const char *elements = shown ? PyUnicode_AsUTF8(shown) : NULL;
+  PyObject *of = elements == NULL ? NULL
+                 : frame->parameters[i].pointed_char
+                     ? PyUnicode_FromFormat("texts for %U", declared)
+                     : PyUnicode_FromFormat("arrays for %U", declared);
+  const char *listed = of ? PyUnicode_AsUTF8(of) : NULL;
+  if (listed != NULL)
+    call_frame_error(frame, i, call_type_and_value, MB_TEXT_ADDRESSES, listed, elements);
+  Py_XDECREF(of);
+  Py_XDECREF(declared);
+  Py_XDECREF(shown);
+  Py_XDECREF(found);
+  return false;
 }
 
 /* Whether an array that gives no buffer has elements of ml_dtypes, for which the buffer protocol
@@ -198,6 +234,8 @@ static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *fo
     dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
+  if (frame->parameters != NULL && frame->parameters[i].indirect)
+    return no_addresses(frame, i, dtype);
   call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
   Py_DECREF(dtype);
   return false;
@@ -287,6 +325,19 @@ static bool is_record(const Py_buffer *view) {
   return view->format[0] == 'T' || (strcmp(view->format, "B") == 0 && view->itemsize > 1);
 }
 
+/* Whether the elements of an array are Python's objects, or have some; sets the error for it. */
+static bool holds_objects(call_frame *frame, int i, PyObject *arg) {
+  if (strchr(frame->slots[i].u.view.format, 'O') == NULL) return false;
+  PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
+  PyObject *has = dtype ? PyObject_GetAttrString(dtype, "hasobject") : NULL;
+  const bool found = has == Py_True;
+  if (has == NULL) PyErr_Clear(); /* of ctypes */
+  if (found) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_OBJECTS, dtype);
+  Py_XDECREF(dtype);
+  Py_XDECREF(has);
+  return found;
+}
+
 /* A struct of ctypes or an array of structs, for a function that takes a pointer of any type. */
 static bool convert_record(call_frame *frame, int i, PyObject *arg, bool is_addresses) {
   call_slot *slot = &frame->slots[i];
@@ -333,7 +384,7 @@ static bool convert_referred(call_frame *frame, int i, PyObject *made) {
     Py_XDECREF(made);
     return false;
   }
-  if (is_ctypes_pointer(view) || strcmp(view->format, "X{}") == 0) {
+  if (view->ndim == 0 && is_address(view->format)) {
     Py_DECREF(made); /* the view holds it */
     slot->kind = SLOT_BUFFER;
     return convert_memory(frame, i, true);
@@ -359,13 +410,15 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const Py_buffer *view = &frame->slots[i].u.view;
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   const bool any_pointer = p != NULL && p->kind == PARAM_POINTER && p->dtype.bits == 0;
-  const bool is_callback = any_pointer && strcmp(view->format, "X{}") == 0;
+  const bool indirect = any_pointer && p->indirect;
+  const bool is_callback = any_pointer && !indirect && strcmp(view->format, "X{}") == 0;
   if (is_callback && p->function && !check_callback(frame, i, arg)) return false;
-  if (is_ctypes_pointer(view) || is_callback) return convert_pointer(frame, i, arg);
-  const bool addresses =
-      any_pointer && p->indirect && view->ndim == 1 && view->itemsize == sizeof(void *);
-  if (any_pointer && (is_record(view) || addresses))
-    return convert_record(frame, i, arg, addresses);
+  if (is_callback || (is_ctypes_pointer(view) && !(indirect && !points_at_addresses(view->format))))
+    return convert_pointer(frame, i, arg);
+  if (indirect && view->ndim == 1 && is_address(view->format))
+    return convert_record(frame, i, arg, true);
+  if (any_pointer && !indirect && is_record(view))
+    return holds_objects(frame, i, arg) ? false : convert_record(frame, i, arg, false);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
   return bad_elements(frame, i, arg, view->format);
@@ -475,6 +528,9 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyBool_Check(arg)) return convert_bool(frame, i, arg);
   if (PyLong_Check(arg)) return convert_int(frame, i, arg);
   bool absent = true;
+  const bool is_text = PyUnicode_Check(arg) || PyBytes_Check(arg) || PyByteArray_Check(arg);
+  if (p != NULL && p->indirect && is_text)
+    return no_addresses(frame, i, PyUnicode_FromString(type->tp_name));
   if (PyUnicode_Check(arg)) {
     if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent))
       return true;

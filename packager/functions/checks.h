@@ -382,7 +382,8 @@ MBLOB_CHECK int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, 
   return 0;
 }
 
-/* A tensor that stands for a pointer to pointers has their addresses. */
+/* A tensor that stands for a pointer to pointers has their addresses. `text`: what may be listed, and the
+ * parameter in C. */
 MBLOB_CHECK int mblob_addresses(const mblob_call_info *call, int i, const char *text) {
   if (mblob_kind_of(call, i) != MBLOB_TENSOR) return 0;
   const DLDataType t = mblob_tensor_of(call, i)->dtype;

@@ -348,9 +348,10 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     size = size.replace("&bad", f"&bad{i}")
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
+    of = quoted(f"{'texts' if 'char' in p.text.split() else 'arrays'} for {p.text}")
     return [
         f"void *{v};",
-        *([f"if (mblob_addresses(&call, {i}, {text})) return -1;"] if p.is_indirect else ()),
+        *([f"if (mblob_addresses(&call, {i}, {of})) return -1;"] if p.is_indirect else ()),
         f"bool bad{i} = false;",
         f"const int64_t d{i} = {size};",
         f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}))"

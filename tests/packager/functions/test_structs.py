@@ -430,3 +430,59 @@ def test_a_pointer_to_pointers_takes_addresses_and_no_other_elements(
                 match=r"list of arrays for float .*r, or an array of their addresses",
             ):
                 f(wrong, 0, 3)
+
+
+def test_elements_that_are_no_addresses_are_never_taken_as_some(
+    way: Callable[[str], Callable[..., Any]],
+) -> None:
+    """Their kind decides: texts, structs and objects may have the size of an address, too."""
+    objects = np.array(["ab", "c"], dtype=object)
+    both = [("x", "f4"), ("y", "f4")]
+    for wrong in (
+        np.array(["ab", "c"]), np.array([b"12345678"]), np.zeros(2, "V8"), objects, np.zeros(2, both),
+        np.zeros(2, [("a", "O")]), "ab", b"ab", bytearray(8), (Point * 2)(), ctypes.c_char_p(b"ab"),
+        ctypes.pointer(c_float()), byref(c_float()), ctypes.pointer((c_float * 2)()),
+    ):  # fmt: skip
+        with pytest.raises(
+            (mblob.MblobError, TypeError),
+            match=r"expected a list of texts for const char \* ?const",
+        ):
+            way("lengths")(0, wrong)
+    given = (
+        ctypes.c_char_p * 2,
+        ctypes.POINTER(ctypes.c_char) * 2,
+        c_void_p * 2,
+        ctypes.c_uint64 * 2,
+    )
+    kept = [ctypes.create_string_buffer(text) for text in (b"abc", b"d")]
+    for made in given:
+        words = (c_void_p * 2)(*map(ctypes.addressof, kept))
+        array = made.from_buffer(words)
+        for right in (array, byref(array), ctypes.pointer(array)):
+            assert way("lengths")(2, right) == 4
+    with pytest.raises((mblob.MblobError, TypeError), match=r"expected a list of arrays for"):
+        way("sum")(2, np.zeros(2, "U2"))
+
+
+def test_arrays_of_objects_are_no_memory(way: Callable[[str], Callable[..., Any]]) -> None:
+    for wrong in np.zeros(2, [("x", "f4"), ("a", "O")]), np.zeros(4, "O"):
+        with pytest.raises((mblob.MblobError, TypeError), match=r"objects of Python|object;"):
+            way("move")(wrong, 1)
+        with pytest.raises((mblob.MblobError, TypeError), match=r"item 1: .*objects of Python"):
+            way("sum")(2, [points(1), wrong])
+
+
+def test_byref_of_a_pointer_gets_an_address(tmp_path: Path) -> None:
+    source = """void text(const char **s) { *s = "out"; }
+    void any(void **s) { *s = "out"; }
+    void words(const char *s[], int n) { while (n--) s[n] = "out"; }"""
+    mblob.csource_module(source).export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for name in "text", "any":
+        for f in lib[name], lib.ctypes[name], lib.symbol(name):
+            for made in ctypes.c_char_p(), c_void_p(), ctypes.POINTER(ctypes.c_char)():
+                f(byref(made))
+                assert ctypes.string_at(ctypes.cast(made, c_void_p).value or 0) == b"out"
+    words = (ctypes.c_char_p * 2)()
+    lib.words(words, 2)
+    assert list(words) == [b"out", b"out"]
