@@ -11,8 +11,10 @@ from functools import cached_property
 
 from mblob.binary.elf_records import (
     DF_1_PIE,
+    DF_TEXTREL,
     DT_ANDROID_RELR,
     DT_ANDROID_RELRSZ,
+    DT_FLAGS,
     DT_FLAGS_1,
     DT_GNU_HASH,
     DT_HASH,
@@ -26,6 +28,7 @@ from mblob.binary.elf_records import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_TEXTREL,
     DT_VERSYM,
     EM_S390,
     ET_REL,
@@ -79,6 +82,12 @@ class ElfFile(ElfTables):
         """The text at an offset of the dynamic strings."""
         table = self._dynamic_table
         return self._string(table.strings, table.strings_size, at, what)
+
+    @property
+    def has_text_relocations(self) -> bool:
+        """True if code is changed when it is loaded, so that it must be writable for a while."""
+        flags = self.dynamic.get(DT_FLAGS, [0])[0]
+        return DT_TEXTREL in self.dynamic or bool(flags & DF_TEXTREL)
 
     @property
     def is_program(self) -> bool:

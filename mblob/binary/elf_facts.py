@@ -8,14 +8,12 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     DF_1_NODELETE,
     DF_SYMBOLIC,
-    DF_TEXTREL,
     DT_FLAGS,
     DT_FLAGS_1,
     DT_RPATH,
     DT_RUNPATH,
     DT_SONAME,
     DT_SYMBOLIC,
-    DT_TEXTREL,
     NT_GNU_BUILD_ID,
     PF_W,
     PT_DYNAMIC,
@@ -61,11 +59,6 @@ def stays_by(elf: ElfFile) -> tuple[str, ...]:
     nodelete = any(flags & DF_1_NODELETE for flags in elf.dynamic.get(DT_FLAGS_1, ()))
     unique = any(s.binding == STB_GNU_UNIQUE and s.is_defined for s in elf.dynsym)
     return ("nodelete",) * nodelete + ("unique",) * unique
-
-
-def has_text_relocations(elf: ElfFile) -> bool:
-    """True if code is changed when it is loaded, so that it must be writable for a while."""
-    return DT_TEXTREL in elf.dynamic or bool(_flags(elf) & DF_TEXTREL)
 
 
 def has_read_only_dynamic_section(elf: ElfFile) -> bool:

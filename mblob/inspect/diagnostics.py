@@ -121,7 +121,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
         yield "not_shared", "a position-independent executable: glibc does not load it as a library"
     yield from executable_stack(image)
     yield from damaged_sections(library.image)
-    if isinstance(image, ElfFile) and elf_facts.has_text_relocations(image):
+    if isinstance(image, ElfFile) and image.has_text_relocations:
         yield (
             "text_relocations",
             "code is changed when it is loaded (text relocations), which hardened systems refuse",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from mblob.arguments import wrong_type
@@ -179,8 +180,13 @@ class Toolchain:
         home = Path(shutil.which(self.nvcc[0]) or "").resolve().parent.parent
         return re.findall(r'"-L([^"]+)"', told[1]) if told else [f"{home}/lib64", f"{home}/lib"]
 
-    def link(self, command: Sequence[str], cwd: Path) -> None:
+    def link(
+        self, command: Sequence[str], cwd: Path, labels: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Run a link command.
+
+        Args:
+            labels: what messages call inputs.
 
         Raises:
             ToolchainError: it failed.
@@ -190,8 +196,8 @@ class Toolchain:
         status, output = Processes().run(command, cwd)
         if status:
             check_space(command, output, cwd)
-            if culprit := _without_pic(command, output):
-                raise BuildError(f"{culprit}: {NEEDS_PIC}")
+            if culprit := _without_pic(command, output, cwd):
+                raise BuildError(f"{labels.get(culprit, culprit)}: {NEEDS_PIC}")
             said = failure(output, status, command)
             raise ToolchainError(f"the link failed: {said}", command=command, output=output)
         if _NEEDS_STACK.search(output) and not asks_for_stack(
@@ -215,12 +221,17 @@ class Toolchain:
         return Linker("", "")
 
 
-def _without_pic(command: Sequence[str], output: str) -> str:
+def _without_pic(command: Sequence[str], output: str, cwd: Path) -> str:
     """The input of a link of which the linker says that its code depends on its address; "" if none."""
     if not _NEEDS_PIC.search(output):
         return ""
-    named = (word for word in command if word.endswith((".o", ".a")) and word in output)
-    return next(named, "an input of the link")
+    inputs = [word for word in command if word.endswith((".o", ".a"))]
+    named = [word for word in inputs if word in output]
+    if not named:  # gold names none, others only those with symbols
+        from mblob.packager.objects.fixed_addresses import has_fixed_addresses
+
+        named = [word for word in inputs if has_fixed_addresses(cwd / word)]
+    return named[0] if named else "an input of the link"
 
 
 _NEEDS_PIC = re.compile(r"recompile with -fPIC|read-only segment has dynamic relocations")

@@ -86,8 +86,13 @@ def link(
     if packed is None and request.plan.is_needed:
         return _embed(request, line, output, work, copy)
     more = [str(packed)] if packed is not None else []
-    line.tools.link(link_command(line, output, more, request.options, work), work)
+    _run(request, line, output, more, work)
     return None
+
+
+def _run(request: Request, line: LinkLine, output: Path, more: Sequence[str], work: Path) -> None:
+    labels = {str(f.path): f.label for f, _ in line.files}
+    line.tools.link(link_command(line, output, more, request.options, work), work, labels)
 
 
 def _embed(
@@ -109,7 +114,7 @@ def _embed(
     if request.embed == "c":
         _, size = embed.write_c(request, work)
         compile_blob(line.tools, request.options, work, "devc.o")
-        line.tools.link(link_command(line, output, ["devc.o"], request.options, work), work)
+        _run(request, line, output, ["devc.o"], work)
         return size
     if request.embed == "object":
         return _link_object(request, line, output, work)
@@ -147,7 +152,7 @@ def _link_stub(
     )
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"
-    line.tools.link(link_command(line, Path(stub), ["devc.o", *flags], request.options, work), work)
+    _run(request, line, Path(stub), ["devc.o", *flags], work)
     return work / stub
 
 
@@ -191,7 +196,7 @@ def _link_object(request: Request, line: LinkLine, output: Path, work: Path) -> 
     check(request.plan.known_size or 0)  # before all of it is written, if it is known
     _, size = embed.write_object(request, work, line.machine)
     check(size)
-    line.tools.link(link_command(line, output, ["devc.o"], request.options, work), work)
+    _run(request, line, output, ["devc.o"], work)
     if size > embed.OBJECT_LIMIT:
         embed.check_unwinding(output, line.tools.linker(request.options, work))
     return size

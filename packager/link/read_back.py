@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_facts import has_text_relocations
 from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEAK
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
@@ -54,7 +53,7 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         _check_loading(elf, library)
     _check_exports(wrapped, late, elf)
     _check_stack(elf, late, request.options)
-    if has_text_relocations(elf):
+    if elf.has_text_relocations:
         warn(
             "-z notext: code of the library is changed when it is loaded (text relocations), which Android and hardened"
             " systems refuse; compile all objects with -fPIC, and leave -z notext out",

@@ -11,7 +11,7 @@ import pytest
 import mblob
 
 C = "int table[4]; int at(int i) { return table[i]; }"
-WORDS = r"compiled without -fPIC.*compile it with -fPIC \(in assembler, .*\.data\.rel\.ro"
+WORDS = r"fixed\.o: compiled without -fPIC.*compile it with -fPIC \(in assembler, .*\.data\.rel\.ro"
 
 
 def assembler(word: str, section: str) -> str:

@@ -51,6 +51,7 @@ LATE = {
     "the command line imports the module of the verb that runs, and `dataclasses` for models only": {
         "mblob.cli.completion", "mblob.cli.run_model",
     },
+    "only a link that fails asks for it": {"mblob.packager.objects.fixed_addresses"},
     "pages, C files and sources that are linked first are rare": {
         "mblob.binary.c_text", "mblob.cli.pages", "mblob.inspect.html", "mblob.loader.link_object",
     },
