@@ -456,6 +456,26 @@ class Memory(Pointer):
 _ANY_BYTES = 1 << 63
 
 
+class Object(Memory):
+    """A parameter that points at an object of C++, of which only the library makes some."""
+
+    def from_param(self, value: Any) -> Any:
+        if isinstance(value, (Reference, bytes)) or _is_buffer(value):
+            raise unexpected("the address of an object of C++", value)
+        return super().from_param(value)
+
+
+def _is_buffer(value: Any) -> bool:
+    """True if an argument gives bytes of its own, and no address."""
+    if isinstance(value, (_Pointer, ctypes.c_void_p)):
+        return False
+    try:
+        memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
 _ADDRESS = (_Pointer, *_WITHOUT_SIZE)
 
 

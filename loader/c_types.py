@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
-from mblob.loader.c_arguments import Memory, Number, Pointer, number_type
+from mblob.loader.c_arguments import Memory, Number, Object, Pointer, number_type
 from mblob.loader.c_callbacks import Callback
 from mblob.loader.c_words import number_of, pointer_result, result_of
 from mblob.named_tuple import NamedTuple
@@ -117,6 +117,8 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     if functions_table.FUNCTION.search(p.text):
         return p.name, Callback(p.text)
     if p.indirect or element is None:
+        if type_text.endswith(functions_table.OBJECT):
+            return p.name, Object(p.text, True) if "*" in p.text else None
         size, alignment = functions_table.memory_of(type_text)
         pointed = (_name_of(element), const) if p.indirect else None
         size = _POINTER_SIZE if p.indirect else size
@@ -154,7 +156,7 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         for i, one in enumerate(found[:-1] if variadic else found):
             parameter, ctype = _parameter(one, of_row[i] if i < len(of_row) else "")
             if ctype is None:
-                told = of_row[i] if i < len(of_row) else one
+                told = of_row[i].removesuffix(functions_table.OBJECT) if i < len(of_row) else one
                 refusal = _no_type(f"parameter {i}", " ".join(told.split()))
                 argtypes = None
                 break
@@ -234,6 +236,8 @@ def _parameter_of_dwarf(found: CType) -> Any:
         pointed = None
         if target.kind == "pointer" and target.target is not None:
             pointed = _name_of(_number_of_dwarf(target.target)), const
+        if target.is_object:
+            return None if found.is_reference else Object(found.spelling, True)
         size = target.size if target.kind == "record" or pointed else 0
         is_const = const or pointed is not None
         return Memory(found.spelling, is_const, dims, size, target.alignment or 1, pointed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -56,6 +56,7 @@ class CType(NamedTuple):
         alignment: of a record of which the source says it, or that has vectors; else 0.
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
+        is_object: a class of C++ whose values its own functions copy or destroy, or that has virtual ones.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class CType(NamedTuple):
     alignment: int = 0
     enumerators: tuple[tuple[str, int], ...] = ()
     is_reference: bool = False
+    is_object: bool = False
 
     @property
     def spelling(self) -> str:
@@ -151,10 +153,12 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
         else name_of(die).decode(errors="replace")
     )
     dims = _dims(die) if kind == "other" else ()
-    alignment = _alignment(die) if kind == "record" else 0
+    alignment, is_object = _facts(die) if kind == "record" else (0, False)
     enumerators = tuple(_enumerators(die)) if kind == "enum" else ()
     is_reference = die is not None and die.tag in _POINTERS[1:]
-    return CType(kind, size, text, target, dims, base, alignment, enumerators, is_reference)
+    return CType(
+        kind, size, text, target, dims, base, alignment, enumerators, is_reference, is_object
+    )
 
 
 def _enumerators(die: Any) -> Iterator[tuple[str, int]]:
@@ -164,7 +168,8 @@ def _enumerators(die: Any) -> Iterator[tuple[str, int]]:
             yield name_of(child).decode(errors="replace"), value.value
 
 
-_MEMBERS = 1024  # of records that are looked at for the alignment of one
+_MEMBERS = 1024  # of records that are looked at for the facts of one
+_BY_REFERENCE = 4  # DW_CC_pass_by_reference, of a class
 _BEHIND = (
     "DW_TAG_member",
     "DW_TAG_inheritance",
@@ -174,9 +179,12 @@ _BEHIND = (
 )
 
 
-def _alignment(die: Any) -> int:
-    """The alignment that the source says of a record or of what is in it, or that a vector has."""
+def _facts(die: Any) -> tuple[int, bool]:
+    """The alignment that the source says of a record or of what is in it, or that a vector has; and whether
+    it is an object of C++."""
     found = 0
+    # Compilers leave out what is in classes of the library.
+    is_object = "DW_AT_declaration" in die.attributes and b"<" in name_of(die)
     seen: set[int] = set()
     left = [die]
     while left and len(seen) < _MEMBERS:
@@ -190,11 +198,39 @@ def _alignment(die: Any) -> int:
         )
         found = max(found, size or 0)
         if die.tag in RECORDS:
-            members = (c for c in children(die) if c.tag in _BEHIND)
-            left += islice(members, _MEMBERS)
+            below = list(islice(children(die), _MEMBERS))
+            left += (child for child in below if child.tag in _BEHIND)
+            is_object = is_object or _is_object(die, below)
         elif die.tag in (*_BEHIND, "DW_TAG_array_type") and not is_vector:
             left.append(referred(die))
-    return found if found <= _LARGEST_ALIGNMENT and not found & (found - 1) else 0
+    is_alignment = found <= _LARGEST_ALIGNMENT and not found & (found - 1)
+    return found if is_alignment else 0, is_object
+
+
+def _is_object(record: Any, below: Iterable[Any]) -> bool:
+    """True if a class itself copies or destroys its values, or has virtual functions or bases."""
+    if "DW_AT_calling_convention" in record.attributes:  # clang's; gcc tells it of few classes
+        return bool(record.attributes["DW_AT_calling_convention"].value == _BY_REFERENCE)
+    return any("DW_AT_virtuality" in child.attributes or _is_own(child, record) for child in below)
+
+
+def _is_own(function: Any, record: Any) -> bool:
+    """True if a method is the class's own destructor, or copies or moves one of its objects."""
+    name = name_of(function)
+    if function.tag != "DW_TAG_subprogram" or not {
+        "DW_AT_defaulted",
+        "DW_AT_artificial",
+    }.isdisjoint(function.attributes):
+        return False
+    if name.startswith(b"~"):
+        return True
+    if name != name_of(record).partition(b"<")[0]:
+        return False
+    types = [referred(c) for c in children(function) if c.tag == "DW_TAG_formal_parameter"]
+    if len(types) != 2 or types[1] is None or types[1].tag not in _POINTERS[1:]:  # behind `this`
+        return False
+    target, _, _ = unnamed(referred(types[1]))
+    return target is not None and target.offset == record.offset
 
 
 def _dims(die: Any) -> tuple[int | None, ...]:

@@ -151,6 +151,10 @@ _NUMBERS = WORDS - {"struct", "void"}  # of types of numbers
 _LARGEST, _LARGEST_ALIGNMENT = 1 << 30, 4096
 
 
+# The word behind a pointer or a reference to an object of C++, which bytes of a caller's are none of.
+OBJECT = ":object"
+
+
 def memory_of(type_text: str) -> tuple[int, int]:
     """Bytes and alignment of the struct that a type of a row points at, (0, 1) if it does not say."""
     found = re.fullmatch(r".*\*:0*([0-9]{1,10})(?::0*([0-9]{1,4}))? *", type_text)

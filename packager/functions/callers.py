@@ -44,6 +44,9 @@ def caller(
         namespaces: around both.
         first: a parameter in front of these, which is not passed.
     """
+    all_types = result, *(found for found, _ in parameters)
+    if any(t.is_object or (t.target is not None and t.target.is_object) for t in all_types):
+        return ""  # no argument is an object of C++
     told, passed = [first] * bool(first), []
     for i, (found, own_name) in enumerate(parameters):
         own = own_name or f"x{i}"

@@ -89,6 +89,7 @@ MBLOB_CHECK int mblob_float(const mblob_call_info *call, int i, const char *type
 MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **out);
 MBLOB_CHECK int mblob_result(const char *function, uint64_t value);
 MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out);
+MBLOB_CHECK int mblob_address(const mblob_call_info *call, int i, void **out);
 MBLOB_CHECK int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
                              mblob_array *out);
 MBLOB_CHECK int mblob_shape(const mblob_call_info *call, int i, const mblob_array *a, int ndim,
@@ -268,6 +269,14 @@ MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out) {
                       mblob_kind_name(call, i));
   *out = kind == MBLOB_NONE ? NULL : mblob_handle_of(call, i);
   return 0;
+}
+
+/* A pointer to an object of C++: a handle, or NULL. */
+MBLOB_CHECK int mblob_address(const mblob_call_info *call, int i, void **out) {
+  const mblob_kind kind = mblob_kind_of(call, i);
+  if (kind == MBLOB_HANDLE || kind == MBLOB_NONE) return mblob_pointer(call, i, out);
+  return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "the address of an object of C++",
+                    mblob_kind_name(call, i));
 }
 
 MBLOB_STATIC int mblob_fail_aligned(const mblob_call_info *call, int i, size_t alignment,

@@ -14,7 +14,7 @@ from mblob.binary.function_names import MANGLED
 from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
-from mblob.format.functions_table import Row, struct_word
+from mblob.format.functions_table import OBJECT, Row, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import warn
@@ -253,6 +253,8 @@ def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
 def _struct_word(p: CType) -> str:
     target = p.target if p.kind == "pointer" else None
     is_struct = target is not None and target.kind == "record"
+    if target and target.is_object:
+        return OBJECT
     return struct_word(target.size, target.alignment) if target and is_struct else ""
 
 

@@ -9,7 +9,6 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mblob import argument_types
 from mblob.argument_types import HALVES
 from mblob.errors import listed
 from mblob.format.exported_functions import is_helper
@@ -18,6 +17,7 @@ from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.callers import caller_of
+from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.wrappers import Wrapped
@@ -102,10 +102,13 @@ def found_prototypes(
                     if name.replace("::", "").isidentifier():  # no operator
                         overloaded[name] = f.label
                     continue
+                own_text = of_cxx.get(name)
+                if name in texts and not function.source_name:
+                    own_text = _parsed(texts[name], name, f)
                 prototype = (
                     _of_fortran(function, name, f)
                     if function.source_name
-                    else _with_bounds(prototype_of(function), f)
+                    else _with_bounds(prototype_of(_with_addresses(function, own_text)), f)
                 )
                 comment = comments(node).get(name.rpartition("::")[2], "")
                 told = _with_values(comment, function, prototype)
@@ -191,6 +194,20 @@ def _check_callable(function: Function, file: HostFile, files: Sequence[LinkInpu
             raise NotCallable(
                 f"parameter {i} ({dummy}) is a pointer or allocatable: give one that is neither"
             )
+
+
+def _with_addresses(function: Function, written: Prototype | None) -> Function:
+    """A function whose objects of C++ are `void *` where a caller's prototype says so."""
+    if written is None or len(written.parameters) != len(function.parameters):
+        return function
+    return function._replace(
+        parameters=tuple(
+            t._replace(target=None)
+            if t.target is not None and t.target.is_object and p.kind == "pointer" and not p.spelled
+            else t
+            for p, t in zip(written.parameters, function.parameters)
+        )
+    )
 
 
 def _with_places(function: Function, file: HostFile) -> Function:
@@ -447,6 +464,7 @@ def prototype_of(function: Function) -> Prototype:
 # What errors advise, and the same for a function in Fortran.
 _TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
 _NARROW = "a function of double"
+_MAKES = "a function that takes numbers, texts and arrays, and makes the object"
 _IN_FORTRAN = {
     _NARROW: "a procedure of real(8)",
     _TAKES: "a procedure that takes it without VALUE",
@@ -465,56 +483,6 @@ def _prototype_of(function: Function) -> Prototype:
     )
     mangled = function.name if function.qualified else ""
     return Prototype(function.qualified or function.name, *_result(function.result), found, mangled)
-
-
-# Compilers order them in their own ways.
-_WORDS = ("unsigned", "signed", "long", "short", "char", "int")
-_NAMES = {
-    (row.kind, row.bits // 8): row.c
-    for row in argument_types.TABLE
-    if row.kind in ("int", "uint", "float", "complex") and row.c not in HALVES
-}
-
-
-def scalar_of(found: CType) -> Scalar | None:
-    """A number as C spells it where the name is known everywhere, else by its size."""
-    text = found.text.removeprefix("const ")
-    kind = argument_types.KINDS.get(text)
-    if kind == found.kind and argument_types.SIZES.get(text, found.size) == found.size:
-        return Scalar(argument_types.ALIASES.get(text, text), kind)
-    if found.kind == "char":
-        return Scalar("char", "char")
-    if found.kind == "bool" and found.size == 1:
-        return Scalar("bool", "bool")
-    if found.kind == "float":
-        if found.base in HALVES:
-            return Scalar(found.base, argument_types.KINDS[found.base])
-        name = _NAMES.get(("float", found.size))
-        return Scalar(name, "float") if name and found.base != "__ibm128" else None
-    if found.kind == "complex":
-        name = _NAMES.get(("complex", found.size))
-        return Scalar(name, "complex") if name else None
-    if found.kind == "enum":
-        is_signed = found.target is not None and found.target.kind == "int"
-        return _integer("", found.size, is_signed)
-    if found.kind in ("int", "uint"):
-        return _integer(text if text == found.base else "", found.size, found.kind == "int")
-    return None
-
-
-def _integer(spelled: str, size: int, is_signed: bool) -> Scalar | None:
-    """An integer by its size, in the words of C if the source has them."""
-    words = spelled.split()
-    kind = "int" if is_signed else "uint"
-    if (kind, size) not in _NAMES:
-        return None
-    if words and set(words) <= set(_WORDS):
-        if {"long", "short", "char"}.intersection(words):
-            words = [word for word in words if word != "int"]
-        if "char" not in words:
-            words = [word for word in words if word != "signed"]
-        return Scalar(" ".join(sorted(words, key=_WORDS.index)), kind)
-    return Scalar(_NAMES[kind, size], kind)
 
 
 def _parameter(found: CType, name: str, index: int) -> Parameter:
@@ -536,6 +504,16 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
     if target.kind == "descriptor":
         raise NotCallable(
             f"{where} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or a(*)"
+        )
+    of = target.target if target.dims and target.target is not None else target
+    if of.is_object and not found.is_reference and not target.dims:
+        spelled = "" if "?" in found.text else found.text
+        const = target.text.startswith("const ")
+        return Parameter(name, "pointer", const=const, spelled=spelled, is_object=True)
+    if of.is_object:
+        raise NotCallable(
+            f"{where} is {found.spelling}, an object of C++: give {_MAKES}, or, to pass its address, its prototype"
+            f" with void *{name}"
         )
     is_const = target.text.startswith("const ")
     dims: tuple[Dim, ...] = ()
@@ -575,6 +553,9 @@ def number_dim(size: int) -> Dim:
 def _described(found: CType, remedy: str) -> str:
     """A type that no argument is passed as, and what to do."""
     text = found.spelling
+    if found.is_object:
+        makes = _MAKES if remedy == _TAKES else "a function that writes what is in it to arrays"
+        return f"{text} by value, an object of C++: give {makes}"
     if found.kind == "record":
         shown = "a struct" if text == "?" else text
         return f"{shown} by value: give {remedy}"

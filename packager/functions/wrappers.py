@@ -257,6 +257,8 @@ def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
         return [f"const char *{v};", f"if (mblob_string(&call, {i}, &{v})) return -1;"]
+    if p.is_object:
+        return [f"void *{v};", f"if (mblob_address(&call, {i}, &{v})) return -1;"]
     if p.kind == "pointer" and (p.size or p.dims or p.is_indirect):
         return _fetch_memory(p, i, v)
     if p.kind == "pointer":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mblob import argument_types
-from mblob.format.functions_table import struct_word
+from mblob.format.functions_table import OBJECT, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
 
@@ -66,6 +66,7 @@ class Parameter(NamedTuple):
         of: of a length, the index of its text among the parameters, or -1: it is `least`; of "present",
             that of the number.
         optional: None leaves it out, as OPTIONAL of Fortran.
+        is_object: the pointer points at an object of C++, of which only the library itself makes some.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Parameter(NamedTuple):
     least: int = 0
     of: int = -1
     optional: bool = False
+    is_object: bool = False
 
     @property
     def of_fortran(self) -> bool:
@@ -131,9 +133,8 @@ class Parameter(NamedTuple):
     @property
     def plain_type(self) -> str:
         """The type as the function table has it."""
-        return (self.spelled.replace("?", "") or self.c_type) + struct_word(
-            self.size, self.alignment
-        )
+        word = OBJECT if self.is_object else struct_word(self.size, self.alignment)
+        return (self.spelled.replace("?", "") or self.c_type) + word
 
     @property
     def packed_type(self) -> str:

@@ -3,6 +3,7 @@ them, and this one works."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 from collections.abc import Callable
@@ -37,10 +38,15 @@ Pair turn(Pair p) { return {p.b, p.a}; }
 int uses(int x) { Own o(x); In i{x}; float f; return same(x) + local(x) + quick(o.open(x)) + i.of(i, &f); }
 }
 """
+THREE = ctypes.c_int(3)
+ACC = ctypes.pointer(THREE)  # an object with a destructor, of which only an address is taken
 # what the error says, and a call of the function in it
 ASKED = {
-    "Acc::get": ("a method of Acc", lambda lib: lib.call_get(np.array([3], "i4"), 4) == 7),
-    "Acc::add": ("a method of Acc", lambda lib: lib.call_add(np.array([3], "i4"), 4) is None),
+    "Acc::get": ("a method of Acc", lambda lib: lib.call_get(ACC, 4) == 7),
+    "Acc::add": (
+        "a method of Acc",
+        lambda lib: lib.call_add(ctypes.pointer(ctypes.c_int(3)), 4) is None,
+    ),
     "Acc::twice": ("a static member function of Acc", lambda lib: lib.call_twice(4) == 8),
     "Own::Own": ("a constructor of Own", lambda lib: bool(lib.call_Own(4))),
     "open": ("a method of Own", lambda lib: lib.call_open(np.array([3], "i4"), 4) == 7),
