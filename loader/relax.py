@@ -181,11 +181,15 @@ class VirtualMachine(Benchmarked):
         """Set all inputs of the function `func_name` for `invoke_stateful`: by position, by name, or
         both. Arrays are copied; numbers become 0-d arrays (int32, float32).
 
+        Parameters that were packed with the program may be left out: `invoke_stateful` passes them.
+
         Raises:
             TypeError: an input is missing, or there are too many.
         """
         held: list[KeptFunction] = []
-        arguments = with_kept_functions(self._arguments(func_name, args, kwargs), held)
+        packed = int(self.module["get_param_inputs"](func_name)) if kwargs else 0
+        given = self._arguments(func_name, args, kwargs, packed)
+        arguments = with_kept_functions(given, held)
         self.module["set_input"](func_name, *arguments)
         self._kept[f"inputs {func_name}"] = held
 
@@ -310,11 +314,15 @@ class VirtualMachine(Benchmarked):
         self.module["set_limits"](instructions, memory, calls)
 
     def _arguments(
-        self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self, func_name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], packed: int = 0
     ) -> list[Any]:
-        """Arguments in the order of the parameters, as the machine keeps them."""
+        """Arguments in the order of the parameters, as the machine keeps them. The last `packed` ones may be
+        left out."""
         if kwargs:
             params = self.get_function_params(func_name)
+            needed = params[: len(params) - packed]
+            if len(args) + len(kwargs) <= len(needed) and not kwargs.keys() & params[len(needed) :]:
+                params = needed
             unknown = [name for name in kwargs if name not in params]
             missing = [name for name in params if name not in kwargs]
             if unknown or len(missing) != len(args):

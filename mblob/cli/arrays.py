@@ -206,7 +206,8 @@ def read_array(position: int, file: str, key: str | None) -> np.ndarray[Any, Any
         if key is None:
             if len(found.files) != 1:
                 raise UsageError(
-                    f"{where}: holds {len(found.files)} arrays ({names}): name one, {file}:NAME"
+                    f"{where}: holds {len(found.files)} arrays ({names}): name one, {file}:NAME",
+                    hint=f"parameters that a model takes as a tuple: {PROGRAM} add FILE --params {file} -o OUT.so",
                 )
             key = found.files[0]
         if key not in found.files:

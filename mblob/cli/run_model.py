@@ -7,6 +7,7 @@ import json
 import time
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -252,11 +253,19 @@ class RelaxProgram(Program):
     def names(self) -> list[str]:
         return self.parameters[: len(self.parameters) - self.packed]
 
-    def inputs(self) -> dict[str, str]:
+    @cached_property
+    def types(self) -> dict[str | None, str]:
+        """The types of the parameters, as far as the program tells them."""
         with open_library(self.file) as library:
             told = next((m.inputs for m in library.models if m.name == self.function), None)
-        types = {value.name: value.type_text for value in told or ()}
-        return {name: f"{name} {types.get(name, '')}".rstrip() for name in self.names()}
+        return {value.name: value.type_text for value in told or ()}
+
+    def is_tuple(self, name: str) -> bool:
+        """True of an input that is a tuple, as of all parameters of a model."""
+        return self.types.get(name, "").startswith("Tuple")
+
+    def inputs(self) -> dict[str, str]:
+        return {name: f"{name} {self.types.get(name, '')}".rstrip() for name in self.names()}
 
     def set(self, name: str, value: Any) -> None:
         self.machine.module["set_one_input"](self.function, name, value)
@@ -422,15 +431,31 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
         files = [f"{name}={name}.npy" for name in missing][:MISSING]
         more = " ..." if len(missing) > MISSING else ""
         texts = model.inputs()
+        hint = f"name the file of each: {' '.join(files)}{more}"
+        if isinstance(model, RelaxProgram):
+            is_tuple = any(map(model.is_tuple, missing))
+            hint = (
+                packing(file) if is_tuple else f"{hint}; parameters of the model: {packing(file)}"
+            )
         raise UsageError(
-            f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}",
-            hint=f"name the file of each: {' '.join(files)}{more}",
+            f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}", hint=hint
         )
     for name, value in inputs.items():
+        if isinstance(model, RelaxProgram) and model.is_tuple(name):
+            raise UsageError(
+                f"{file}: {name!r} is a tuple, no array; {takes()}", hint=packing(file)
+            )
         try:
             model.set(name, value)
         except (TypeError, ValueError, OverflowError) as error:
             raise UsageError(f"{file}: {error}; {takes()}") from error
+
+
+def packing(file: str) -> str:
+    """The command that packs the parameters of a Relax program."""
+    return (
+        f"{PROGRAM} add {file} --params PARAMS.npz -o OUT.so packs them; it also takes .safetensors"
+    )
 
 
 def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:

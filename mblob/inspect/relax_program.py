@@ -138,6 +138,10 @@ class Program:
             numbers = (f.start, f.end, f.num_args, f.register_file)
             yield f.kind, ffi.string(f.name), numbers, params
 
+    def check_parameters(self, tensors: Sequence[tuple[str, DataType, Sequence[int]]]) -> None:
+        """As `mblob.native.programs.check_relax_parameters`."""
+        programs.check_relax_parameters(self._read, tensors)
+
     def instructions(self, f: Function) -> Iterator[Instruction]:
         """The instructions of a function."""
         numbers = self.numbers(f)

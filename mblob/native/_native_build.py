@@ -54,7 +54,7 @@ void mblob_py_made_close(void *);
 """
 
 
-# csrc/src/exec/relax/executable.h, csrc/src/exec/relay/executable.h and what they need.
+# csrc/src/exec/relax/executable.h and machine.h, csrc/src/exec/relay/executable.h and what they need.
 PROGRAMS = """
 typedef enum { kDLCPU, ... } DLDeviceType;
 typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
@@ -94,6 +94,9 @@ struct relax_executable {
 };
 int relax_executable_read(struct relax_executable *, const void *, uint64_t, int64_t);
 void relax_executable_free(struct relax_executable *);
+struct mb_tensor { char *name; DLTensor view; };
+int relax_parameters_check(const struct relax_executable *, const struct relax_function *,
+                           const struct mb_tensor *const *, size_t, int64_t);
 
 struct vm_names { char **names; size_t count; };
 struct vm_function {
@@ -112,7 +115,7 @@ void vm_executable_free(struct vm_executable *);
 # The numbers of many instructions at once, for Python: opcode, target, other, count of operands, and
 # kind and value of each operand. Of `end - start` instructions with N operands, 4 * (end - start) + 2 * N.
 FOR_PYTHON = """
-#include "exec/relax/executable.h"
+#include "exec/relax/machine.h"
 #include "exec/relay/executable.h"
 #include "format/format.h"
 

@@ -6,8 +6,10 @@ What these give are the readers' own structs: `csrc/src/exec/relay/executable.h`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from mblob.dtype import DataType
 from mblob.native._programs import ffi as ffi
 from mblob.native._programs import lib as lib
 from mblob.native.runtime import last_error
@@ -28,6 +30,31 @@ def read_relax(code: memoryview, dialect: int) -> Any:
     program.dialect = dialect
     _check(lib.relax_executable_read(program, ffi.from_buffer(code), len(code), lib.MB_UNKNOWN))
     return program
+
+
+def check_relax_parameters(
+    program: Any, tensors: Sequence[tuple[str, DataType, Sequence[int]]]
+) -> None:
+    """Check parameters as the machine of a program does: name, type and shape of each, in their order.
+
+    Raises:
+        FormatError: "payload": no function of the program takes them, as far as it says what it takes.
+    """
+    kept: list[Any] = []  # what structs point to
+    for name, dtype, shape in tensors:
+        extents = ffi.new("int64_t[]", list(shape))
+        row = ffi.new("struct mb_tensor *")
+        row.name = text = ffi.new("char[]", name.encode())
+        row.view.ndim, row.view.shape = len(shape), extents
+        row.view.dtype = (dtype.code, dtype.bits, dtype.lanes)
+        kept += [row, text, extents]
+    rows = ffi.new("struct mb_tensor *[]", kept[::3])
+    model = next(
+        (f for f in program.functions[0 : program.function_count] if ffi.string(f.name) == b"main"),
+        None,
+    )
+    found = ffi.NULL if model is None else ffi.addressof(model)
+    _check(lib.relax_parameters_check(program, found, rows, len(tensors), lib.MB_UNKNOWN))
 
 
 def read_relay(code: memoryview) -> Any:

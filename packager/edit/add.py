@@ -26,7 +26,7 @@ from mblob.format.type_keys import (
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
-from mblob.packager.edit.names import Names, below, is_set
+from mblob.packager.edit.names import Names, below
 from mblob.packager.edit.new_payloads import check_new
 from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
 from mblob.packager.errors import (
@@ -46,6 +46,7 @@ from mblob.packager.modules.nodes import (
     suggesting,
 )
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
+from mblob.packager.modules.relax_parameters import is_set
 from mblob.packager.modules.repeated import check_names
 from mblob.packager.modules.weights import named_parameters, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace

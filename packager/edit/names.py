@@ -10,6 +10,7 @@ from mblob.module import Module
 from mblob.packager.edit.new_payloads import tensors_by_name
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, node_of
+from mblob.packager.modules.relax_parameters import check_parameters, is_set
 from mblob.packager.modules.repeated import is_found_by_key
 
 
@@ -43,7 +44,7 @@ class Names:
             return None
         names = node.tensor_names if isinstance(node, PayloadNode) else ()
         # Of other modules programs ask for the functions. A tree may have any number of a key.
-        old = self._old_set(importer) if is_set(module) else None
+        old = self._old_set(importer, module) if is_set(module) else None
         entry = self._with_tensors(names, old) if names or old else None
         if not names and is_found_by_key(node):
             entry = self._with_key(node.type_key)
@@ -65,11 +66,11 @@ class Names:
             f"{entries[0].place}: the library has a payload of this key already; {how}"
         )
 
-    def _old_set(self, importer: int) -> EntryView | None:
-        """The parameters of a program that imports more, through an entry.
+    def _old_set(self, importer: int, new: Module) -> EntryView | None:
+        """The parameters of a program that imports new ones, through an entry.
 
         Raises:
-            BuildError: it would have two sets.
+            BuildError: it would have two sets, or takes other parameters.
         """
         entries = self._library.entries
         for program in (e.index for e in entries if e.type_key in RELAX_EXECUTABLES):
@@ -81,6 +82,8 @@ class Names:
                     f"{entries[program].place}: two sets of parameters; a program has one"
                 )
             self._programs.add(program)
+            old, grammars = entries[program], self._library.grammars
+            check_parameters(old.place, old.type_key, old.view(), grammars, new)
             for e in (entries[i] for i in found if entries[i].type_key == SAFETENSORS):
                 if "parameters" in e.content.facts and not self._replace:
                     raise BuildError(
@@ -126,12 +129,6 @@ class Names:
         if not self._replace:
             raise BuildError(f"{what}; {self._how}")
         return entry
-
-
-def is_set(module: Module) -> bool:
-    """True if a module has the parameters of a program."""
-    node = node_of(module)
-    return isinstance(node, PayloadNode) and node.is_parameters
 
 
 def below(library: Library, index: int) -> list[int]:

@@ -26,6 +26,7 @@ from mblob.format.type_keys import (
     NONE,
     RELAX_EXECUTABLE,
     RELAX_EXECUTABLE_OF_0_16,
+    RELAX_EXECUTABLES,
     ROWS,
     SAFETENSORS,
 )
@@ -514,8 +515,13 @@ def check_request(request: Request, path: Path, by_caller: bool) -> None:
         warn_of_unreadable(request, ())
     _warn_of_graphs(request)
     _warn_of_repeated(request.module)
-    if any(node_of(module).opens_in_tvm for module in request.module.walk()):
-        warn_of_tvm(module.type_key for module in request.module.walk() if not is_host(module))
+    modules = list(request.module.walk())
+    if any(node_of(module).opens_in_tvm for module in modules):
+        warn_of_tvm(module.type_key for module in modules if not is_host(module))
+    if any(module.type_key in RELAX_EXECUTABLES for module in modules):
+        from mblob.packager.modules.relax_parameters import check_tree
+
+        check_tree(modules, request.dialect.is_ffi)
 
 
 def _check_embed(request: Request, path: Path, by_caller: bool) -> None:

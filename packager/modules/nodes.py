@@ -17,6 +17,7 @@ from mblob.bytes.payload_source import (
     Payload,
     as_bytes_view,
 )
+from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
@@ -308,7 +309,9 @@ class PayloadNode(Node):
         is_found_by_key: programs ask the library for the payload by its key.
         is_unread: its key says what its bytes hold, and nothing has read them.
         tensor_names: of weights.
-        is_parameters: these are the parameters of a program.
+        parameters: name, type and shape of each tensor, in their order, if these are the parameters of a
+            program.
+        is_order_of_names: that order is the alphabet, and comes from a file whose writers sort names.
         files: that it was read from when it was made.
     """
 
@@ -316,7 +319,8 @@ class PayloadNode(Node):
     is_found_by_key = False
     is_unread = False
     tensor_names: Sequence[str] = ()
-    is_parameters = False
+    parameters: Sequence[tuple[str, DataType, Sequence[int]]] | None = None
+    is_order_of_names = False
 
     def __init__(
         self,

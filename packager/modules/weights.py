@@ -27,6 +27,7 @@ from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.nodes import (
     PayloadNode,
     PiecesPayload,
+    node_of,
     payload_of,
     record_of,
     suggesting,
@@ -98,8 +99,12 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
             f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
         )
     offset, entries = _read(who, data)
-    is_set = safetensors.is_ordered(data)
-    return _module(payload, offset, tuple(e.name for e in entries), is_parameters=is_set)
+    module = _module(payload, offset, tuple(e.name for e in entries))
+    order = safetensors.order_of(data)
+    if order is not None:
+        rows = {e.name: (e.name, e.dtype, e.shape) for e in entries}
+        _node(module).parameters = [rows[name] for name in order if name in rows]
+    return module
 
 
 def _module(
@@ -107,22 +112,24 @@ def _module(
     data_at: int,
     names: tuple[str, ...],
     files: Sequence[Path] = (),
-    *,
-    is_parameters: bool = False,
 ) -> Module:
     """A module of a safetensors file, of which `data_at` bytes are the header.
 
     Args:
         files: that were read already.
-        is_parameters: the tensors are the parameters of a program.
     """
     node = PayloadNode(
         SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
     node.tensor_names = names
-    node.is_parameters = is_parameters
     node.files = files
     return Module(node=node)
+
+
+def _node(module: Module) -> PayloadNode:
+    node = node_of(module)
+    assert isinstance(node, PayloadNode)
+    return node
 
 
 def _parameters(who: str, weights: Any, order: Any) -> Module:
@@ -143,7 +150,15 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
         raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
     pieces = _encoded(who, tensors, names)
     payload = PiecesPayload(pieces)
-    return _module(payload, pieces[0].nbytes, tuple(tensors), files, is_parameters=True)
+    module = _module(payload, pieces[0].nbytes, tuple(tensors), files)
+    node = _node(module)
+    node.parameters = [(name, tensors[name].dtype, tensors[name].shape) for name in names]
+    by_size = sorted(names, key=lambda name: (-tensors[name].dtype.bits, name))
+    if order is True and len(files) == 1 and names in (by_size, sorted(names)):
+        data = map_file(files[0])
+        kind = kind_of(data)
+        node.is_order_of_names = kind == "params" or (not kind and not safetensors.is_ordered(data))
+    return module
 
 
 def named_parameters(

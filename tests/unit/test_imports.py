@@ -66,7 +66,8 @@ LATE = {
     "compilers do not wait for what links, and reads the finished library": {
         "mblob.inspect.library", "mblob.packager.link.background_copy", "mblob.packager.link.executor_checks",
         "mblob.packager.link.fcompile_export", "mblob.packager.link.linking", "mblob.packager.link.system_lib",
-        "mblob.packager.link.read_back", "mblob.packager.modules.relax_payload",
+        "mblob.packager.link.read_back", "mblob.packager.modules.relax_parameters",
+        "mblob.packager.modules.relax_payload",
     },
     "3 to 14 ms, for sources in Fortran, with vector types or attributes of calls": {
         "mblob.packager.compile.call_attributes", "mblob.packager.compile.fortran_tree",

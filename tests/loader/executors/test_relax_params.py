@@ -52,6 +52,7 @@ def check(vm: mblob.relax.VirtualMachine, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dictionary", "npz", "params", "file of mblob", "folder"])
+@pytest.mark.filterwarnings("ignore:.* the order of its tensors is that of their names")
 def test_parameters_keep_the_order_of_the_file(kind: str, tmp_path: Path) -> None:
     weights: Any = ARRAYS
     if kind == "npz":
@@ -125,6 +126,25 @@ def test_a_function_takes_the_packed_parameters_where_nobody_sets_them(tmp_path:
     np.testing.assert_array_equal(vm.get_outputs("main").numpy(), ARRAYS["w"])
 
 
+def test_inputs_are_set_without_the_packed_parameters(tmp_path: Path) -> None:
+    vm, x = machine(ARRAYS, True, tmp_path), np.zeros(1, "float32")
+    for args, named in (((x,), {}), ((), {"x": x}), ((x, vm.params), {}), ((x,), {"params": vm.params})):  # fmt: skip
+        vm.set_input("main", *args, **named)
+        for _ in range(2):
+            vm.invoke_stateful("main")
+            np.testing.assert_array_equal(vm.get_outputs("main").numpy(), ARRAYS["w"])
+    assert vm.benchmark(mblob.cpu(0), x, func_name="main", number=1, repeat=1).mean > 0
+    with pytest.raises(TypeError, match=r"expected 1 more argument \(x\), found 0"):
+        vm.set_input("main", params=vm.params)
+    with pytest.raises(TypeError, match=r"main\(x\): expected 1 more .*no parameter 'y'"):
+        vm.set_input("main", y=x)
+    with pytest.raises(TypeError, match="expected 2, found 0"):
+        vm.set_input("main")
+    bare = machine(ARRAYS, None, tmp_path)
+    with pytest.raises(TypeError, match="expected 2, found 1"):
+        bare.set_input("main", x)
+
+
 def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
     params = machine(ARRAYS, True, tmp_path).params
     for name, tensor in zip(NAMES, params):
@@ -159,7 +179,7 @@ def test_a_damaged_order_is_told_when_the_machine_is_made(tmp_path: Path) -> Non
     ]:
         (tmp_path / "w.safetensors").write_bytes(payload.replace(order, damaged.ljust(len(order))))
         root = program()
-        root.import_module(mblob.safetensors_module(tmp_path / "w.safetensors"))
+        root.import_module(mblob.blob_module("safetensors", tmp_path / "w.safetensors"))
         root.export_library(tmp_path / "m.so", dialect="ffi")
         with pytest.raises(mblob.FormatError, match=text):
             mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))

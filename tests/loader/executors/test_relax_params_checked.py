@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,13 +71,22 @@ def first(parameter: str = "params") -> Typed:
     return Typed(Function("main", code, ["x", parameter]), [X, tuple_of(W, B)])
 
 
-def library(path: Path, *functions: Typed, weights: Any = SET, dialect: Any = "ffi") -> Path:
+def library(
+    path: Path, *functions: Typed, weights: Any = SET, dialect: Any = "ffi", checked: bool = False
+) -> Path:
+    """A library of the functions and weights. `checked`: packing compares them."""
     builtins = [Function(f"vm.builtin.{name}") for name in BUILTINS]
     texts = [text for f in functions for text in f.contexts]
     program = Program([*builtins, *(f.function for f in functions)], texts, dialect)
     root = mblob.blob_module("relax.VMExecutable", payload(program, dialect))
     root.import_module(mblob.csource_module(""))
-    root.import_module(mblob.safetensors_module(weights, order=True))
+    if weights is None:
+        root.export_library(path, dialect=dialect)
+        return path
+    module = mblob.safetensors_module(weights, order=True)
+    if not checked:
+        module = mblob.blob_module("safetensors", bytes(module.payload))
+    root.import_module(module)
     root.export_library(path, dialect=dialect)
     return path
 
@@ -122,6 +133,19 @@ def test_what_it_refuses_is_told_when_the_machine_is_made(
             match=f"parameters: function 'main', argument 1 params: {text}; replace them",
         ):
             machine(path)
+        with pytest.raises(mblob.BuildError, match=rf"argument 1 params: {text}; .* order="):
+            library(path, main(*items, kind=kind), dialect=dialect, checked=True)
+        bare, out = tmp_path / "bare.so", tmp_path / "out.so"
+        library(bare, main(*items, kind=kind), dialect=dialect, weights=None)
+        with pytest.raises(
+            mblob.BuildError, match=rf"bare.so: .*argument 1 params: {text}; .* order="
+        ):
+            mblob.add(bare, params=SET, output=out)
+        lib = mblob.load_module(bare)
+        lib.import_module(mblob.safetensors_module(SET, order=True))
+        with pytest.raises(mblob.BuildError, match=f"argument 1 params: {text}"):
+            lib.export_library(out)
+        assert not out.exists()
 
 
 def test_bytes_are_no_small_floats_as_in_a_call(tmp_path: Path) -> None:
@@ -244,12 +268,12 @@ def test_a_model_of_tvm_is_refused_for_each_difference(golden: Path, tmp_path: P
                 (shaped, rf"tensor '{names[1]}': expected shape \[96\], found \[95\]"),
             ):
                 path = tmp_path / "m.so"
-                mblob.add(golden / "lm" / f"{name}.{mode}.so", params=given, output=path)
                 if not text:
+                    mblob.add(golden / "lm" / f"{name}.{mode}.so", params=given, output=path)
                     assert len(machine(path).params) == len(names)
                     continue
-                with pytest.raises(mblob.FormatError, match=f"packed_params: {text}"):
-                    machine(path)
+                with pytest.raises(mblob.BuildError, match=f"packed_params: {text}"):
+                    mblob.add(golden / "lm" / f"{name}.{mode}.so", params=given, output=path)
 
 
 @pytest.mark.filterwarnings("ignore::mblob.PortabilityWarning")
@@ -310,3 +334,48 @@ def test_a_c_program_is_told_the_same(tmp_path: Path, require: Callable[[str], s
         "function 'main', argument 1 params: tensor 'b': expected float32, found int8"
         in done.stdout
     )
+
+
+def save_as_others_do(path: Path, arrays: Any, order: Sequence[str]) -> None:
+    """A file of safetensors, in this order."""
+    header, data = {}, b""
+    for name in order:
+        array = arrays[name]
+        kind = {"float32": "F32", "int8": "I8"}[str(array.dtype)]
+        end = len(data) + array.nbytes
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), end]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def test_an_order_of_names_is_said_where_the_program_does_not_tell_its_own(tmp_path: Path) -> None:
+    """Writers of safetensors sort names."""
+    up, down = np.ones((2, 16), "float32"), np.zeros((2, 16), "float32")
+    for name, arrays, items, said in (
+        ("same", {"up": up, "down": down}, [W, W], True),
+        ("by types", SET, [B, W], False),
+        ("nothing told", SET, ["R.Any", "R.Any"], True),
+        ("not sorted", {"up": up, "a": down[0]}, [W, "R.Any"], False),
+    ):
+        bare, file = (
+            library(tmp_path / f"{name}.so", main(*items), weights=None),
+            tmp_path / "w.safetensors",
+        )
+        save_as_others_do(file, arrays, sorted(arrays) if name != "not sorted" else list(arrays))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            mblob.add(bare, params=file, output=tmp_path / "out.so")
+            mblob.add(
+                bare, params=file, order=list(arrays), output=tmp_path / "out2.so"
+            ) if said else None
+        texts = [str(w.message) for w in caught]
+        assert len(texts) == said, (name, texts)
+        assert all("is that of their names" in text and "order=" in text for text in texts)
+
+
+def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> None:
+    bare = library(tmp_path / "m.so", function("main", x=X, p="", q=""), weights=None)
+    with pytest.warns(UserWarning, match=r"no input \(x, p, q\) has the name of a parameter"):
+        mblob.add(bare, params=SET, output=tmp_path / "out.so")
+    mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")

@@ -66,6 +66,7 @@ KINDS = ["dictionary", "npz", "compressed npz", "params", "safetensors", "file o
          "folder with tensor-cache.json", "folder with ndarray-cache.json"]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.* the order of its tensors is that of their names")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_gets_them_in_the_order_of_the_file(
     relax: Path, tmp_path: Path, kind: str

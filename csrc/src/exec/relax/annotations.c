@@ -9,6 +9,12 @@
 
 enum { DIGITS = 18 }; /* of a number that fits in an int64_t */
 
+bool relax_same_dtype(DLDataType a, DLDataType b) {
+  a = mb_dtype_for_ffi(a);
+  b = mb_dtype_for_ffi(b);
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
 static struct mb_slice behind(struct mb_slice text, uint64_t size) {
   return (struct mb_slice){text.data + size, text.size - size};
 }

@@ -13,6 +13,9 @@ struct relax_expected {
   int64_t shape[MB_NDIM_LIMIT];
 };
 
+/* Whether two types are one; an 8-bit float has one of two names. */
+bool relax_same_dtype(DLDataType a, DLDataType b);
+
 enum relax_annotated {
   RELAX_ANNOTATED_TENSOR,
   RELAX_ANNOTATED_TUPLE,

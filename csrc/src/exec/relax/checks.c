@@ -1,4 +1,5 @@
 /* Builtins that check values, and those that make and read tuples. */
+#include "exec/relax/annotations.h"
 #include "exec/relax/machine.h"
 
 static const char *text_at(const struct mb_call *call, int i) {
@@ -8,12 +9,6 @@ static const char *text_at(const struct mb_call *call, int i) {
 
 static const char *key_of(const struct mb_call *call) {
   return relax_key(call->args[0], call->codes[0]);
-}
-
-bool relax_same_dtype(DLDataType a, DLDataType b) {
-  a = mb_dtype_for_ffi(a);
-  b = mb_dtype_for_ffi(b);
-  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
 /* (value, rank or -1, type or None, context), or without the type */

@@ -448,7 +448,7 @@ int relax_machine_create(const struct relax_executable *exec, const struct relax
   m->call_limit = RELAX_CALL_LIMIT;
   m->params = (struct mb_return)MB_RETURN_NOTHING;
   int status = fill(m);
-  if (!status) status = relax_parameters_make(exec, model, &m->params, &m->stored);
+  if (!status) status = relax_parameters_make(m);
   if (!status) status = mb_builtin_create(&machine_class, m, out);
   if (status)
     close_machine(m);

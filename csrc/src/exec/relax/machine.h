@@ -53,8 +53,9 @@ struct relax_machine {
   const struct relax_function *model; /* may be NULL */
   struct mb_return params;            /* an Array, counted */
   const struct mb_tensor **stored;    /* its items, in weights below `module` */
-  bool ready;                         /* vm_initialization was called */
-  DLDevice *devices;                  /* all are the host's memory, which programs tell apart */
+  size_t stored_count;
+  bool ready;        /* vm_initialization was called */
+  DLDevice *devices; /* all are the host's memory, which programs tell apart */
   size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
@@ -134,10 +135,9 @@ int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
 /* ---- parameters.c, parameter_check.c --------------------------------------------------------- */
 
 struct mb_tensor;
-/* An Array of the parameters that the program's weights have, in their order; of none if there are none.
- * *stored: those in the weights, to free. */
-int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
-                          struct mb_return *out, const struct mb_tensor ***stored);
+/* Give a new machine the parameters that its program's weights have, in their order: `params`, an Array, and
+ * `stored`; none if there are none. */
+int relax_parameters_make(struct relax_machine *m);
 /* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its texts say; of
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,

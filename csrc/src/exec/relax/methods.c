@@ -106,8 +106,32 @@ static int take_values(const struct relax_machine *m, const struct mb_call *call
   return status;
 }
 
+#define NOT_SET (-1) /* code of an input that was never set */
+
+/* Values without the parameters that the program was packed with, which are the function's last inputs: room
+ * for these, which a stateful call sets. */
+static int make_room(const struct relax_machine *m, const struct relax_function *f,
+                     struct relax_value **values, size_t *count) {
+  const size_t taken = f->num_args > 0 ? (size_t)f->num_args : 0;
+  size_t inputs = 0;
+  enum relax_place place;
+  if (*count >= taken) return MBLOB_OK;
+  int status = relax_parameters_place(m, f, &inputs, &place);
+  if (status || *count + inputs != taken) return status;
+  struct relax_value *larger = realloc(*values, taken * sizeof(**values));
+  if (!larger) return mb_fail_memory(taken * sizeof(**values));
+  while (*count < taken) larger[(*count)++].code = NOT_SET;
+  *values = larger;
+  return MBLOB_OK;
+}
+
 static int keep_inputs(struct relax_machine *m, const struct relax_function *f,
                        struct relax_value *values, size_t count) {
+  int status = make_room(m, f, &values, &count);
+  if (status) {
+    free_values(values, count);
+    return status;
+  }
   if (f->num_args < 0 || (uint64_t)f->num_args != count) {
     free_values(values, count);
     return mb_fail_coded(
@@ -133,8 +157,6 @@ static int set_input(void *object, struct mb_call *call) {
   if (!status) status = take_values(m, call, 1, &values, &count);
   return status ? status : keep_inputs(m, f, values, count);
 }
-
-#define NOT_SET (-1) /* code of an input that was never set */
 
 /* As many as arguments, or as names of them: of a packed function, files may differ in these. */
 static int make_inputs(const struct relax_function *f, struct relax_slots *slots) {

@@ -191,14 +191,12 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
   }
   free(s.arguments);
   if (!differs && (may || !tuples)) return MBLOB_OK;
-  int status = mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
-  mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
-  return status;
+  return mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
 }
 
 int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
                            size_t *inputs, enum relax_place *place) {
-  const size_t count = mb_object_count(m->params.value.v_handle);
+  const size_t count = m->stored_count;
   bool each = true;
   int64_t last = 0;
   *inputs = 0;
@@ -225,6 +223,5 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
 
 size_t relax_parameter_named(const struct relax_machine *m, const struct relax_function *f,
                              size_t input) {
-  const int64_t count = (int64_t)mb_object_count(m->params.value.v_handle);
-  return (size_t)for_input(m->stored, count, f, (int64_t)input);
+  return (size_t)for_input(m->stored, (int64_t)m->stored_count, f, (int64_t)input);
 }

@@ -43,12 +43,19 @@ static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob
   return status;
 }
 
-int relax_parameters_make(const struct relax_executable *exec, const struct relax_function *model,
-                          struct mb_return *out, const struct mb_tensor ***stored) {
+static int check(const struct relax_machine *m, const struct mb_tensor *const *tensors,
+                 size_t count, int64_t entry) {
+  int status = relax_parameters_check(m->exec, m->model, tensors, count, entry);
+  if (status)
+    mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --order NAMES.json --replace");
+  return status;
+}
+
+int relax_parameters_make(struct relax_machine *m) {
   mblob_module *module = NULL;
   const struct mb_tensors *tensors = NULL;
   struct mb_json j;
-  int status = mb_module_walk(exec->module, true, is_of_parameters, &module);
+  int status = mb_module_walk(m->module, true, is_of_parameters, &module);
   if (status == 1) status = mb_module_read_tensors(module, &tensors);
   if (status) return status;
   const bool is_set = tensors && tensors->order;
@@ -72,13 +79,13 @@ int relax_parameters_make(const struct relax_executable *exec, const struct rela
     status = mb_fail_format("payload", MB_UNKNOWN, (int64_t)mblob_module_index(module),
                             "order of parameters: expected a list of at most %zu names", most);
   if (!status && is_set)
-    status = relax_parameters_check(exec, model, in_order, (size_t)count,
-                                    (int64_t)mblob_module_index(module));
-  struct mb_call call = {"parameters", values, codes, count, out};
+    status = check(m, in_order, (size_t)count, (int64_t)mblob_module_index(module));
+  struct mb_call call = {"parameters", values, codes, count, &m->params};
   if (!status) status = mb_object_make_array(NULL, &call);
   for (int i = 0; i < count; i++) mb_array_release(values[i].v_handle);
   free(values);
   free(codes);
-  *stored = in_order; /* of the machine, also after an error */
+  m->stored = in_order; /* also after an error */
+  m->stored_count = (size_t)count;
   return status;
 }

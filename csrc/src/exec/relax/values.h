@@ -62,8 +62,6 @@ const char *relax_key(TVMValue value, int code);
 
 /* ---- arguments of builtins (arguments.c): errors are those of TVM, with its kinds ----------------- */
 
-/* Whether two types are one; an 8-bit float has one of two names. */
-bool relax_same_dtype(DLDataType a, DLDataType b);
 int relax_expect(const struct mb_call *call, int count);
 int relax_int(const struct mb_call *call, int i, int64_t *out);
 /* A text without a NUL inside. */
