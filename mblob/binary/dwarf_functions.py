@@ -29,6 +29,7 @@ from mblob.binary.function_names import MANGLED
 from mblob.named_tuple import NamedTuple
 
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
+_LANG_C = (0x01, 0x02, 0x0C, 0x1D, 0x2C)  # those of C with old-style definitions: 89, C, 99, 11, 17
 _LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
 # DW_CC_normal, and DW_CC_program, the main program of Fortran.
 _ORDINARY_CALLS = (1, 2)
@@ -54,6 +55,8 @@ class Function(NamedTuple):
         names: of the parameters, "" without.
         qualified: of a C++ function whose name is mangled: its name with its namespaces.
         source_name: of a Fortran function its name in the source, with its module.
+        is_old_style: defined as `int f(a, b) char a; float b;`. Its parameters are those that a caller
+            passes: double for float, int for smaller integers.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Function(NamedTuple):
     names: tuple[str, ...] = ()
     qualified: str = ""
     source_name: str = ""
+    is_old_style: bool = False
 
     @property
     def called(self) -> str:
@@ -269,7 +273,7 @@ def _add(
         code = instances.get(die.offset, ())
         entry = (die, declared, pointer_size, code)
         is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
-        is_fortran = _is_fortran(die)
+        is_fortran = _language(die) in _LANG_FORTRAN
         function = function_of(symbol, *entry) if is_exported or terse or is_fortran else None
         if is_fortran and function is not None:
             path = (*places.get(declared.offset, ()), name_of(declared))
@@ -314,8 +318,7 @@ def _origin(die: Any) -> int | None:
 
 def _is_assembler(top: Any) -> bool:
     """True if a unit is assembler text, whose functions an assembler names without their types."""
-    found = top.attributes.get("DW_AT_language")
-    return found is not None and found.value == _LANG_ASSEMBLER
+    return _language(top) == _LANG_ASSEMBLER
 
 
 _LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
@@ -362,10 +365,13 @@ def function_of(
     parameters: list[CType] = []
     names: list[str] = []
     variadic = False
-    is_fortran = _is_fortran(die)
+    is_fortran = _language(die) in _LANG_FORTRAN
+    is_old_style = _is_old_style(die, declared)
     for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
             found = type_of(referred(child), pointer_size)
+            if is_old_style:
+                found = _promoted(found)
             if is_fortran:
                 there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
@@ -382,12 +388,35 @@ def function_of(
         pointer_size=pointer_size,
         is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
         names=tuple(names),
+        is_old_style=is_old_style and bool(parameters),
     )
 
 
-def _is_fortran(die: Any) -> bool:
-    language = die.cu.get_top_DIE().attributes.get("DW_AT_language")
-    return language is not None and language.value in _LANG_FORTRAN
+def _language(die: Any) -> int:
+    """The language of the unit of an entry, 0 if it does not tell."""
+    return constant_of(die.cu.get_top_DIE().attributes, "DW_AT_language", 0, 0) or 0
+
+
+def _is_old_style(die: Any, declared: Any) -> bool:
+    """True if C defines a function without a prototype. Other languages may pass for C, so the compiler
+    counts, too."""
+    if "DW_AT_prototyped" in die.attributes or "DW_AT_prototyped" in declared.attributes:
+        return False
+    producer = text_of(die.cu.get_top_DIE(), "DW_AT_producer")
+    return _language(die) in _LANG_C and any(name in producer for name in _OF_C)
+
+
+_OF_C = (b"GNU C", b"clang", b"Intel")
+_DOUBLE = CType("float", 8, "double", base="double")
+_INT = CType("int", 4, "int", base="int")
+
+
+def _promoted(found: CType) -> CType:
+    """The type that a caller passes where there is no prototype (C17, 6.5.2.2)."""
+    if found.kind == "float" and found.size == 4:
+        return _DOUBLE
+    is_small = found.kind in ("int", "uint", "char", "bool", "enum") and found.size < 4
+    return _INT if is_small else found
 
 
 def _address(target: CType | None, pointer_size: int) -> CType:

@@ -32,12 +32,16 @@ def contradiction(prototype: Prototype, function: Function) -> str | None:
         where = f"parameter {i}" + (f" ({p.name})" if p.name else "")
         if not _same_parameter(p, actual, function.pointer_size):
             own = p.text if len(p.dims) > 1 else p.spelled.replace("?", "") or p.c_type
-            return f"{where} is {own!r}, the source has {_spelled(actual)}"
+            old = _OLD_STYLE if function.is_old_style and p.kind == "scalar" else ""
+            return f"{where} is {own!r}, the source has {_spelled(actual)}{old}"
     if not _same_result(prototype, function):
         return (
             f"returns {prototype.result_type!r}, the source's returns {_spelled(function.result)}"
         )
     return None
+
+
+_OLD_STYLE = ", as its old-style definition takes float as double, and small integers as int"
 
 
 def _counted(parameters: int) -> str:

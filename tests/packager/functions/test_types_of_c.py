@@ -1,0 +1,72 @@
+"""Types that rules of C or of the target decide, in sources and in objects of both compilers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.packager.errors import BuildError
+
+pytestmark = pytest.mark.compiles
+
+OLD_STYLE = """
+int sum(a, b) int a; float b; { return a + (int)b; }
+float scale(x, s, n) float *x; float s; int n; { int i; for (i = 0; i < n; i++) x[i] *= s; return s; }
+int first(c, s, b) char c; unsigned short s; _Bool b; { return c + s + b; }
+int declared(int, float);
+int declared(a, b) int a; float b; { return a + (int)b; }
+int none() { return 7; }
+"""
+
+
+def library(folder: Path, cc: str, is_object: bool, text: str, *flags: str, **how: Any) -> Any:
+    """A C text as a library, compiled by mblob, or by `cc -g`."""
+    if is_object:
+        (folder / "x.c").write_text(text)
+        subprocess.run([cc, "-g", "-w", "-fPIC", *flags, "-c", "x.c"], cwd=folder, check=True)
+        module = mblob.static_library(folder / "x.o", **how)
+        module.export_library(folder / "x.so")
+    else:
+        module = mblob.csource_module(text, **how)
+        module.export_library(folder / "x.so", cc=cc, options=["-w", *flags])
+    return mblob.load_module(folder / "x.so")
+
+
+@pytest.mark.parametrize("is_object", [False, True], ids=["source", "object"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_functions_of_the_old_style_are_called_with_promoted_types(
+    tmp_path: Path, cc: str, is_object: bool
+) -> None:
+    lib = library(tmp_path, cc, is_object, OLD_STYLE, "-std=gnu11")
+    x = np.ones(2, np.float32)
+    assert lib.sum(1, 2.5) == 3
+    assert lib.scale(x, 3.0, 2) == 3.0 and x.tolist() == [3.0, 3.0]
+    assert lib.first(-1, 60000, 1) == 60000
+    assert lib.declared(1, 2.5) == 3  # its prototype counts
+    assert lib.none() == 7
+    assert str(lib.functions["sum"]) == "int sum(int a, double b)"
+    assert str(lib.functions["declared"]) == "int declared(int a, float b)"
+
+
+def test_the_promoted_types_are_those_of_a_prototype(tmp_path: Path) -> None:
+    lib = library(tmp_path, "gcc", True, OLD_STYLE, functions=["int sum(int a, double b)"])
+    assert lib.sum(1, 2.5) == 3
+    with pytest.raises(BuildError, match=r"'float', the source has 'double', as its old-style"):
+        library(tmp_path, "gcc", True, OLD_STYLE, functions=["int sum(int a, float b)"])
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_debug_information_of_a_library_has_the_promoted_types(tmp_path: Path, cc: str) -> None:
+    (tmp_path / "x.c").write_text(OLD_STYLE)
+    subprocess.run(
+        [cc, "-g", "-w", "-fPIC", "-shared", "x.c", "-o", "x.so"], cwd=tmp_path, check=True
+    )
+    lib = mblob.load_module(tmp_path / "x.so")
+    assert lib.symbol("sum")(1, 2.5) == 3
+    assert lib.symbol("first")(-1, 60000, True) == 60000
+    assert lib.ctypes.declared(1, 2.5) == 3
