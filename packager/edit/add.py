@@ -497,11 +497,12 @@ def _with_blob(library: Library, dialect: str, work: Path) -> Path:
 def _warn_of_strip(library: Library, result: Path) -> None:
     """Warn of program headers that had no room in front, where `strip` and `objcopy` write them."""
     with Library(result, verify="off") as written:
-        at = written.elf.e_phoff
+        at, count = written.elf.e_phoff, len(written.elf.segments)
     if at != library.elf.e_phoff:
         warn(
-            f"do not run strip or objcopy on {result}: it would not load afterwards, because its linker left no room"
-            " for more program headers; run strip before add",
+            f"do not run strip or objcopy on {result}: it would not load afterwards, because there is no room for its"
+            f" {count} program headers in front of its first section; run strip before add, or add all code in one"
+            " call to the library as its linker wrote it",
             PortabilityWarning,
         )
 

@@ -82,7 +82,8 @@ def join(
             values, or exports a name of the finished library; the relocations of the machine are
             not known; there is no room for more program headers; or a dynamic linker would not
             load the result.
-        IncompatibleError: there are no addresses behind the last segment.
+        IncompatibleError: there are no addresses behind the last segment, or the new code needs another C
+            library.
         FormatError: the finished library is damaged.
         BuildError, ToolchainError, OSError: as of `export_library`.
     """

@@ -34,6 +34,7 @@ from mblob.binary.elf_versions import NeededVersion
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.errors import CannotJoinError, NameTakenError
 from mblob.packager.join import relocations
+from mblob.packager.join.c_libraries import check_one_c_library
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, Entry, entry_of
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.symbol_versions import merge_versions
@@ -104,6 +105,7 @@ class MergedLayout:
         tables_size: bytes of all of them.
         dynamic, part: offsets in the file of the dynamic section, and of the part.
         first_global: number of the first symbol that is not local.
+        unused: numbers of the host's segments that the result does not have.
     """
 
     offset: int
@@ -117,6 +119,7 @@ class MergedLayout:
     dynamic_size: int
     part: int
     first_global: int
+    unused: frozenset[int]
 
     def of_note(self, offset: int) -> int:
         """The new offset of a byte of the host's notes."""
@@ -148,9 +151,11 @@ def merge(host: ElfFile, part: ElfFile, hidden: Names, replaced: Collection[str]
 
     Raises:
         CannotJoinError: the two cannot be joined; the text says why.
+        IncompatibleError: they need two C libraries.
         FormatError: a table is damaged.
     """
     types = relocations.types_of(host)
+    check_one_c_library(host, part)
     _check_part(part)
     symbols = _MergedSymbols(host, part, hidden, replaced)
     early, late = relocations.read(host)

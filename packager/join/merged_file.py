@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,11 +61,13 @@ from mblob.packager.join import (
     unwind_table,
 )
 from mblob.packager.join.blob_references import word_of
+from mblob.packager.join.c_libraries import is_linker
 from mblob.packager.join.dynamic_symbols import Entry
 from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
 from mblob.packager.join.program_header_room import end_of_head, in_the_way
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.section_headers import in_order_of_headers, put_sections
+from mblob.packager.join.unused_segments import unused_segments
 from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
 
 STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
@@ -115,7 +117,7 @@ def _copy(fd: int, data: memoryview, offset: int) -> None:
 
 
 def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
-    """All tables twice: how large they are, then with the addresses that follow from that."""
+    """All tables, made twice: for their sizes, then with the addresses that follow from these."""
     host, part = merged.host, merged.part
     align = max(
         PAGES.get(host.e_machine, MAX_PAGE),
@@ -124,47 +126,54 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
     offset = len(host.data) + -len(host.data) % align
     vaddr = top + -top % align
-    size = _headers_size(merged)
-    head = end_of_head(host, size)
-    front = in_the_way(host, size, head)
-    # Tables are written anew.
-    notes: dict[Name, bytes] = {
-        p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
-    }
-    headers = offset if front is None else host.e_phoff
     order, first_global, first_found = dynamic_symbols.in_order(merged.entries)
     strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
     places = MergedLayout(
         offset=offset,
         shift=vaddr - offset,
-        headers=headers,
-        headers_size=size,
-        head=0 if front is None else head,
+        headers=offset,
+        headers_size=0,
+        head=0,
         tables={},
         tables_size=0,
         dynamic=0,
         dynamic_size=0,
         part=offset,
         first_global=first_global,
+        unused=frozenset(),
     )
-    tables: dict[Name, bytes] = {}
-    dynamic = b""
-    for _ in range(2):
-        tables = dict(notes)
-        tables.update(_tables(merged, order, first_found, strings, places))
-        tables = in_order_of_headers(host, tables)
-        starts: dict[Name, tuple[int, int]] = {}
-        at = 0 if front is not None else size
-        for name, data in tables.items():
-            at += -at % 8
-            starts[name] = (at, len(data))
-            at += len(data)
-        behind = offset + at
-        places = replace(places, tables=starts, tables_size=at, dynamic=behind + -behind % align)
-        dynamic = _dynamic(merged, places, strings)
-        behind = places.dynamic + len(dynamic)
-        places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
+    made = _tables(merged, order, first_found, strings, places)
+    unused = unused_segments(host, made)
+    size = _headers_size(merged, unused)
+    head = end_of_head(host, size)
+    front = in_the_way(host, size, head)
+    # Tables are written anew.
+    notes: dict[Name, bytes] = {
+        p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
+    }
+    tables = in_order_of_headers(host, {**notes, **made})
+    starts: dict[Name, tuple[int, int]] = {}
+    at = 0 if front is not None else size
+    for name, data in tables.items():
+        at += -at % 8
+        starts[name] = (at, len(data))
+        at += len(data)
+    behind = offset + at
+    places = replace(
+        places,
+        headers=offset if front is None else host.e_phoff,
+        headers_size=size,
+        head=0 if front is None else head,
+        tables=starts,
+        tables_size=at,
+        dynamic=behind + -behind % align,
+        unused=unused,
+    )
+    dynamic = _dynamic(merged, places, strings)
+    behind = places.dynamic + len(dynamic)
+    places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
+    tables.update(_tables(merged, order, first_found, strings, places))
     last = places.moved + max(s.p_vaddr + s.p_memsz for s in part.segments if s.p_type == PT_LOAD)
     if last >= (1 << 47 if host.bits == 64 else 0xFFFF0000):
         raise IncompatibleError(
@@ -194,7 +203,9 @@ class _Strings:
         self._new: dict[bytes, int] = {}
         self.names = [self._place(e.name) if e.name_at is None else e.name_at for e in order]
         self.needed = [
-            self._place(name.encode()) for name in merged.part.needed if name not in host.needed
+            self._place(name.encode())
+            for name in merged.part.needed
+            if name not in host.needed and not is_linker(name)
         ]
         self.versions = symbol_versions.encode(host, merged.versions, self._place)
 
@@ -211,10 +222,11 @@ def _tables(
     first_found: int,
     strings: _Strings,
     places: MergedLayout,
-) -> dict[str, bytes]:
+) -> dict[Name, bytes]:
     """The new tables by name."""
     host, moved = merged.host, places.moved
-    tables = {"dynsym": dynamic_symbols.encode(host, order, strings.names, moved, merged.thread)}
+    symbols = dynamic_symbols.encode(host, order, strings.names, moved, merged.thread)
+    tables: dict[Name, bytes] = {"dynsym": symbols}
     if DT_GNU_HASH in host.dynamic or DT_HASH not in host.dynamic:
         tables["gnu_hash"] = dynamic_symbols.gnu_hash(host, order, first_found)
     if DT_HASH in host.dynamic:
@@ -333,9 +345,9 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
 # -- headers ---------------------------------------------------------------------------------------
 
 
-def _headers_size(merged: MergeInput) -> int:
+def _headers_size(merged: MergeInput, unused: Collection[int]) -> int:
     more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in merged.part.segments) + 2
-    count = len(merged.host.segments) + more
+    count = len(merged.host.segments) - len(unused) + more
     if count >= PN_XNUM:
         raise CannotJoinError(
             f"{merged.host.name}: {len(merged.host.segments)} program headers, there is no room for more"
@@ -354,6 +366,8 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
     own_thread = part.first_segment(PT_TLS)
     for i, s in enumerate(host.segments):
         raw = bytes(host.data[host.e_phoff + i * host.e_phentsize :][: host.e_phentsize])
+        if i in places.unused:
+            continue
         if s.p_type == PT_PHDR:
             size = places.headers_size
             vaddr = s.p_vaddr if places.headers == s.p_offset else start + shift

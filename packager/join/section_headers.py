@@ -120,7 +120,7 @@ _TABLES = ((DT_SYMTAB, "dynsym"), (DT_STRTAB, "dynstr"), (DT_HASH, "hash"), (DT_
            (DT_JMPREL, "jmprel"))  # fmt: skip
 
 
-def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
+def renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
     """Which table takes the place of what a section of the host has, by its number. Several notes
     may be in one."""
     places: dict[int, Name] = {
@@ -150,8 +150,8 @@ def _renewed(host: ElfFile, tables: Mapping[Name, Any]) -> dict[int, Name]:
 def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, bytes]:
     """The tables in the order of their section headers: tools that copy a library expect addresses
     in that order."""
-    renewed = _renewed(host, tables)
-    known = list(dict.fromkeys(renewed[i] for i in sorted(renewed)))
+    moving = renewed(host, tables)
+    known = list(dict.fromkeys(moving[i] for i in sorted(moving)))
     return {
         name: tables[name] for name in [*known, *(name for name in tables if name not in known)]
     }
@@ -160,11 +160,11 @@ def in_order_of_headers(host: ElfFile, tables: dict[Name, bytes]) -> dict[Name, 
 def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
     """The host's headers; those of tables that were written anew lead to the new ones."""
     host, infos = merged.host, _infos(merged, places)
-    renewed = _renewed(host, places.tables)
+    moving = renewed(host, places.tables)
     rows = []
     headers = places.headers + places.headers_size
     for i, row in enumerate(host.section_headers(len(host.sections), "section headers")):
-        name = renewed.get(i)
+        name = moving.get(i)
         if host.sections[i].name == LEFT_SECTION and places.headers <= row.sh_offset < headers:
             end = max(row.sh_offset + row.sh_size, places.head)
             by = min(headers, end) - row.sh_offset
@@ -201,12 +201,13 @@ def _left_rows(
     taken = [row.sh_addr for row in rows if row.sh_flags & SHF_ALLOC and row.sh_size]
     headers = places.headers + places.headers_size
     left = []
-    for s in host.segments:
+    for number, s in enumerate(host.segments):
         is_head = s.p_offset <= places.headers < s.p_offset + s.p_filesz
         covered = headers - s.p_offset if is_head else 0
         longer = max(places.head - s.p_filesz, 0) if is_head else 0
         if (
             s.p_type != PT_LOAD
+            or number in places.unused
             or s.p_filesz + longer <= covered
             or any(0 <= vaddr - s.p_vaddr < s.p_memsz + longer for vaddr in taken)
         ):

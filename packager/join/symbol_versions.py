@@ -13,13 +13,14 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import HIDDEN
 from mblob.binary.elf_versions import VER_FLG_WEAK, NeededVersion, Versions
 from mblob.packager.errors import CannotJoinError
+from mblob.packager.join.c_libraries import is_linker
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, elf_hash
 from mblob.packager.write.elf_patch import fitting
 
 
 def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersion], list[int]]:
     """The versions that both need, by index, and the index of each dynamic symbol of the part. The
-    host's versions keep their indices. The first is empty if the host's table has all of them.
+    host's versions keep their indices.
 
     Raises:
         CannotJoinError: there is no index for one more.
@@ -32,7 +33,7 @@ def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersio
     indices = []
     for position in range(len(part.dynsym)):
         version = ours.wanted_by(position)
-        if version is None:
+        if version is None or is_linker(version.file):
             indices.append(VER_GLOBAL)
             continue
         index = known.setdefault((version.file, version.name), last + 1)
@@ -43,7 +44,7 @@ def merge_versions(host: ElfFile, part: ElfFile) -> tuple[dict[int, NeededVersio
         last = max(last, index)
         needed.setdefault(index, version)
         indices.append(index)
-    return needed if len(needed) > len(theirs.needed) else {}, indices
+    return needed, indices
 
 
 def files_of(needed: Mapping[int, NeededVersion]) -> list[str]:

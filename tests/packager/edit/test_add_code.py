@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.binary.elf import ElfFile
+from mblob.bytes.mapping import map_file
 from tests.packager.edit.test_add import GOLDEN, W, code_of, linked, packed, run_twice, tree_of
 
 pytestmark = [
@@ -143,6 +145,22 @@ def test_libraries_of_tvm_get_code_again_and_again(golden: Path, tmp_path: Path,
         mblob.verify(p)
         lib = mblob.load_module(p, missing="stub")
         assert {function: lib[function]() for function in numbers} == numbers
+
+
+def test_an_addition_has_no_program_headers_for_what_an_earlier_one_left(
+    golden: Path, tmp_path: Path
+) -> None:
+    """The headers must fit in front of the first section, or strip breaks the library."""
+    path, counts = tmp_path / "a.so", []
+    for i in range(4):
+        (tmp_path / "k.c").write_text(f"int f{i}(void) {{ return {i}; }}")
+        mblob.add(path if i else golden / "mlp_llvm.so", kernels=tmp_path / "k.c", output=path)
+        counts.append(len(ElfFile(map_file(path)).segments))
+    # code, data and its blob; the first kept notes of the model, too
+    assert [new - old for old, new in zip(counts, counts[1:])] == [4, 3, 3]
+    subprocess.run(["strip", path], check=True)
+    mblob.verify(path)
+    assert [mblob.load_module(path)[f"f{i}"]() for i in range(4)] == list(range(4))
 
 
 @pytest.mark.parametrize("linker", ["", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"])
@@ -442,6 +460,33 @@ def test_dynamic_linkers_take_the_result(tmp_path: Path, require: Any, compiler:
     subprocess.run([tmp_path / "runner", made], check=True)
     mblob.add(made, blobs={"more": b"y"})
     subprocess.run([tmp_path / "runner", made], check=True)
+
+
+def test_a_library_has_one_c_library(golden: Path, tmp_path: Path, require: Any) -> None:
+    """Code of glibc does not keep musl from opening a library that both opened; code of another C library is
+    refused, and nothing is written."""
+    musl = require("musl-gcc")
+    (tmp_path / "get.c").write_text("int get(int x) { return x + 1; }")
+    (tmp_path / "own.c").write_text("__thread int own; int get2(int x) { return 5 + (own += x); }")
+    (tmp_path / "open.c").write_text(
+        "#include <dlfcn.h>\nint main(int c, char **v) { return !dlopen(v[c - 1], RTLD_NOW); }"
+    )
+    for words in (["open.c", "-o", "open"], ["-shared", "-fPIC", "get.c", "-o", "musl.so"]):
+        subprocess.run([musl, *words], cwd=tmp_path, check=True)
+    made = tmp_path / "a.so"
+    for name in ("get.c", "own.c"):  # with the buffer of errors, then with a variable of its own
+        old = made if made.exists() else golden / "host_c.so"
+        mblob.add(old, kernels=tmp_path / name, output=made)
+        subprocess.run([tmp_path / "open", made], check=True)
+        assert mblob.load_module(made)["get"](1) == 2
+    assert mblob.load_module(made)["get2"](3) == 8
+    for old, compiler, words in (
+        (tmp_path / "musl.so", "cc", r"musl.so needs libc.so, the new code libc.so.6: .* musl-gcc"),
+        (golden / "mlp_llvm.so", musl, r"needs libm.so.6, the new code libc.so: .* for glibc"),
+    ):
+        with pytest.raises(mblob.IncompatibleError, match=words):
+            mblob.add(old, kernels=tmp_path / "own.c", output=tmp_path / "no.so", cc=compiler)
+        assert not (tmp_path / "no.so").exists()
 
 
 def test_new_code_takes_no_name_that_the_library_takes_from_others(tmp_path: Path) -> None:

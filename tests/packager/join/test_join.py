@@ -113,6 +113,7 @@ int wake(void) { return pthread_cond_signal(&cond) + pthread_cond_broadcast(&con
 """
     add(first, made, "classic", tmp_path / "work", NEW + more)
     wanted, found = versions_of(tmp_path / "work" / "joined.so"), versions_of(made)
+    wanted["__tls_get_addr"] = None  # has no version of ld-linux.so, which other C libraries lack
     assert wanted["pthread_cond_signal"] is not None
     assert {name: found[name] for name in wanted if name in found} == {
         name: version for name, version in wanted.items() if name in found
