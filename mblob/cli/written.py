@@ -19,7 +19,14 @@ def tell_written(path: str | Path, *, quiet: bool) -> None:
         with Library(path, verify="off", partial=True) as library:
             modules = len(library.entries)
             modules = modules if modules > 1 else 0  # nothing but the library itself
-            counts = [(modules, "module"), (len(library.functions), "function")]
+            functions = library.host_functions
+            callable_ = {f.name for f in functions if f.abi != "plain"}
+            plain = len({f.name for f in functions} - callable_)
+            counts = [
+                (modules, "module"),
+                (len(callable_), "function"),
+                (plain, "plain C function"),
+            ]
     except MblobError:  # no reader of ours can, and a warning said so
         counts = []
     shown = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)

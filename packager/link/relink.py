@@ -135,7 +135,8 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
     """The module tree of the objects of a library.
 
     Args:
-        declared: of its functions; without a list of them, of those of objects that no `.tar` has.
+        declared: of its functions; without a list of them, of those of objects that no `.tar` has, and of sources
+            in a `.tar` without packed modules.
 
     Raises:
         BuildError, FormatError, OSError: as of `static_library`.
@@ -143,14 +144,17 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
     with workspace(None) as work:
         contents = Contents()
         beside: list[int] = []  # numbers of objects that no .tar has
+        of_tars: list[int] = []
         for i, path in enumerate(paths):
             folder = work / str(i)
             folder.mkdir()
             first = len(contents.host)
             read_into(contents, path, folder)
-            beside += [] if is_tar(path) else range(first, len(contents.host))
+            (of_tars if is_tar(path) else beside).extend(range(first, len(contents.host)))
         contents.check_linkable()
         contents.expose_forms(work)
+        if contents.blob is None:  # sources of the caller's, not of a compiler of models
+            beside += (i for i in of_tars if isinstance(contents.host[i], SourceNode))
         for i in beside if declared.is_open else ():
             contents.host[i].declared = declared
         root = contents.tree()

@@ -24,6 +24,9 @@ _BEHIND = re.compile(
 _BEHIND_CALL = re.compile("__\\w+|[A-Z_][A-Z0-9_]*|alignas|decltype|noexcept|requires|throw")
 _FORTRAN = re.compile(r"(?!\s*end\b)[^!'\"]*\b(?:subroutine|function)[ \t]+(\w+)", re.IGNORECASE)
 _INTERFACE = re.compile(r"\s*(end\s*|abstract\s+)?interface\b", re.IGNORECASE)
+_ELSE = re.compile(r"\s*#\s*(?:else|elif)")
+# A macro on its own line that may define something else; the words behind it are a whole declaration.
+_MACRO = re.compile(r"(?!__|_?[aA]lign)\w+\s*\([^()]*\)\s*\n\s*(?:\w+[\s*&]+)+$")
 _OF_FILE = re.compile(r"copyright|spdx-license|all rights reserved", re.IGNORECASE)
 # Lines for tools.
 _DIRECTIVE = re.compile(
@@ -34,34 +37,47 @@ _FORTRAN_DIRECTIVE = re.compile(r"\s*[!cC*]\w*\$")
 
 def comments_of(text: str, *, is_fortran: bool) -> Mapping[str, str]:
     """By the functions that a source defines, without their namespaces or module: the comment that ends in
-    the line above, without what marks it as one; "" where there is none, or several functions have the name.
+    the line above, without what marks it as one; "" where there is none, or several functions have the name,
+    unless they are those of `#if` and `#else` with one comment.
 
     Args:
         is_fortran: the source is in Fortran; else in a language of C.
     """
     made: dict[str, str] = {}
-    for name, comment in _of_fortran(text) if is_fortran else _of_c(text):
+    found = _of_fortran(text) if is_fortran else _of_c(text)
+    for name, comment, is_other in found:
         lines = (line for line in comment.split("\n") if not _DIRECTIVE.match(line))
         comment = "\n".join(lines)
         comment = "".join(c if c.isprintable() or c == "\n" else " " for c in comment).strip()
-        is_shown = name not in made and not _OF_FILE.search(comment)
-        made[name] = comment[:LONGEST] if is_shown else ""
+        comment = "" if _OF_FILE.search(comment) else comment[:LONGEST]
+        before = made.get(name, comment)
+        if is_other:
+            comment, before = comment or before, before or comment
+        made[name] = comment if before == comment and (is_other or name not in made) else ""
     return made
 
 
 # -- C ---------------------------------------------------------------------------------------------
 
 
-def _of_c(text: str) -> Iterator[tuple[str, str]]:
-    """Functions and the comments above them."""
+def _of_c(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Functions, the comments above them, and whether `#else` stands between a function and the one in front
+    of it."""
     code, comments = _without_comments(text)
     lines = text.split("\n")
-    line = counted = 0
-    for name, before, start in _functions(code):
+    line = counted = last = 0
+    for name, before, start, place in _functions(code):
         line += code.count("\n", counted, start)
         counted = start
+        first, end = line, line + code.count("\n", start, place)
+        # Behind a macro that is no part of the function.
+        inner = [i + 1 for i in range(first, end) if i in comments]
         is_first = not before or "\n" in code[before:start]
-        yield name, _above(lines, comments, line) if is_first else ""
+        is_other = any(map(_ELSE.match, lines[last:first]))
+        last = first
+        is_unclear = not inner and _MACRO.match(code, start, place)
+        told = "" if is_unclear or not is_first else _above(lines, comments, (inner or [first])[-1])
+        yield name, told, is_other
 
 
 def _without_comments(text: str) -> tuple[str, dict[int, tuple[int, str]]]:
@@ -91,8 +107,9 @@ def _without_comments(text: str) -> tuple[str, dict[int, tuple[int, str]]]:
     return code, comments
 
 
-def _functions(code: str) -> Iterator[tuple[str, int, int]]:
-    """The functions that are defined: name, the end of what stands in front, and the start."""
+def _functions(code: str) -> Iterator[tuple[str, int, int, int]]:
+    """The functions that are defined: name, the end of what stands in front, the start, and the place of the
+    name."""
     calls: list[
         tuple[str | None, int, int]
     ] = []  # name(...) since `before`, each with its place and end
@@ -116,7 +133,7 @@ def _functions(code: str) -> Iterator[tuple[str, int, int]]:
         else:
             if mark == "{" and not depth and (named := _named(code, calls, before, at - 1)):
                 head = code[before : named[1]]
-                yield named[0], before, named[1] - len(head.lstrip())
+                yield named[0], before, named[1] - len(head.lstrip()), named[1]
                 body = 1
             calls, depth, before = [], 0, at
 
@@ -162,15 +179,15 @@ def _above(lines: list[str], comments: Mapping[int, tuple[int, str]], line: int)
 # -- Fortran ---------------------------------------------------------------------------------------
 
 
-def _of_fortran(text: str) -> Iterator[tuple[str, str]]:
-    """Procedures, but for those that an interface declares, and the comments above them."""
+def _of_fortran(text: str) -> Iterator[tuple[str, str, bool]]:
+    """Procedures, but for those that an interface declares, the comments above them, and False."""
     lines = text.split("\n")
     is_interface = False
     for i, line in enumerate(lines):
         if found := _INTERFACE.match(line):
             is_interface = not (found[1] or "").lower().startswith("end")
         elif not is_interface and (found := _FORTRAN.match(line)):
-            yield found[1].lower(), _fortran_comment(lines, i)
+            yield found[1].lower(), _fortran_comment(lines, i), False
 
 
 def _fortran_comment(lines: list[str], end: int) -> str:

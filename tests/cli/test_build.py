@@ -68,7 +68,7 @@ def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, ke
         "mblob-pack: info: deploy.so has only plain C functions (vadd); to call one by mblob, pack it with its"
         " prototype: --function PROTOTYPE"
     )
-    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 function", wrote)
+    assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 plain C function", wrote)
     assert pack(*words, "--no-functions", "-q").stderr == ""
     (wrote,) = pack(*words, "--blob", "b=vadd.c", "--function", PROTOTYPE).stderr.splitlines()
     assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 2 modules, 1 function", wrote)

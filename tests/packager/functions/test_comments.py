@@ -280,3 +280,37 @@ def test_comments_of_fortran(tmp_path: Path, require: Callable[[str], str]) -> N
     mblob.csource_module(tmp_path / "f.f90").export_library(tmp_path / "f.so")
     lib = mblob.load_module(tmp_path / "f.so")
     assert lib["shapes::fill"].__doc__.endswith(")\n\nFills it\nwith zeros.")
+
+
+def test_comments_around_macros_and_else_are_those_of_the_function() -> None:
+    source = """/* about DECL */
+DECL(one)
+/* about two */
+int two(int a) { return a; }
+/* about DECL */
+DECL(three)
+int four(int a) { return a; }
+/* about five */
+EXPORT(int)
+five(int a) { return a; }
+#ifdef ONE
+int six(int a) { return a; }
+#else
+/* about six */
+int six(int a) { return a; }
+#endif
+#ifdef ONE
+/* one */
+int seven(int a) { return a; }
+#else
+/* another */
+int seven(int a) { return a; }
+#endif
+/* of int */
+int eight(int a) { return a; }
+int eight(float a) { return 1; }
+"""
+    told = comments_of(source, is_fortran=False)
+    assert told == {
+        "two": "about two", "four": "", "five": "about five", "six": "about six", "seven": "", "eight": "",
+    }  # fmt: skip

@@ -4,9 +4,11 @@ refused."""
 from __future__ import annotations
 
 import subprocess
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -334,3 +336,15 @@ def test_a_listed_function_that_the_options_hide(tmp_path: Path, vadd: mblob.Mod
             tmp_path / "x.so", options=[f"-Wl,--version-script={tmp_path / 'v.map'}"]
         )
     assert not (tmp_path / "x.so").exists()
+
+
+def test_c_sources_in_a_tar_are_callable_as_those_outside(tmp_path: Path) -> None:
+    (tmp_path / "post.c").write_text("/* adds one */ int post(const int a[2]) { return a[1] + 1; }")
+    with tarfile.open(tmp_path / "k.tar", "w") as archive:
+        archive.add(tmp_path / "post.c", "post.c")
+    mblob.static_library(tmp_path / "k.tar").export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert str(lib.functions["post"]) == "int post(const int a[2])"
+    assert lib.post(np.array([1, 2], "int32")) == 3
+    mblob.static_library(tmp_path / "k.tar", functions=[]).export_library(tmp_path / "k.so")
+    assert not mblob.load_module(tmp_path / "k.so").functions
