@@ -436,6 +436,11 @@ class Memory(Pointer):
             is_null = not shown.isdecimal()
             raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
 
+    def _expected(self, value: Any = None) -> str:
+        if not self.size or self.pointed is not None:
+            return super()._expected(value)
+        return f"a struct of {self.size} bytes (ctypes.byref(x), a structured array) or an address"
+
     def _bytes_of(self, value: Any) -> int | None:
         """The number of bytes behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
         if value is None:

@@ -27,6 +27,8 @@ class Callback(Memory):
         super().__init__(declared, True)
 
     def from_param(self, value: Any) -> Any:
+        if callable(value) and not isinstance(value, FunctionPointer):
+            raise errors.ArgumentTypeError(not_of_ctypes(self.declared, value))
         if isinstance(value, FunctionPointer) and (wrong := mismatch(self.declared, value)):
             raise errors.ArgumentTypeError(wrong)
         return super().from_param(value)
@@ -41,6 +43,17 @@ def mismatch(declared: str, given: Any) -> str:
     """
     argtypes = given.argtypes
     return "" if argtypes is None else _mismatch(declared, given.restype, tuple(argtypes))
+
+
+def not_of_ctypes(declared: str, given: Any) -> str:
+    """The error for a function that is none of ctypes, with the types to declare it with."""
+    found = texts.say(
+        texts.EXPECTED, "a function of ctypes.CFUNCTYPE, or an address", type(given).__name__
+    )
+    known = _types(declared)
+    if known is None or known[2] or _UNKNOWN in (known[0], *known[1]):
+        return found
+    return f"{found}; pass {_shown(*known[:2])}(f), and keep it as long as C may call it"
 
 
 @lru_cache(64)

@@ -16,6 +16,7 @@ from mblob.loader.c_arguments import Memory
 from mblob.loader.c_arguments import addresses as addresses
 from mblob.loader.c_arguments import pointed as pointed
 from mblob.loader.c_callbacks import mismatch as mismatch
+from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
 from mblob.loader.c_functions import comment_of
 from mblob.loader.c_functions import declared as declared_in_c
 from mblob.loader.ffi_values import function_object as function_object

@@ -21,7 +21,27 @@ static bool convert_large_int(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
+/* The error for what is no struct, where the parameter points at one; it takes over the reference. */
+static bool no_struct(call_frame *frame, int i, PyObject *found) {
+  PyObject *declared = found ? call_function_declared(frame->function, i) : NULL;
+  if (declared != NULL)
+    call_frame_error(
+        frame, i, PyExc_TypeError,
+        "expected at least %zu bytes for %U, found %S; pass ctypes.byref(" CALL_ARGUMENT_NAME
+        ") of a ctypes.Structure of that size, or a structured array",
+        frame->parameters[i].size, declared, found);
+  Py_XDECREF(declared);
+  Py_XDECREF(found);
+  return false;
+}
+
+static bool is_struct(const call_parameter *p) {
+  return p != NULL && p->kind == PARAM_POINTER && p->size != 0;
+}
+
 static bool number_for_array(call_frame *frame, int i, PyObject *number) {
+  if (is_struct(&frame->parameters[i]))
+    return no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
   PyObject *shown = number ? PyObject_Repr(number) : NULL;
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
   if (text) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
@@ -568,12 +588,18 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (!absent) return false;
     if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
-  if (p != NULL && p->function)
-    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED,
-                            "a function of ctypes.CFUNCTYPE, or an address", type->tp_name);
+  if (p != NULL && p->function) {
+    PyObject *text = PyUnicode_FromStringAndSize(p->text, (Py_ssize_t)p->text_size);
+    PyObject *told = text ? call_uncommon("not_of_ctypes", text, arg, NULL) : NULL;
+    if (told != NULL) call_frame_error(frame, i, PyExc_TypeError, "%U", told);
+    Py_XDECREF(text);
+    Py_XDECREF(told);
+    return false;
+  }
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return no_number(frame, i, arg);
+  if (is_struct(p)) return no_struct(frame, i, PyUnicode_FromString(type->tp_name));
   char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";

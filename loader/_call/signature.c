@@ -152,7 +152,8 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;
     p.opaque = w.unknown > 0;
-    p.bytes = stars == 1 && ((w.char_ && w.unsigned_) || (base.code == kDLUInt && base.bits == 8));
+    p.bytes = stars == 1 && ((w.char_ && (w.unsigned_ || (!w.signed_ && !is_const))) ||
+                             (base.code == kDLUInt && base.bits == 8));
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
       p.pointed = base;

@@ -486,3 +486,32 @@ def test_byref_of_a_pointer_gets_an_address(tmp_path: Path) -> None:
     words = (ctypes.c_char_p * 2)()
     lib.words(words, 2)
     assert list(words) == [b"out", b"out"]
+
+
+def test_errors_name_what_the_parameter_takes(way: Callable[[str], Callable[..., Any]]) -> None:
+    for wrong in (3, 4), [3.0]:
+        with pytest.raises(
+            TypeError,
+            match=r"(at least|struct of) 20 bytes.*ctypes\.byref.*structured array|handle, found Array",
+        ):
+            way("one")(wrong)
+    with pytest.raises(
+        TypeError, match=r"CFUNCTYPE\(c_float, c_void_p, c_float\)|function of ctypes"
+    ):
+        way("each")(points(1), lambda p, y: y, 1.0)
+
+
+def test_a_bytearray_is_memory_for_characters(tmp_path: Path) -> None:
+    source = """void up(int n, char s[n]) { s[n - 1] = 'X'; }
+    double apply(double (*f)(double), double x) { return f(x); }"""
+    mblob.csource_module(source).export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for f in lib.up, lib.ctypes.up, lib.symbol("up"):
+        text = bytearray(b"abc")
+        f(3, text)
+        assert text == b"abX"
+        with pytest.raises(ValueError, match="read-only"):
+            f(3, b"abc")
+    for f in lib.apply, lib.ctypes.apply:
+        with pytest.raises(TypeError, match=r"pass CFUNCTYPE\(c_double, c_double\)\(f\)"):
+            f(lambda x: x, 1.0)
