@@ -109,6 +109,8 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
         type_text: its type as a row has it.
     """
     p = functions_table.parameter(text)
+    if p.pointer and "descriptor" in (p.name, *p.words):  # of Fortran, which no argument is
+        return p.name, None
     if not p.pointer:
         number = number_of(list(p.words))
         return p.name, number_type(number) if number and number.ctype else None
@@ -223,6 +225,8 @@ def _parameter_of_dwarf(found: CType) -> Any:
     """The entry of `argtypes` for a parameter; None if ctypes has no type for it."""
     if found.kind == "pointer" and found.target is not None:
         target = found.target
+        if target.kind == "descriptor":
+            return None
         rows = ["" if d is None else str(d) for d in target.dims]
         dims = tuple(rows or ["static 1"]) if found.is_reference else ("", *rows) if rows else ()
         const = target.text.startswith("const ")

@@ -424,6 +424,12 @@ def _address(target: CType | None, pointer_size: int) -> CType:
     return CType("pointer", pointer_size, text, target)
 
 
+# As what Fortran passes arrays of assumed shape, texts whose length the caller tells (with bind(C)), and
+# what is polymorphic.
+ARRAY_DESCRIPTOR = CType("descriptor", 0, "array descriptor")
+CLASS_DESCRIPTOR = CType("descriptor", 0, "class descriptor")
+
+
 def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CType:
     """The C type of a Fortran parameter. Its entry has the type alone: arrays and texts are passed
     by their address, and numbers, too, but for those with VALUE. The place of the parameter tells,
@@ -433,11 +439,15 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     target = found
     dims: tuple[int | None, ...] = ()
     if tag == "DW_TAG_array_type":
-        target = CType("descriptor", 0, "array descriptor")
+        target = ARRAY_DESCRIPTOR
         if "DW_AT_data_location" not in die.attributes and found.target:
             target, dims = found.target, _extents(die)
             if target.kind == "pointer" and target.target and target.target.kind == "void":
                 target = target.target  # the same
+    elif tag == "DW_TAG_structure_type" and not name_of(die):  # types of the source have names
+        target = ARRAY_DESCRIPTOR
+    elif tag == "DW_TAG_structure_type" and name_of(die).startswith(b"__class_"):
+        target = CLASS_DESCRIPTOR
     elif found.kind == "pointer" and found.target is not None and found.target.kind == "void":
         return found  # type(*) and type(c_ptr) look alike
     elif tag != "DW_TAG_string_type":

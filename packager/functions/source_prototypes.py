@@ -186,14 +186,24 @@ def _check_callable(function: Function, file: HostFile, files: Sequence[LinkInpu
         raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
     dummies = file.dummies.get(function.source_name, {})
     for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
-        if found.target is not None and "__class_" in found.target.text:
+        is_pointer = function.source_name and _points_at_pointer(found)
+        if is_pointer or (dummy in dummies and dummies[dummy].is_pointer):
+            of_result = f"its result is a pointer or allocatable: give {_OUT}"
             raise NotCallable(
-                f"parameter {i} ({dummy}) is polymorphic: declare it as type(...), not class(...)"
-            )
-        if dummy in dummies and dummies[dummy].is_pointer:
-            raise NotCallable(
-                f"parameter {i} ({dummy}) is a pointer or allocatable: give one that is neither"
-            )
+                of_result if dummy == "__result"
+                else f"parameter {i} ({dummy}) is a pointer or allocatable: {_CALLS.format('is neither')}"
+            )  # fmt: skip
+
+
+def _points_at_pointer(found: CType) -> bool:
+    """True if a parameter of Fortran is a pointer or allocatable, but no procedure."""
+    target = found.target
+    return (
+        found.kind in ("pointer", "either")
+        and target is not None
+        and target.kind == "pointer"
+        and (target.target is None or target.target.kind not in ("void", "other"))
+    )
 
 
 def _with_addresses(function: Function, written: Prototype | None) -> Function:
@@ -465,6 +475,8 @@ def prototype_of(function: Function) -> Prototype:
 _TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
 _NARROW = "a function of double"
 _MAKES = "a function that takes numbers, texts and arrays, and makes the object"
+_OUT = "a subroutine that calls it, and writes the result to an argument"
+_CALLS = "give a subroutine whose argument {}, and that calls it"
 _IN_FORTRAN = {
     _NARROW: "a procedure of real(8)",
     _TAKES: "a procedure that takes it without VALUE",
@@ -500,10 +512,14 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
     if target is None:
         return Parameter(name, "pointer")
     if target.kind == "descriptor" and name == "__result":
-        raise NotCallable(f"its result is a Fortran array descriptor: give {_WRITES}, result(n)")
+        raise NotCallable(f"its result is an array: give {_OUT}, such as r(n)")
     if target.kind == "descriptor":
+        shown = f"parameter {index} ({name.lstrip('_')})"
+        if "class" in target.text:
+            raise NotCallable(f"{shown} is polymorphic: {_CALLS.format('is of one type')}")
         raise NotCallable(
-            f"{where} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or a(*)"
+            f"{shown} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or"
+            f" a(*), or {_CALLS.format('is so')}"
         )
     of = target.target if target.dims and target.target is not None else target
     if of.is_object and not found.is_reference and not target.dims:

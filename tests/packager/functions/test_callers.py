@@ -174,4 +174,6 @@ def test_subroutines_in_errors_about_fortran_work(
     assert line in str(caught.value)
     array = "function f(n)\ninteger, intent(in) :: n\nreal :: f(n)\nf = n\nend function\n"
     error = refused(array, "f90", "f")
-    assert "result is a Fortran array descriptor: give a subroutine that writes it to an" in error
+    assert (
+        "its result is an array: give a subroutine that calls it, and writes the result to" in error
+    )
