@@ -292,14 +292,23 @@ def _letters(word: str) -> list[str]:
 
 
 def type_names(code: str) -> list[str]:
-    """Unknown identifiers where only a type can stand, in front of a name or a `*`."""
-    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), ""]
+    """Unknown identifiers where only a type can stand: in front of a name or a `*`, and in bounds of arrays
+    as a cast that is nothing else, `(size)n`; `(n) + 1` may be a sum."""
+    tokens = ["(", *re.findall(r"[A-Za-z_]\w*|\S", code), "", ""]
     found: list[str] = []
-    for before, token, behind in zip(tokens, tokens[1:], tokens[2:]):
+    bounds = 0
+    for before, token, behind, then in zip(tokens, tokens[1:], tokens[2:], tokens[3:]):
+        bounds += (token == "[") - (token == "]")
         if not re.match("[A-Za-z_]", token) or _is_known(token) or token in found:
             continue
         starts = before in ("(", ",", ";")
-        named = behind == "*" or re.match("[A-Za-z_]", behind)
-        if ((starts or before in _QUALIFIERS) and named) or (starts and behind in (",", ")")):
+        if bounds:
+            is_cast = (behind == ")" and re.match(r"[\w~]", then)) or (behind, then) == ("*", ")")
+            is_type = before == "(" and is_cast
+        else:
+            named = behind == "*" or re.match("[A-Za-z_]", behind)
+            alone = behind == "," or (behind == ")" and then not in ("[", "("))  # float (x)[3]
+            is_type = ((starts or before in _QUALIFIERS) and named) or (starts and alone)
+        if is_type:
             found.append(token)
     return found

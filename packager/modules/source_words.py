@@ -19,6 +19,7 @@ from mblob.packager.modules.prototype_parser import (
     tree,
 )
 from mblob.packager.modules.prototypes import (
+    Parameter,
     Prototype,
     Scalar,
     as_const,
@@ -125,6 +126,7 @@ def with_bounds(
             prototype,
             f"{prototype.name}: its declaration in the source is not C that mblob reads",
         )
+    _rename(found, prototype.parameters)
     known: dict[str, str | int] = {
         **numbers,
         **{
@@ -160,6 +162,21 @@ def with_bounds(
         scalar = p.scalar or Scalar("char", "char")
         made[i] = p._replace(kind="tensor", scalar=scalar, const=const, dims=tuple(dims))
     return prototype._replace(parameters=tuple(made)), why
+
+
+def _rename(declared: Sequence[Any], parameters: Sequence[Parameter]) -> None:
+    """Give the bounds in a declaration the names that its parameters have in the definition."""
+    own = [getattr(d, "name", None) or "" for d in declared]
+    names = {old: p.name for old, p in zip(own, parameters) if old and p.name}
+    if all(old == new for old, new in names.items()):
+        return
+    others = {p.name: f"another {p.name}" for p in parameters}  # an enumerator there
+    left = list(declared)
+    while left:
+        node = left.pop()
+        if isinstance(node, c_ast.ID):
+            node.name = {**others, **names}.get(node.name, node.name)
+        left += node
 
 
 def enumerators(texts: Iterable[str]) -> dict[str, int]:

@@ -267,3 +267,37 @@ def test_enumerators_that_are_no_numbers_of_their_own_give_no_bounds(tmp_path: P
             mblob.csource_module(tmp_path / "k.c", functions=[name]).export_library(
                 tmp_path / "l.so"
             )
+
+
+IN_BRACKETS = """
+#define PAD(n) ((n) + 1)
+typedef int count;
+int pad(int n, const float x[PAD(n)]) { return (int)x[n]; }
+int minus(int n, const float x[(n) - 1]) { return n; }
+int area(int r, int c, const float x[(r) * (c)]) { return r; }
+int more(int r, int c, const float x[(r * c) + 1]) { return r; }
+int alone(int n, float (x)[3], float y[(n)]) { return n; }
+int cast(float x[(count)4], float y[sizeof(count)]) { return 4; }
+void other(int n, int m, float x[n]);
+void other(int m, int n, float *x) { x[m - 1] = n; }
+enum { N = 4 };
+void hides(int a, int b, float x[N], float y[b]);
+void hides(int N, int c, float *x, float *y) { x[0] = y[c - 1] = N; }
+"""
+
+
+def test_names_in_brackets_are_no_types(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning) as told:
+        lib = packed(tmp_path, IN_BRACKETS)
+    assert {name: text.partition("(")[2] for name, text in shown(lib).items()} == {
+        "pad": "int n, const float x[n + 1])",
+        "minus": "int n, const float x[n - 1])",
+        "area": "int r, int c, const float x[r * c])",
+        "more": "int r, int c, const float x[r * c + 1])",
+        "alone": "int n, float x[3], float y[n])",
+        "cast": "float x[4], float *y)",
+        "other": "int m, int n, float x[m])",  # by position
+        "hides": "int N, int c, float *x, float y[c])",
+    }
+    texts = [str(w.message) for w in told]
+    assert len(texts) == 2 and all("does not check the size" in text for text in texts)
