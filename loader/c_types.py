@@ -214,7 +214,8 @@ def of_dwarf(name: str, function: Function) -> CDeclaration:
 
 def _number_of_dwarf(found: CType) -> Number | None:
     if found.kind == "enum":
-        return Number("int", found.size)
+        is_unsigned = found.target is not None and found.target.kind == "uint"
+        return Number("uint" if is_unsigned else "int", found.size)
     if found.kind == "float" and found.size > 8:  # several have one size
         return number_of(found.base.split())
     is_number = found.kind in ("int", "uint", "char", "bool", "float", "complex")

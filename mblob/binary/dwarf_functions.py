@@ -24,6 +24,7 @@ from mblob.binary.dwarf_types import (
     text_of,
     type_of,
     unnamed,
+    with_sign,
 )
 from mblob.binary.function_names import MANGLED
 from mblob.named_tuple import NamedTuple
@@ -367,9 +368,10 @@ def function_of(
     variadic = False
     is_fortran = _language(die) in _LANG_FORTRAN
     is_old_style = _is_old_style(die, declared)
+    machine = die.dwarfinfo.config.machine_arch
     for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
-            found = type_of(referred(child), pointer_size)
+            found = with_sign(type_of(referred(child), pointer_size), machine)
             if is_old_style:
                 found = _promoted(found)
             if is_fortran:
@@ -382,7 +384,7 @@ def function_of(
     convention = die.attributes.get("DW_AT_calling_convention")
     return Function(
         name=name,
-        result=type_of(referred(declared), pointer_size),
+        result=with_sign(type_of(referred(declared), pointer_size), machine),
         parameters=tuple(parameters),
         variadic=variadic,
         pointer_size=pointer_size,

@@ -52,7 +52,7 @@ class CType(NamedTuple):
             enum its integer type, "void" if that is not told.
         dims: of an array, outermost first, of Fortran as its source has them, where a pointer to an
             array has them; None for one that is no constant. Of a text its length.
-        base: name of a base type behind typedefs.
+        base: name of a base type behind typedefs; of a plain char that of the type with its sign.
         alignment: of a record of which the source says it, or that has vectors; else 0.
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
@@ -152,6 +152,8 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
         if die is None or die.tag != "DW_TAG_base_type"
         else name_of(die).decode(errors="replace")
     )
+    if kind == "char":
+        base = _CHARS.get(die.attributes["DW_AT_encoding"].value, base)
     dims = _dims(die) if kind == "other" else ()
     alignment, is_object = _facts(die) if kind == "record" else (0, False)
     enumerators = tuple(_enumerators(die)) if kind == "enum" else ()
@@ -159,6 +161,31 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     return CType(
         kind, size, text, target, dims, base, alignment, enumerators, is_reference, is_object
     )
+
+
+_CHARS = {0x06: "signed char", 0x08: "unsigned char"}
+# Machines, as pyelftools calls them, whose ABI has no sign in a plain char.
+_UNSIGNED_CHARS = ("AArch64", "ARM", "RISC-V", "64-bit PowerPC", "PowerPC", "IBM S/390")
+
+
+def with_sign(found: CType, machine: str = "") -> CType:
+    """A plain char as the type with its sign, and a reference to one; other types as they are.
+
+    Args:
+        machine: for it, the sign of its ABI needs no other type.
+    """
+    if found.is_reference and found.target is not None and found.target.kind == "char":
+        return found._replace(target=with_sign(found.target, machine))
+    usual = "unsigned char" if machine in _UNSIGNED_CHARS else "signed char"
+    if (
+        found.kind != "char"
+        or found.base not in _CHARS.values()
+        or (machine and found.base == usual)
+    ):
+        return found
+    const = "const " if found.text.startswith("const ") else ""
+    kind = "uint" if found.base == "unsigned char" else "int"
+    return found._replace(kind=kind, text=const + found.base)
 
 
 def _enumerators(die: Any) -> Iterator[tuple[str, int]]:
@@ -291,7 +318,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
             "enum",
             size,
             f"enum {name or '{...} ?'}",
-            type_of(referred(die), pointer_size, DEPTH),
+            with_sign(type_of(referred(die), pointer_size, DEPTH)),
         )
     return "other", size, "?", None
 

@@ -317,17 +317,27 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
         )
     compared = map(_of_source, written.parameters, told.parameters)
     is_pointer = written.result == told.result == "pointer"
-    return written._replace(
+    made = _with_result(written, told)
+    return made._replace(
         mangled=told.mangled,
         comment=told.comment,
         parameters=tuple(compared),
-        result_type=told.result_type if is_pointer else written.result_type,
+        result_type=told.result_type if is_pointer else made.result_type,
     )
+
+
+def _with_result(written: Prototype, told: Prototype) -> Prototype:
+    """A caller's prototype whose result has the sign of the source's, if it is a plain char."""
+    if written.scalar is None or written.scalar.kind != "char" or told.scalar is None:
+        return written
+    return written._replace(scalar=told.scalar, result_type=told.result_type)
 
 
 def _of_source(p: Parameter, told: Parameter) -> Parameter:
     """A parameter of a caller's prototype; what a pointer points at is told where its type is one of the
     source."""
+    if p.kind == told.kind == "scalar" and p.element.kind == "char":
+        return p._replace(scalar=told.scalar)
     if p.kind != "pointer":
         return p
     inner = told.dims[len(p.dims) or 1 :]  # of a typedef of arrays
@@ -338,24 +348,27 @@ def _of_source(p: Parameter, told: Parameter) -> Parameter:
     return told._replace(name=p.name, dims=dims) if p.spelled else p
 
 
-def with_structs(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[Wrapped]:
-    """Those with prototypes of the caller's that point at structs of which the source tells the sizes."""
+def with_types(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[Wrapped]:
+    """Those with prototypes of the caller's that point at structs of which the source tells the sizes, or
+    have a plain char of which it tells the sign."""
     found = []
     known = {function.name: function for f, _ in files for function in f.functions}
     for w in wrapped:
         p = w.prototype
         function = known.get(p.name)
         if (
-            not p.points_at_structs
+            not (p.points_at_structs or p.has_char)
             or function is None
             or len(function.parameters) != len(p.parameters)
         ):
             continue
         with suppress(NotCallable):
-            pairs = zip(p.parameters, prototype_of(function).parameters)
-            made = tuple(_of_source(own, t) if own.kind == t.kind else own for own, t in pairs)
-            if made != p.parameters:
-                found.append(w._replace(prototype=p._replace(parameters=made)))
+            told = prototype_of(function)
+            pairs = zip(p.parameters, told.parameters)
+            parameters = (_of_source(own, t) if own.kind == t.kind else own for own, t in pairs)
+            made = _with_result(p, told)._replace(parameters=tuple(parameters))
+            if made != p:
+                found.append(w._replace(prototype=made))
     return found
 
 

@@ -46,7 +46,7 @@ from mblob.packager.functions.source_prototypes import (
     expanded_names,
     found_prototypes,
     why_not,
-    with_structs,
+    with_types,
 )
 from mblob.packager.functions.wrappers import Wrapped, compiled_checks, rows_of, source
 from mblob.packager.link import carried_plugins
@@ -130,8 +130,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     if any(file.elsewhere for file, _ in host):
         request = with_places(request, host)
     known = request.wrapped()
-    points = any(w.prototype.points_at_structs for w in known)
-    if completed := with_structs(known, [*host, *addons]) if points else []:
+    asks = any(w.prototype.points_at_structs or w.prototype.has_char for w in known)
+    if completed := with_types(known, [*host, *addons]) if asks else []:
         request = request.with_found(completed)
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
         nodes = list(zip(request.host, host))

@@ -209,6 +209,12 @@ class Prototype(NamedTuple):
         return any(p.spelled and not (p.is_function or p.is_indirect) for p in self.parameters)
 
     @property
+    def has_char(self) -> bool:
+        """True if a plain char, whose sign the source decides, is passed or returned."""
+        passed = (self.scalar, *(p.scalar for p in self.parameters if p.kind == "scalar"))
+        return any(scalar is not None and scalar.kind == "char" for scalar in passed)
+
+    @property
     def types(self) -> str:
         """The parameter types as the function table lists them."""
         return ", ".join(p.plain_type for p in self.parameters) or "void"

@@ -70,3 +70,49 @@ def test_debug_information_of_a_library_has_the_promoted_types(tmp_path: Path, c
     assert lib.symbol("sum")(1, 2.5) == 3
     assert lib.symbol("first")(-1, 60000, True) == 60000
     assert lib.ctypes.declared(1, 2.5) == 3
+
+
+CHARS = """
+typedef char byte_;
+char back(int x) { return (char)x; }
+int given(byte_ c) { return c; }
+const char *text(const char *s) { return s; }
+"""
+
+
+@pytest.mark.parametrize("functions", [None, ["char back(int x)", "int given(char c)"]])
+@pytest.mark.parametrize(("cc", "is_object"), [("gcc", False), ("gcc", True), ("clang", True)])
+def test_the_sign_of_char_is_that_of_the_source(
+    tmp_path: Path, cc: str, is_object: bool, functions: Any
+) -> None:
+    lib = library(tmp_path, cc, is_object, CHARS, "-funsigned-char", functions=functions)
+    assert lib.back(200) == 200 and lib.given(200) == 200
+    with pytest.raises(mblob.MblobError, match="255"):
+        lib.given(-1)
+    if functions is None:
+        assert lib.text("a") == "a"
+
+
+ENUMS = """
+enum E : char { M = -1, A = 1 };
+enum class S : signed char { N = -1 };
+enum U : unsigned char { B = 200 };
+extern "C" int given(E e) { return e; }
+extern "C" E back(int x) { return (E)x; }
+extern "C" S other(int x) { return (S)x; }
+extern "C" U last(U x) { return x; }
+"""
+
+
+@pytest.mark.parametrize("cxx", ["g++", "clang++"])
+def test_enums_have_the_sign_of_their_type(tmp_path: Path, cxx: str) -> None:
+    (tmp_path / "x.cc").write_text(ENUMS)
+    command = [cxx, "-g", "-fPIC", "-c", "x.cc"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    mblob.static_library(tmp_path / "x.o").export_library(tmp_path / "x.so")
+    lib = mblob.load_module(tmp_path / "x.so")
+    assert lib.given(-1) == -1 and lib.back(-1) == -1 and lib.other(-1) == -1
+    assert lib.last(200) == 200
+    subprocess.run([*command[:3], "-shared", "x.cc", "-o", "y.so"], cwd=tmp_path, check=True)
+    plain = mblob.load_module(tmp_path / "y.so")
+    assert plain.symbol("back")(-1) == -1 and plain.symbol("last")(200) == 200
