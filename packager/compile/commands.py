@@ -228,6 +228,7 @@ _MANNERS = (
     "-ginternal-reset", "-gvariable-location", "-gdescribe-dies", "-gembed-source", "-gsimple-template", "-gsrc-hash",
     "-gtemplate-alias", "-gkey-instructions",
 )  # fmt: skip
+_TYPES_APART = "-fdebug-types-section"  # units of types, which are not read
 LTO = ("-flto", "-fno-lto", "-ffat-lto-objects", "-fno-fat-lto-objects")
 
 
@@ -273,7 +274,7 @@ def _undecided(words: Sequence[str]) -> list[str]:
     """The words without those that decide about debug information and link-time optimization."""
     kept: list[str] = []
     for before, word in zip(("", *words), words):
-        decides = word.startswith(("-g", *LTO)) and not word.startswith(_NOT_DEBUG)
+        decides = word.startswith(("-g", _TYPES_APART, *LTO)) and not word.startswith(_NOT_DEBUG)
         if not decides or before.startswith("-X"):  # -Xclang: the next word is another program's
             kept.append(word)
     return kept

@@ -116,3 +116,12 @@ def test_enums_have_the_sign_of_their_type(tmp_path: Path, cxx: str) -> None:
     subprocess.run([*command[:3], "-shared", "x.cc", "-o", "y.so"], cwd=tmp_path, check=True)
     plain = mblob.load_module(tmp_path / "y.so")
     assert plain.symbol("back")(-1) == -1 and plain.symbol("last")(200) == 200
+
+
+@pytest.mark.parametrize("debug", [(), ("-g",)], ids=["own", "callers"])
+def test_types_in_units_of_their_own_are_known_from_sources(
+    tmp_path: Path, debug: tuple[str, ...]
+) -> None:
+    text = "typedef struct { int a, b; } pair;\nint sum(const pair *p) { return p->a + p->b; }\n"
+    lib = library(tmp_path, "gcc", False, text, *debug, "-fdebug-types-section")
+    assert lib.sum(np.array([(1, 2)], [("a", "i4"), ("b", "i4")])) == 3
