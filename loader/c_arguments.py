@@ -466,7 +466,7 @@ class Object(Memory):
 
     def from_param(self, value: Any) -> Any:
         if isinstance(value, (Reference, bytes)) or _is_buffer(value):
-            raise unexpected("the address of an object of C++", value)
+            raise unexpected(texts.OBJECT, value)
         return super().from_param(value)
 
 

@@ -38,6 +38,7 @@ COMPACT = (
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
 ADDRESSES = "expected a list of %s, or an array of their addresses (uint64), found %s"
+OBJECT = "the address of an object of C++"
 OBJECTS = (
     "the array holds objects of Python (%S), which C code cannot read; pass an array of numbers or"
     " structs"

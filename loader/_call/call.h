@@ -232,6 +232,13 @@ PyObject *call_frame_place(const call_frame *frame, int i);
 bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char *format, ...);
 /* In such a text: the parameter's name, or "x". */
 #define CALL_ARGUMENT_NAME "\1"
+/* convert_errors.c: each sets the error for an argument, and returns false. `found`: what it is, which is
+ * released. */
+bool call_no_struct(call_frame *frame, int i, PyObject *found);
+bool call_no_addresses(call_frame *frame, int i, PyObject *found);
+bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *format);
+bool call_no_buffer(call_frame *frame, int i, PyObject *arg); /* Python's own is set */
+bool call_no_number(call_frame *frame, int i, PyObject *arg);
 /* An argument that is a handle of a type code. Returns true. */
 static inline bool call_frame_handle(call_frame *frame, int i, void *handle, int code) {
   frame->values[i].v_handle = handle;

@@ -21,27 +21,13 @@ static bool convert_large_int(call_frame *frame, int i, PyObject *arg) {
   return true;
 }
 
-/* The error for what is no struct, where the parameter points at one; it takes over the reference. */
-static bool no_struct(call_frame *frame, int i, PyObject *found) {
-  PyObject *declared = found ? call_function_declared(frame->function, i) : NULL;
-  if (declared != NULL)
-    call_frame_error(
-        frame, i, PyExc_TypeError,
-        "expected at least %zu bytes for %U, found %S; pass ctypes.byref(" CALL_ARGUMENT_NAME
-        ") of a ctypes.Structure of that size, or a structured array",
-        frame->parameters[i].size, declared, found);
-  Py_XDECREF(declared);
-  Py_XDECREF(found);
-  return false;
-}
-
 static bool is_struct(const call_parameter *p) {
   return p != NULL && p->kind == PARAM_POINTER && p->size != 0;
 }
 
 static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   if (is_struct(&frame->parameters[i]))
-    return no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
+    return call_no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
   PyObject *shown = number ? PyObject_Repr(number) : NULL;
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
   if (text) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
@@ -187,25 +173,6 @@ static bool points_at_addresses(const char *format) {
   return is_address(f) || (*f != '\0' && strchr("lLqQ", *f) && f[1] == '\0');
 }
 
-/* The error for what a pointer to pointers is given in place of addresses; it takes over the reference. */
-static bool no_addresses(call_frame *frame, int i, PyObject *found) {
-  PyObject *declared = call_function_declared(frame->function, i);
-  PyObject *shown = declared && found ? PyObject_Str(found) : NULL;
-  const char *elements = shown ? PyUnicode_AsUTF8(shown) : NULL;
-  PyObject *of = elements == NULL ? NULL
-                 : frame->parameters[i].pointed_char
-                     ? PyUnicode_FromFormat("texts for %U", declared)
-                     : PyUnicode_FromFormat("arrays for %U", declared);
-  const char *listed = of ? PyUnicode_AsUTF8(of) : NULL;
-  if (listed != NULL)
-    call_frame_error(frame, i, call_type_and_value, MB_TEXT_ADDRESSES, listed, elements);
-  Py_XDECREF(of);
-  Py_XDECREF(declared);
-  Py_XDECREF(shown);
-  Py_XDECREF(found);
-  return false;
-}
-
 /* Whether an array that gives no buffer has elements of ml_dtypes, for which the buffer protocol
  * has no letter. The error that Python has set for it is gone then. */
 static bool is_small_float(PyObject *arg, DLDataType *dtype) {
@@ -246,21 +213,6 @@ static bool convert_small_float_value(call_frame *frame, int i, PyObject *arg) {
   return ok;
 }
 
-/* `format`: NULL where the buffer protocol has none for the elements. */
-static bool bad_elements(call_frame *frame, int i, PyObject *arg, const char *format) {
-  PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
-  if (dtype == NULL) {
-    PyErr_Clear();
-    dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
-    if (dtype == NULL) return false;
-  }
-  if (frame->parameters != NULL && frame->parameters[i].indirect)
-    return no_addresses(frame, i, dtype);
-  call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
-  Py_DECREF(dtype);
-  return false;
-}
-
 static bool is_contiguous(const Py_buffer *view) {
   if (view->strides == NULL || view->len == 0) return true;
   Py_ssize_t expected = view->itemsize;
@@ -269,24 +221,6 @@ static bool is_contiguous(const Py_buffer *view) {
     expected *= view->shape[d];
   }
   return view->suboffsets == NULL;
-}
-
-/* The error for an object that gives no buffer; Python's own is set. */
-static bool no_buffer(call_frame *frame, int i, PyObject *arg) {
-  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
-  const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
-    (void)bad_elements(frame, i, arg, NULL);
-  else
-    call_frame_error(frame, i, PyExc_TypeError,
-                     MB_TEXT_GIVES_NO_NUMBERS "; convert it to a native number type",
-                     Py_TYPE(arg)->tp_name, value ? value : Py_None);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
-  return false;
 }
 
 /* An array with gaps between its elements: through DLPack, where the function takes one. */
@@ -330,7 +264,7 @@ static inline bool convert_view(call_frame *frame, int i, PyObject *arg) {
 /* What gives no buffer: of the elements that buffers have no format for, an array or a scalar. */
 static bool convert_small_floats(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
-  if (!is_small_float(arg, &slot->tensor.dtype)) return no_buffer(frame, i, arg);
+  if (!is_small_float(arg, &slot->tensor.dtype)) return call_no_buffer(frame, i, arg);
   if (Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented) /* a scalar */
     return convert_small_float_value(frame, i, arg);
   if (!get_bits(arg, slot->tensor.dtype, &slot->u.view)) return false;
@@ -441,7 +375,7 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
     return holds_objects(frame, i, arg) ? false : convert_record(frame, i, arg, false);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
-  return bad_elements(frame, i, arg, view->format);
+  return call_bad_elements(frame, i, arg, view->format);
 }
 
 static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
@@ -525,19 +459,6 @@ static bool is_by_reference(PyObject *arg) {
   return strstr(Py_TYPE(arg)->tp_name, "CArgObject") != NULL;
 }
 
-/* The error for what is no number, where the signature says one. */
-static bool no_number(call_frame *frame, int i, PyObject *arg) {
-  const bool is_int = frame->parameters[i].kind == PARAM_INT;
-  const PyNumberMethods *as = Py_TYPE(arg)->tp_as_number;
-  const bool converts =
-      as != NULL && (as->nb_index != NULL || (is_int ? as->nb_int : as->nb_float) != NULL);
-  const char *how = "";
-  if (converts)
-    how = is_int ? "; pass int(" CALL_ARGUMENT_NAME ")" : "; pass float(" CALL_ARGUMENT_NAME ")";
-  return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s",
-                          is_int ? "int" : "float", Py_TYPE(arg)->tp_name, how);
-}
-
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 static bool convert_other(call_frame *frame, int i, PyObject *arg) {
@@ -550,7 +471,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   bool absent = true;
   const bool is_text = PyUnicode_Check(arg) || PyBytes_Check(arg) || PyByteArray_Check(arg);
   if (p != NULL && p->indirect && is_text)
-    return no_addresses(frame, i, PyUnicode_FromString(type->tp_name));
+    return call_no_addresses(frame, i, PyUnicode_FromString(type->tp_name));
   if (PyUnicode_Check(arg)) {
     if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent))
       return true;
@@ -598,8 +519,8 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   }
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
-    return no_number(frame, i, arg);
-  if (is_struct(p)) return no_struct(frame, i, PyUnicode_FromString(type->tp_name));
+    return call_no_number(frame, i, arg);
+  if (is_struct(p)) return call_no_struct(frame, i, PyUnicode_FromString(type->tp_name));
   char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";

@@ -275,7 +275,7 @@ MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out) {
 MBLOB_CHECK int mblob_address(const mblob_call_info *call, int i, void **out) {
   const mblob_kind kind = mblob_kind_of(call, i);
   if (kind == MBLOB_HANDLE || kind == MBLOB_NONE) return mblob_pointer(call, i, out);
-  return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "the address of an object of C++",
+  return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, MB_TEXT_OBJECT,
                     mblob_kind_name(call, i));
 }
 

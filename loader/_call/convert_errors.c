@@ -1,0 +1,82 @@
+/* convert_errors.c - the errors for Python arguments that a parameter does not take. */
+#include "call.h"
+
+/* The error for what is no struct, where the parameter points at one; it takes over the reference. */
+bool call_no_struct(call_frame *frame, int i, PyObject *found) {
+  PyObject *declared = found ? call_function_declared(frame->function, i) : NULL;
+  const char *text = declared ? PyUnicode_AsUTF8(declared) : NULL;
+  const char *shown = text ? PyUnicode_AsUTF8(found) : NULL;
+  if (shown != NULL)
+    call_frame_error(frame, i, PyExc_TypeError,
+                     MB_TEXT_BYTES "; pass ctypes.byref(" CALL_ARGUMENT_NAME
+                                   ") of a ctypes.Structure of that size, or a structured array",
+                     (long long)frame->parameters[i].size, text, shown);
+  Py_XDECREF(declared);
+  Py_XDECREF(found);
+  return false;
+}
+
+/* The error for what a pointer to pointers is given in place of addresses; it takes over the reference. */
+bool call_no_addresses(call_frame *frame, int i, PyObject *found) {
+  PyObject *declared = call_function_declared(frame->function, i);
+  PyObject *shown = declared && found ? PyObject_Str(found) : NULL;
+  const char *elements = shown ? PyUnicode_AsUTF8(shown) : NULL;
+  PyObject *of = elements == NULL ? NULL
+                 : frame->parameters[i].pointed_char
+                     ? PyUnicode_FromFormat("texts for %U", declared)
+                     : PyUnicode_FromFormat("arrays for %U", declared);
+  const char *listed = of ? PyUnicode_AsUTF8(of) : NULL;
+  if (listed != NULL)
+    call_frame_error(frame, i, call_type_and_value, MB_TEXT_ADDRESSES, listed, elements);
+  Py_XDECREF(of);
+  Py_XDECREF(declared);
+  Py_XDECREF(shown);
+  Py_XDECREF(found);
+  return false;
+}
+
+/* `format`: NULL where the buffer protocol has none for the elements. */
+bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *format) {
+  PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
+  if (dtype == NULL) {
+    PyErr_Clear();
+    dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
+    if (dtype == NULL) return false;
+  }
+  if (frame->parameters != NULL && frame->parameters[i].indirect)
+    return call_no_addresses(frame, i, dtype);
+  call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
+  Py_DECREF(dtype);
+  return false;
+}
+
+/* The error for an object that gives no buffer; Python's own is set. */
+bool call_no_buffer(call_frame *frame, int i, PyObject *arg) {
+  if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
+  const bool is_value = PyErr_ExceptionMatches(PyExc_ValueError);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (is_value && PyObject_HasAttrString(arg, "dtype")) /* numpy's */
+    (void)call_bad_elements(frame, i, arg, NULL);
+  else
+    call_frame_error(frame, i, PyExc_TypeError,
+                     MB_TEXT_GIVES_NO_NUMBERS "; convert it to a native number type",
+                     Py_TYPE(arg)->tp_name, value ? value : Py_None);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return false;
+}
+
+/* The error for what is no number, where the signature says one. */
+bool call_no_number(call_frame *frame, int i, PyObject *arg) {
+  const bool is_int = frame->parameters[i].kind == PARAM_INT;
+  const PyNumberMethods *as = Py_TYPE(arg)->tp_as_number;
+  const bool converts =
+      as != NULL && (as->nb_index != NULL || (is_int ? as->nb_int : as->nb_float) != NULL);
+  const char *how = "";
+  if (converts)
+    how = is_int ? "; pass int(" CALL_ARGUMENT_NAME ")" : "; pass float(" CALL_ARGUMENT_NAME ")";
+  return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s",
+                          is_int ? "int" : "float", Py_TYPE(arg)->tp_name, how);
+}
