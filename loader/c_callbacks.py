@@ -72,7 +72,7 @@ def _mismatch(declared: str, restype: Any, argtypes: tuple[Any, ...]) -> str:
 
 def _types(declared: str) -> tuple[Any, list[Any], bool] | None:
     """Types of the result and of the parameters, and whether more may follow; None of what is not read."""
-    head = FUNCTION.search(declared)
+    head = re.search(FUNCTION, declared)
     if head is None or "(" in declared[: head.start()] or not declared.endswith(")"):
         return None
     inside = declared[head.end() : -1]

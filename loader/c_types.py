@@ -116,7 +116,7 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
         return p.name, number_type(number) if number and number.ctype else None
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
     element = number_of(list(p.words))
-    if functions_table.FUNCTION.search(p.text):
+    if re.search(functions_table.FUNCTION, p.text):
         return p.name, Callback(p.text)
     if p.indirect or element is None:
         if type_text.endswith(functions_table.OBJECT):

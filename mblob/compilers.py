@@ -77,34 +77,31 @@ def as_by_default() -> Callable[[], object] | None:
 # -- what they print -------------------------------------------------------------------------------
 
 # The word, not a part of a path.
-_TELLING = re.compile(
-    r"(?<![\w/.-])(?:error|fatal)(?![\w/.-])|undefined reference|cannot find|multiple definition|relocation\b"
-    r"|format not recognized",
-    re.IGNORECASE,
+_TELLING = (
+    r"(?i)(?<![\w/.-])(?:error|fatal)(?![\w/.-])|undefined reference|cannot find|multiple definition|relocation\b"
+    r"|format not recognized"
 )
 # A driver repeats that a program failed which has said why, or says how many errors there were.
-_REPEATS = re.compile(
+_REPEATS = (
     r"returned \d+ exit status$|command failed (?:with exit code|due to signal)|lto-wrapper failed$"
     r"|^compilation terminated\.?$|^\d+ (?:warnings?|errors?)(?: and \d+ errors?)? generated\.?$|^use the --help option"
 )
 # A line's first label says what it is. Lines that end so name only the place that the next one is
 # about.
-_LABEL = re.compile(r"(?:^|\s)(error|fatal|warning|note|remark|info)(?: error)?:", re.IGNORECASE)
+_LABEL = r"(?i)(?:^|\s)(error|fatal|warning|note|remark|info)(?: error)?:"
 _REMARKS = ("warning", "note", "remark", "info")
-_PLACE = re.compile(r"[:,]$|^In file included from |^\d* ?\|")
+_PLACE = r"[:,]$|^In file included from |^\d* ?\|"
 
 # clang's
-_NO_LINKER = re.compile(r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$")
+_NO_LINKER = r"invalid linker name in (?:argument )?'((?:-fuse-ld|--ld-path)=.+)'$"
 
 # gcc's, of a name that it does not know; it knows some of linkers that are not installed.
-_UNKNOWN_LINKER = re.compile(
-    r"unrecognized command[- ]line option ['\u2018\"](-fuse-ld=.*?)['\u2019\"](?:;|$)"
-)
+_UNKNOWN_LINKER = r"unrecognized command[- ]line option ['\u2018\"](-fuse-ld=.*?)['\u2019\"](?:;|$)"
 
 
 def _is_remark(line: str) -> bool:
-    label = _LABEL.search(line)
-    return _PLACE.search(line) is not None if label is None else label[1].lower() in _REMARKS
+    label = re.search(_LABEL, line)
+    return re.search(_PLACE, line) is not None if label is None else label[1].lower() in _REMARKS
 
 
 def first_error(output: str, command: Sequence[str] = ()) -> str:
@@ -114,22 +111,22 @@ def first_error(output: str, command: Sequence[str] = ()) -> str:
         command: what was run; gcc does not say which linker it did not find.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    own = [line for line in lines if not _REPEATS.search(line)]
+    own = [line for line in lines if not re.search(_REPEATS, line)]
     said = [line for line in own if not _is_remark(line)]
     line = next(
-        (line for line in said if _TELLING.search(line)), next(iter([*said, *own, *lines]), "")
+        (line for line in said if re.search(_TELLING, line)), next(iter([*said, *own, *lines]), "")
     )
     options = (
         [word for word in command if word.startswith("-fuse-ld=")]
         if line.endswith("cannot find 'ld'")
         else []
     )
-    missing = _NO_LINKER.search(line)
+    missing = re.search(_NO_LINKER, line)
     if option := missing[1] if missing else next(iter(options[::-1]), ""):
         how, _, linker = option.partition("=")
         program = linker if how == "--ld-path" or "/" in linker else f"ld.{linker}"
         line = f"{line}: {option} needs {program}, which is not installed"
-    elif unknown := _UNKNOWN_LINKER.search(line):
+    elif unknown := re.search(_UNKNOWN_LINKER, line):
         option = unknown[1]
         name = option.partition("=")[2]
         what = (

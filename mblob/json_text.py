@@ -17,9 +17,9 @@ from mblob.texts import JSON_DIGITS, NESTING_LIMIT
 
 _BRACKETS = bytes.maketrans(b"{}", b"[]")
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
-_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (JSON_DIGITS + 1))
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)", re.DOTALL)
+_LONG_NUMBER = rb"[0-9]{%d}" % (JSON_DIGITS + 1)
+_SURROGATE = r"\\u[dD][89a-fA-F]"
+_ESCAPE = r"(?s)\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)"
 
 
 class JsonError(ValueError):
@@ -52,7 +52,7 @@ def parse(
     outside = _outside_strings(text)
     if _is_deep(outside):
         raise JsonError(f"nested too deep, over {NESTING_LIMIT} levels")
-    if _LONG_NUMBER.search(outside):
+    if re.search(_LONG_NUMBER, outside):
         raise JsonError(f"a number has too many digits, over {JSON_DIGITS}")
     whole = _whole if b"-0" in outside else None
     try:
@@ -66,8 +66,8 @@ def parse(
 def _outside_strings(text: str) -> bytes:
     """The parts of a text between its strings: brackets, numbers, words."""
     if "\\" in text:
-        if ("\\ud" in text or "\\uD" in text) and _SURROGATE.search(text):
-            half = next((found for found in _ESCAPE.finditer(text) if found[1]), None)
+        if ("\\ud" in text or "\\uD" in text) and re.search(_SURROGATE, text):
+            half = next((found for found in re.finditer(_ESCAPE, text) if found[1]), None)
             if half is not None:
                 raise JsonError(f"half a surrogate pair at {_place(text, half.start())}")
         text = re.sub(r"\\.", "", text, flags=re.DOTALL)

@@ -20,7 +20,7 @@ _ALL = frozenset(
 )  # fmt: skip
 WORD = re.compile(rf"\b_*({'|'.join(sorted(_ALL))})_*\b")
 # Other attributes that a call depends on: they change the type that they stand at.
-_OF_TYPES = re.compile(r"\b_*(mode|vector_size|ext_vector_type|address_space)_*\b")
+_OF_TYPES = r"\b_*(mode|vector_size|ext_vector_type|address_space)_*\b"
 # Options of compilers that choose one for all functions, also for packed ones.
 _OPTIONS = ("-mabi=ms", "-mrtd", "-mregparm=", "-msseregparm", "-fcall-used-", "-fcall-saved-")
 REFUSED = (
@@ -56,9 +56,7 @@ def may_tell(text: str, options: Sequence[str]) -> bool:
     )
 
 
-_GROUP = re.compile(
-    r"\b__(?:attribute(?:__)?|declspec)\s*\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)|\[\[.*?\]\]"
-)
+_GROUP = r"\b__(?:attribute(?:__)?|declspec)\s*\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)|\[\[.*?\]\]"
 
 
 def without_attributes(prototype: str) -> str:
@@ -67,9 +65,9 @@ def without_attributes(prototype: str) -> str:
     Raises:
         BuildError: a call depends on one.
     """
-    for group in _GROUP.findall(prototype):
-        if found := WORD.search(group) or _OF_TYPES.search(group):
-            of_type = found.re is _OF_TYPES
+    for group in re.findall(_GROUP, prototype):
+        if found := WORD.search(group) or re.search(_OF_TYPES, group):
+            of_type = found.re is not WORD
             why = (
                 "write the type itself"
                 if of_type
@@ -78,4 +76,4 @@ def without_attributes(prototype: str) -> str:
             raise BuildError(
                 f"functions: {prototype.strip()!r}: the attribute {found[1]} changes how the function is called; {why}"
             )
-    return _GROUP.sub(" ", prototype)
+    return re.sub(_GROUP, " ", prototype)

@@ -63,7 +63,7 @@ def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:
             f"{who}: expected a path or a source text, found {type(given).__name__}"
         )
     one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
-    if one_line and (_exists(given) or _FILE_NAME.fullmatch(given)):
+    if one_line and (_exists(given) or re.fullmatch(_FILE_NAME, given)):
         return existing_file(Path(given), who)
     try:
         given.encode(errors="surrogateescape")
@@ -74,7 +74,7 @@ def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:
     return given
 
 
-_FILE_NAME = re.compile(r'(?!\s*/[/*])[^;{}()#"]*\.[A-Za-z][\w+]*')
+_FILE_NAME = r'(?!\s*/[/*])[^;{}()#"]*\.[A-Za-z][\w+]*'
 
 
 def _exists(name: str) -> bool:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from mblob import texts
-from mblob.binary import archive, mach_o, tar
+from mblob.binary import archive, mach_o, pe, tar
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_object import ElfObject
 from mblob.binary.elf_records import STB_GLOBAL, Symbol
 from mblob.binary.file_kind import (
     AR_MAGIC,
@@ -21,7 +23,7 @@ from mblob.binary.file_kind import (
     THIN_MAGIC,
     linkable_kind,
 )
-from mblob.binary.image import Image, open_image
+from mblob.binary.image import Image
 from mblob.binary.machine_names import MachineAlias, fits, known_names, machine_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
@@ -112,8 +114,42 @@ def _open_one(data: memoryview, label: str) -> Opened:
         content = tar.content(data, label)
         opened = _of_members("tar", content, label, tar.files(content, label))
         return opened._replace(compressed=content is not data)
-    image = open_image(data, label)
+    image = _image(data, label)
     return Opened(image.kind, image, compressed=image.format == "c")
+
+
+def _image(data: memoryview, name: str, base: int = 0) -> Image:
+    """The image that `data` is.
+
+    Args:
+        name: how errors call it.
+        base: where `data` starts in the file.
+
+    Raises:
+        FormatError: "not_elf": in none of the formats; what its reader says.
+    """
+    if data[:4] == ELF_MAGIC:
+        elf = ElfFile(data, name, base)
+        if elf.kind == "object":
+            elf = ElfObject(data, name, base)
+        elf.check_tables()
+        return elf
+    if mach_o.is_thin(data):
+        return mach_o.MachO(data, name, base)
+    if pe.is_pe(data):
+        return pe.PeFile(data, name, base)
+    if pe.is_coff(data):
+        return pe.CoffObject(data, name, base)
+    from mblob.binary import c_text
+
+    if c_text.is_c(data):
+        return c_text.CText(data, name)
+    raise FormatError.about(
+        name,
+        f"not a library: neither ELF, Mach-O nor PE{texts.PACKED_FIRST}",
+        code="not_elf",
+        offset=0,
+    )
 
 
 def _of_universal(
@@ -195,7 +231,7 @@ def refuse_archive(content: memoryview, label: str) -> None:
 def _member(content: memoryview, label: str, name: str, start: int) -> Member:
     refuse_archive(content, label)
     try:
-        image = open_image(content, label, start)
+        image = _image(content, label, start)
     except FormatError as error:
         if error.code != "not_elf" or content[:4] == ELF_MAGIC:
             raise

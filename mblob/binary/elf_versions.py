@@ -3,7 +3,6 @@ Versioning")."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -27,7 +26,7 @@ VER_FLG_BASE, VER_FLG_WEAK = 1, 2
 RECORD_LIMIT = 1 << 14
 
 # For these in a name of a library or a search path the dynamic linker puts another text.
-EXPANDED = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+EXPANDED = r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))"
 
 
 class NeededVersion(NamedTuple):

@@ -30,7 +30,11 @@ def main(argv: list[str] | None = None) -> int:
         if own:
             _leave_on_signals()
             # entries by the hundred thousand are no garbage to look for
-            gc.set_threshold(20_000, 10, 10)
+            gc.set_threshold(200_000, 10, 10)
+            from mblob.cli.late_modules import load_when_used
+
+            # of pyelftools, for its debugging aids alone; to import them takes longer than all else of it
+            load_when_used("dataclasses", "inspect", "pdb", "traceback")
         from mblob.cli.command_line import execute
 
         if own:

@@ -224,12 +224,12 @@ def split(text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part.strip() not in ("", "void")]
 
 
-FUNCTION = re.compile(r"\(\s*\*\s*([A-Za-z_]\w*)?\s*\)\s*\(")  # int (*name)(float)
+FUNCTION = r"\(\s*\*\s*([A-Za-z_]\w*)?\s*\)\s*\("  # int (*name)(float)
 
 
 def parameter(text: str) -> Parameter:
     """One parameter of a prototype."""
-    if (function := FUNCTION.search(text)) is not None:
+    if (function := re.search(FUNCTION, text)) is not None:
         return Parameter(function[1] or "", (), True, (), " ".join(text.split()))
     head = text.partition("[")[0]
     groups = re.findall(r"\[([^\]]*)\]", text)
@@ -251,8 +251,8 @@ def contradicts(row: Row) -> bool:
 
 
 def _is_of_type(text: str, type_text: str) -> bool:
-    if FUNCTION.search(text) or FUNCTION.search(type_text):
-        return bool(FUNCTION.search(text) and FUNCTION.search(type_text))
+    if re.search(FUNCTION, text) or re.search(FUNCTION, type_text):
+        return bool(re.search(FUNCTION, text) and re.search(FUNCTION, type_text))
     type_text = re.sub(r"(?<=\*):.*", "", type_text)
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))

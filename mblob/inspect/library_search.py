@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -76,7 +77,7 @@ class SharedObject:
     def expanded(self, text: str) -> list[str]:
         """The texts that a name or folder in the file may stand for: distributions differ in $LIB,
         processors in $PLATFORM."""
-        if not EXPANDED.search(text):
+        if not re.search(EXPANDED, text):
             return [text]
         machine = self.elf.machine
         origin = os.path.realpath(Path(self.path).parent)
@@ -88,7 +89,7 @@ class SharedObject:
         for lib, platform in itertools.product(libs, _PLATFORMS.get(machine, (machine,))):
             values = {"ORIGIN": origin, "LIB": lib, "PLATFORM": platform}
             # text, the name in braces or None, or that without, text, ...
-            parts = EXPANDED.split(text)
+            parts = re.split(EXPANDED, text)
             found[
                 "".join(values[p] if i % 3 else p for i, p in enumerate(parts) if p is not None)
             ] = None

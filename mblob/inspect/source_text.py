@@ -31,7 +31,7 @@ TEXT_FORMATS = frozenset(
     }
 )
 _SHOWN_FIELDS = ("code", "source", "data")
-_UNPRINTED = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f]")  # in no text
+_UNPRINTED = "[\0-\x08\x0b\x0e-\x1f\x7f]"  # in no text
 _TEXT_FIELDS = ("graph_json", "nodes_json", "code", "source", "data")
 
 
@@ -87,7 +87,7 @@ def text_beginning(
         text = decoder.decode(bytes(raw[:limit]), final=len(raw) <= limit)
     except UnicodeDecodeError:
         return None
-    if not text or _UNPRINTED.search(text):
+    if not text or re.search(_UNPRINTED, text):
         return None
     return text, len(raw) - min(limit, len(raw)) + len(decoder.getstate()[0])
 

@@ -4,10 +4,10 @@ macros in prototypes stand for."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from mblob.packager.compile.first_look import has_array_types
 from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
     TYPEOF,
@@ -77,43 +77,6 @@ def declared_name(name: str, prototype: str) -> str:
     return name if name.endswith(f"::{declared}") else declared
 
 
-def has_arrays(source: str) -> bool:
-    """True if a source may define functions with arrays among their parameters; what it includes
-    does not count."""
-    if _has_array_types(source):
-        return True
-    is_nested = "extern" in source or "namespace" in source  # braces around functions
-    parentheses = braces = 0
-    is_array = False
-    for found in _BRACKET.finditer(source):
-        if found[0] == "(":
-            is_array = is_array and parentheses > 0
-            parentheses += 1
-        elif found[0] == ")":
-            parentheses -= 1
-        elif found[0] == "[":
-            is_array = is_array or parentheses > 0
-        elif found[0] == "{":
-            if is_array and (is_nested or not braces):
-                return True
-            braces, parentheses = braces + 1, 0
-        elif found[0] == "}":
-            braces -= 1
-    return False
-
-
-_BRACKET = re.compile(r"[][(){}]")
-
-
-def _has_array_types(source: str) -> bool:
-    """True if a source may have typedefs of arrays: gcc forgets the const of `const row *`."""
-    for statement in source.split(";")[:-1] if "typedef" in source else ():
-        text = statement.rstrip()
-        if text.endswith("]") and "typedef" in text[max(map(text.rfind, "{}()")) + 1 :]:
-            return True
-    return False
-
-
 def array_parameters(own: str) -> dict[str, str]:
     """By the names of functions that a text declares with arrays among their parameters, the
     declarations. Of several the last counts, which is the definition.
@@ -160,7 +123,7 @@ def array_types(own: str) -> tuple[str, ...]:
     Args:
         own: as of `own_text`.
     """
-    if not _has_array_types(own):
+    if not has_array_types(own):
         return ()
     declared = ([t.text for t in found] for found in _declarations(tokenize(own)[0]))
     return tuple(

@@ -197,7 +197,9 @@ def _head(tools: Toolchain, kind: str, source: Path, work: Path) -> Command:
     maps = [
         f"-ffile-prefix-map={folder}=." for folder in sorted(folders, key=lambda f: (len(f), f))
     ]
-    return (*tools.compiler(kind), "-O2", "-fPIC", *maps, _seed(source.name))
+    # The assembler starts with the compiler. gfortran prints what it read, into the pipe, too.
+    pipe = () if kind == "fortran" else ("-pipe",)
+    return (*tools.compiler(kind), "-O2", "-fPIC", *pipe, *maps, _seed(source.name))
 
 
 def _seed(name: str) -> str:

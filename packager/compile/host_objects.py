@@ -25,10 +25,9 @@ from mblob.packager.compile.commands import (
     preprocess_command,
     source_macros,
 )
+from mblob.packager.compile.first_look import may_name_vectors, may_tell
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import CompilerAnswers, Toolchain
-from mblob.packager.compile.vector_c.words import may_name_vectors
-from mblob.packager.conventions import may_tell
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
 from mblob.packager.objects import object_files
@@ -161,7 +160,7 @@ def compile_all(
                 HostFile(output, label, kind in ("c++", "cuda"), kind == "cuda", kind == "fortran")
             )
             if kind in OF_C and (
-                texts or (is_declared and i not in rewritten and _may_tell(node, options, looking))
+                texts or (is_declared and i not in rewritten and may_tell(node, options, looking))
             ):
                 preprocessed[output] = work / f"lib{i}.words.i"
                 if texts:
@@ -240,22 +239,6 @@ def _with_declarations(
         written=dict(zip(names, written)),
         expanded_names={old: new for old, new in zip(texts, names) if new and new != old},
     )
-
-
-def _may_tell(node: SourceNode, options: Sequence[str], looking: bool) -> bool:
-    """True if a source may say more of its functions than debug information.
-
-    Args:
-        looking: prototypes are made of what it says.
-    """
-    text = node.text()
-    if may_tell(text, (*options, *node.options)):
-        return True
-    if not looking or "[" not in text:
-        return False
-    from mblob.packager.compile.call_attributes import has_arrays
-
-    return has_arrays(text)
 
 
 def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:

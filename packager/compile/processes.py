@@ -300,7 +300,7 @@ def failure(output: str, status: int, command: Sequence[str]) -> str:
     )
 
 
-_FULL = re.compile(r"no space left on device|disk quota exceeded", re.IGNORECASE)
+_FULL = r"(?i)no space left on device|disk quota exceeded"
 
 
 def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
@@ -314,5 +314,5 @@ def check_space(command: Sequence[str], output: str, cwd: Path) -> None:
     target = cwd / (words[words.index("-o") + 1] if "-o" in words[:-1] else "output")
     free = {path: shutil.disk_usage(path.parent).free for path in (target, cwd / "temporary files")}
     path = min(free, key=lambda p: free[p])
-    if free[path] < LEAST_SPACE or _FULL.search(output):
+    if free[path] < LEAST_SPACE or re.search(_FULL, output):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

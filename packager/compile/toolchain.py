@@ -200,7 +200,7 @@ class Toolchain:
                 raise BuildError(f"{labels.get(culprit, culprit)}: {NEEDS_PIC}")
             said = failure(output, status, command)
             raise ToolchainError(f"the link failed: {said}", command=command, output=output)
-        if _NEEDS_STACK.search(output) and not asks_for_stack(
+        if re.search(_NEEDS_STACK, output) and not asks_for_stack(
             command
         ):  # as mold says, which writes none
             raise BuildError(f"what is linked: {NEEDS_STACK}")
@@ -223,7 +223,7 @@ class Toolchain:
 
 def _without_pic(command: Sequence[str], output: str, cwd: Path) -> str:
     """The input of a link of which the linker says that its code depends on its address; "" if none."""
-    if not _NEEDS_PIC.search(output):
+    if not re.search(_NEEDS_PIC, output):
         return ""
     inputs = [word for word in command if word.endswith((".o", ".a"))]
     named = [word for word in inputs if word in output]
@@ -234,9 +234,9 @@ def _without_pic(command: Sequence[str], output: str, cwd: Path) -> str:
     return named[0] if named else "an input of the link"
 
 
-_NEEDS_PIC = re.compile(r"recompile with -fPIC|read-only segment has dynamic relocations")
+_NEEDS_PIC = r"recompile with -fPIC|read-only segment has dynamic relocations"
 # "x.o: requires executable stack (because ...)", "x.o: ... it requires an executable stack."
-_NEEDS_STACK = re.compile(r"requires (?:an )?executable stack")
+_NEEDS_STACK = r"requires (?:an )?executable stack"
 # What linkers answer to --version; compilers print their own command line around it.
 _LINKERS = (
     (r"^mold (\d[\d.]*)", "mold"),

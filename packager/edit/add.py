@@ -42,7 +42,6 @@ from mblob.packager.modules.nodes import (
     files_in,
     is_host,
     node_of,
-    out_entry,
     suggesting,
 )
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
@@ -50,6 +49,7 @@ from mblob.packager.modules.relax_parameters import is_set
 from mblob.packager.modules.repeated import check_names
 from mblob.packager.modules.weights import named_parameters, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
+from mblob.packager.write.blob_stream import out_entry
 from mblob.packager.write.dialects import DIALECTS
 
 

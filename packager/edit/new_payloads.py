@@ -26,9 +26,10 @@ from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
-from mblob.packager.modules.nodes import PiecesPayload, is_host, out_entry, record_of
+from mblob.packager.modules.nodes import PiecesPayload, is_host, record_of
 from mblob.packager.modules.weights import check_name, kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file, payload_or_path
+from mblob.packager.write.blob_stream import out_entry
 
 LISTED = 20  # names that an error gives
 

@@ -31,8 +31,10 @@ The tree of a loaded library goes another way: `mblob.repack.export_loaded` writ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -294,12 +296,26 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         # room for packed functions.
         line = inputs.make_link_line(request, gathered, functions, work)
 
-        from mblob.packager.link import linking, read_back  # imported while compilers ran
+        from mblob.packager.link import linking  # imported while compilers ran
 
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
-        blob_size = linking.link(request, line, library, work, copy)
+        with _import_beside("mblob.packager.link.read_back", "mblob.inspect.library"):
+            blob_size = linking.link(request, line, library, work, copy)
+        from mblob.packager.link import read_back
+
         # Read the library back, and check it.
         read_back.check(request, line, library, blob_size)
+
+
+@contextmanager
+def _import_beside(*modules: str) -> Iterator[None]:
+    """Import modules while the linker runs."""
+    importing = threading.Thread(target=lambda: list(map(import_module, modules)))
+    importing.start()
+    try:
+        yield
+    finally:
+        importing.join()
 
 
 def _early_copy(request: Request, library: Path) -> AbstractContextManager[BackgroundCopy | None]:

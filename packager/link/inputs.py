@@ -49,8 +49,6 @@ from mblob.packager.functions.source_prototypes import (
     with_types,
 )
 from mblob.packager.functions.wrappers import Wrapped, compiled_checks, rows_of, source
-from mblob.packager.link import carried_plugins
-from mblob.packager.link.finished_names import check_names_are_new, with_places
 from mblob.packager.link.request import Request, warn_of_unreadable
 from mblob.packager.modules.nodes import SourceNode
 from mblob.packager.objects import object_files
@@ -115,7 +113,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         packed_forms if has_functions else None,
         request.options,
         work,
-        None if any(node.declared.looks for node in request.host) else _import_last_steps,
+        None if any(node.declared.looks for node in request.host) else _import_linking,
     )
     words, given = _addons(request, tools, work)
     host = unshared(compiled, work / "unshared")
@@ -124,10 +122,14 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     words = [moved.get(word, word) for word in words]
     plugins: list[list[LinkInput]] = []
     if request.carry:
+        from mblob.packager.link import carried_plugins
+
         plugins = carried_plugins.compile_plugins(tools, request.carry, request.options, work)
     objects = [*host, *addons, *(part for plugin in plugins for part in plugin)]
     hides = any("version-script" in option for option in request.options)
     if any(file.elsewhere for file, _ in host):
+        from mblob.packager.link.finished_names import with_places
+
         request = with_places(request, host)
     known = request.wrapped()
     asks = any(w.prototype.points_at_structs or w.prototype.has_char for w in known)
@@ -168,10 +170,9 @@ def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bo
     return any(w.prototype.name not in defined for w in wrapped)
 
 
-def _import_last_steps() -> None:
-    """Import what links and looks at the finished library, while compilers run."""
+def _import_linking() -> None:
+    """Import what links, while compilers run."""
     import_module("mblob.packager.link.linking")
-    import_module("mblob.packager.link.read_back")
 
 
 def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[LinkInput]]:
@@ -503,7 +504,7 @@ def _helpers(
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
     options = (*request.options, *inline)
-    made = compile_generated(tools, sources, options, work, _import_last_steps)
+    made = compile_generated(tools, sources, options, work, _import_linking)
     if compiled:
         there = work / "mblob_checks.o"
         shutil.copyfile(compiled, there)
@@ -520,6 +521,8 @@ def refuse_clashes(request: Request, objects: Sequence[LinkInput]) -> None:
     """
     hidden = {w.prototype.name: w.plain_symbol for w in request.wrapped() if w.takes_name}
     if any(file.elsewhere for file, _ in objects):
+        from mblob.packager.link.finished_names import check_names_are_new
+
         check_names_are_new(request, objects)
     definitions = [
         (f.label, c if f.generated else ObjectSymbols(hidden.get(n, n) for n in c.defined))

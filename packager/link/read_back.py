@@ -172,9 +172,7 @@ def _check_plugins(plugins: Sequence[Plugin], elf: ElfFile) -> None:
 
 
 # Who provides symbols to a library when it is opened, or at any time.
-_PRESENT = re.compile(
-    r"TVM runtime|tvm_ffi|libmblob|dynamic linker|linker$|compiler$|libgcc|libmvec|Python"
-)
+_PRESENT = r"TVM runtime|tvm_ffi|libmblob|dynamic linker|linker$|compiler$|libgcc|libmvec|Python"
 _NAMED = 12  # symbols that one warning names
 
 
@@ -201,7 +199,7 @@ def _unprovided(elf: ElfFile, library: Path) -> list[str]:
     unknown = {
         u.name: f"{u.name} (of {u.provider})" if u.provider else u.name
         for u in undefined_symbols(elf)
-        if not (u.weak or u.version or u.library or _PRESENT.match(u.provider or ""))
+        if not (u.weak or u.version or u.library or re.match(_PRESENT, u.provider or ""))
     }
     if not unknown:
         return []

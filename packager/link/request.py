@@ -36,7 +36,6 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn, warn_of_tvm
 from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.link.carried_plugins import given_plugins
 from mblob.packager.modules.nodes import (
     HostNode,
     ObjectNode,
@@ -394,6 +393,8 @@ def _plugins(
 ) -> tuple[tuple[HostNode, ...], ...]:
     if carry is None or (isinstance(carry, (list, tuple)) and not carry):
         return ()
+    from mblob.packager.link.carried_plugins import given_plugins
+
     return given_plugins(carry)
 
 

@@ -19,19 +19,15 @@ from mblob.bytes.payload_source import (
 )
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, did_you_mean
-from mblob.format import safetensors
-from mblob.format.blob_plan import OutEntry
 from mblob.format.functions_table import Row
 from mblob.format.grammar import FunctionInfo
 from mblob.format.ndarray import ArrayRecord, as_record
-from mblob.format.type_keys import LIBRARY, ROWS, SAFETENSORS, STATIC_LIBRARY, C
-from mblob.inspect import payload_layouts
+from mblob.format.type_keys import LIBRARY, STATIC_LIBRARY, C
 from mblob.module import Module, Node
-from mblob.node import EXPORTABLE, SERIALIZABLE, to_write
+from mblob.node import EXPORTABLE, SERIALIZABLE
 from mblob.packager.errors import BuildError, BuildTypeError, refused
-from mblob.packager.modules.payload_conversion import check, convert_payload, key_in, to_classic
 from mblob.packager.modules.prototypes import Prototype
-from mblob.packager.path_arguments import check_key, existing_file
+from mblob.packager.path_arguments import existing_file
 from mblob.source_suffixes import LANGUAGE_OF
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -391,54 +387,6 @@ def node_of(module: Module) -> Node:
 def is_host(module: Module) -> bool:
     """True if a module is host code, which is linked and not serialized."""
     return isinstance(node_of(module), HostNode)
-
-
-def out_entry(module: Module, dialect: str) -> OutEntry:
-    """The blob's entry for a module that is no host code, as a dialect writes it. Modules of opened
-    libraries are copied by their payload. What it imports is not said.
-
-    Raises:
-        BuildError: the dialect has no such kind, or cannot say what it holds; or the key of a
-            module of the caller's is none, or its bytes break the grammar of the key.
-        FormatError: a payload that has to be written differently breaks its grammar.
-    """
-    node = node_of(module)
-    written = node.dialect or dialect
-    if isinstance(node, PayloadNode):
-        if dialect == "classic" and node.kernels:
-            for kernel in node.kernels:
-                to_classic(node.type_key, kernel)
-        if written == dialect:
-            if node.is_unread:
-                check(node.type_key, node.payload(), dialect)
-            return OutEntry(
-                node.type_key,
-                node.content,
-                imports=(),
-                data=node.data,
-                alignment=node.alignment,
-                align_at=node.align_at,
-            )
-        pieces = convert_payload(node.type_key, node.payload(), written, dialect, node.kernels)
-        return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
-    payload = to_write(module)
-    if not node.is_opened:  # made by the program that exports it
-        check_key(module.type_key, "export_library")
-        if module.type_key in ROWS or module.type_key == SAFETENSORS:
-            check(module.type_key, payload, written)
-    payload_layouts.check_whole(module.type_key, payload)
-    if module.type_key == SAFETENSORS:
-        data_offset = safetensors.data_offset(payload, payload.nbytes)
-        return OutEntry(
-            SAFETENSORS,
-            BytesPayload(payload),
-            imports=(),
-            data=True,
-            alignment=safetensors.ALIGNMENT,
-            align_at=data_offset,
-        )
-    pieces = convert_payload(module.type_key, payload, written, dialect)
-    return OutEntry(key_in(module.type_key, dialect), PiecesPayload(pieces), (), node.data)
 
 
 def check_serializable(root: Module) -> None:

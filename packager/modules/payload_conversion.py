@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from mblob.bytes.payload_source import BytesPayload
 from mblob.bytes.wire import Cursor, encode_map, encode_string, encode_strings, encode_u64
 from mblob.dtype import FLOAT8_E3M4, DataType
 from mblob.errors import FormatError
 from mblob.format import safetensors
+from mblob.format.blob_plan import OutEntry
 from mblob.format.grammar import (
     FFI_GRAMMARS,
     FFI_GRAMMARS_OF_0_21,
@@ -43,7 +45,12 @@ from mblob.format.type_keys import (
     WEBGPU,
     letters,
 )
+from mblob.inspect import payload_layouts
+from mblob.module import Module
+from mblob.node import to_write
 from mblob.packager.errors import BuildError
+from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, node_of
+from mblob.packager.path_arguments import check_key
 
 Fields = Mapping[str, Any]
 Pieces = list[Any]  # bytes-like; what is large is a view
@@ -70,6 +77,51 @@ _TYPES_OF_0_21 = {(1, 1): (6, 8)}  # all others are those of later releases
 _TAGS = {"tir.use_dyn_shared_memory": "tirx.use_dyn_shared_memory"}
 _TAGS_BACK = {new: old for old, new in _TAGS.items()}
 _FFI_TAGS = ("clusterCtaIdx.", "preferredClusterCtaIdx.", "tirx.")
+
+
+def check_node(node: PayloadNode, dialect: str) -> None:
+    """Refuse a payload that a dialect cannot write as it is.
+
+    Raises:
+        BuildError: as of `out_entry`.
+    """
+    _check_kernels(node, dialect)
+    if node.is_unread:
+        check(node.type_key, node.payload(), dialect)
+
+
+def _check_kernels(node: PayloadNode, dialect: str) -> None:
+    if dialect == "classic":
+        for kernel in node.kernels:
+            to_classic(node.type_key, kernel)
+
+
+def converted_entry(module: Module, dialect: str) -> OutEntry:
+    """The entry of a module of another dialect, or of an opened library: `out_entry` of `blob_stream`."""
+    node = node_of(module)
+    written = node.dialect or dialect
+    if isinstance(node, PayloadNode):
+        _check_kernels(node, dialect)
+        pieces = convert_payload(node.type_key, node.payload(), written, dialect, node.kernels)
+        return OutEntry(key_in(node.type_key, dialect), PiecesPayload(pieces), (), node.data)
+    payload = to_write(module)
+    if not node.is_opened:  # made by the program that exports it
+        check_key(module.type_key, "export_library")
+        if module.type_key in ROWS or module.type_key == SAFETENSORS:
+            check(module.type_key, payload, written)
+    payload_layouts.check_whole(module.type_key, payload)
+    if module.type_key == SAFETENSORS:
+        data_offset = safetensors.data_offset(payload, payload.nbytes)
+        return OutEntry(
+            SAFETENSORS,
+            BytesPayload(payload),
+            imports=(),
+            data=True,
+            alignment=safetensors.ALIGNMENT,
+            align_at=data_offset,
+        )
+    pieces = convert_payload(module.type_key, payload, written, dialect)
+    return OutEntry(key_in(module.type_key, dialect), PiecesPayload(pieces), (), node.data)
 
 
 def convert_payload(

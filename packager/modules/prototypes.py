@@ -242,8 +242,8 @@ class Prototype(NamedTuple):
 # Texts as callers write them, before they are parsed.
 # ISO C, 5.1.1.2: comments become a space before anything is parsed. Prototypes have no strings that
 # look like one.
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_IN_C = re.compile(r'\bextern\s*"C"\s*(?:\{(.*)\}\s*$)?', re.DOTALL)
+_COMMENT = r"(?s)/\*.*?\*/|//[^\n]*"
+_IN_C = r'(?s)\bextern\s*"C"\s*(?:\{(.*)\}\s*$)?'
 # What compilers have for a keyword, and what says nothing about a call.
 _SPELLINGS = (
     (r"__restrict(__)?", "restrict"),
@@ -258,8 +258,8 @@ def standard(text: str) -> str:
     Raises:
         BuildError: an attribute that a call depends on.
     """
-    code = without_attributes(_COMMENT.sub(" ", text))
-    code = _IN_C.sub(lambda found: found[1] or "", code)
+    code = without_attributes(re.sub(_COMMENT, " ", text))
+    code = re.sub(_IN_C, lambda found: found[1] or "", code)
     for spelling, word in _SPELLINGS:
         code = re.sub(rf"\b{spelling}(?!\w)", word, code)
     return " ".join(code.split()).rstrip("; ")

@@ -18,7 +18,13 @@ from mblob.format.type_keys import LIBRARY
 from mblob.inspect.payload_layouts import size_of, tells_end
 from mblob.module import Module
 from mblob.packager.errors import BuildError
-from mblob.packager.modules.nodes import HostNode, check_serializable, is_host, node_of, out_entry
+from mblob.packager.modules.nodes import (
+    HostNode,
+    PayloadNode,
+    check_serializable,
+    is_host,
+    node_of,
+)
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.packager.write.file_sink import FileSink, OldLibrary, SharingSink
 from mblob.packager.write.graph_names import with_packed_names
@@ -84,6 +90,34 @@ def plan_blob(
 def _entry(module: Module, dialect: Dialect, names: Mapping[str, str] | None) -> OutEntry:
     entry = out_entry(module, dialect.name)
     return with_packed_names(entry, names) if names else entry
+
+
+def out_entry(module: Module, dialect: str) -> OutEntry:
+    """The blob's entry for a module that is no host code, as a dialect writes it. Modules of opened
+    libraries are copied by their payload. What it imports is not said.
+
+    Raises:
+        BuildError: the dialect has no such kind, or cannot say what it holds; or the key of a
+            module of the caller's is none, or its bytes break the grammar of the key.
+        FormatError: a payload that has to be written differently breaks its grammar.
+    """
+    node = node_of(module)
+    if isinstance(node, PayloadNode) and node.dialect in (None, dialect):
+        if node.is_unread or node.kernels:
+            from mblob.packager.modules.payload_conversion import check_node
+
+            check_node(node, dialect)
+        return OutEntry(
+            node.type_key,
+            node.content,
+            imports=(),
+            data=node.data,
+            alignment=node.alignment,
+            align_at=node.align_at,
+        )
+    from mblob.packager.modules.payload_conversion import converted_entry
+
+    return converted_entry(module, dialect)
 
 
 def write_blob(

@@ -55,7 +55,7 @@ def with_packed_names(entry: OutEntry, names: Mapping[str, str]) -> OutEntry:
     return entry._replace(payload=entry.payload.with_graph(partial(_renamed, names=names)))
 
 
-_CALL = re.compile(r"""("func_name"\s*:\s*)("(?:[^"\\]|\\.)*")""")
+_CALL = r"""("func_name"\s*:\s*)("(?:[^"\\]|\\.)*")"""
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
@@ -71,6 +71,6 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
         attrs = node.get("attrs", node.get("attr"))
         if attrs is not None:
             attrs["func_name"] = names.get(attrs["func_name"], attrs["func_name"])
-    changed = _CALL.sub(other, text)
+    changed = re.sub(_CALL, other, text)
     # metadata may have such a key, too
     return changed if parse(changed) == graph else json.dumps(graph, ensure_ascii=False)

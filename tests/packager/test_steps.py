@@ -54,7 +54,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_an_export_of_one_kernel_and_one_tensor_enters_few_files(entered: list[str]) -> None:
-    assert len(entered) <= FILES, entered
+    assert len(entered) <= FILES, " ".join(entered)
 
 
 def test_the_table_of_steps_names_the_files_of_the_steps(entered: list[str]) -> None:

@@ -46,7 +46,7 @@ LATE = {
         "mblob.inspect.tvm_releases", "mblob.inspect.unloading", "mblob.packager.modules.source_comments",
     },
     "an interrupt is one line from the first moment of `mblob-pack`": {
-        "signal", "mblob.cli.command_line", "mblob.interrupts",
+        "signal", "mblob.cli.command_line", "mblob.cli.late_modules", "mblob.interrupts",
     },
     "the command line imports the module of the verb that runs, and `dataclasses` for models only": {
         "mblob.cli.completion", "mblob.cli.run_model",
@@ -78,8 +78,9 @@ LATE = {
     "20 ms, for libraries that get weights and files, which need nothing that compiles or links": {
         "mblob.packager.edit.add_code", "mblob.packager.link.build",
     },
-    "30 ms, for builds with objects, weights or a rule of make": {
-        "mblob.packager.link.depfile", "mblob.packager.link.relink", "mblob.packager.modules.weights",
+    "2 to 30 ms, for builds with objects, payloads, plug-ins, code of a finished library, or a rule of make": {
+        "mblob.packager.link.carried_plugins", "mblob.packager.link.depfile", "mblob.packager.link.finished_names",
+        "mblob.packager.link.relink", "mblob.packager.modules.payload_conversion", "mblob.packager.modules.weights",
     },
     "the face costs nothing": {"mblob.errors"},
 }  # fmt: skip

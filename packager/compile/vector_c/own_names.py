@@ -15,7 +15,7 @@ from mblob.packager.compile.vector_c.tokens import (
     place,
     tokenize,
 )
-from mblob.packager.compile.vector_c.words import WORD, may_name_vectors, names_vectors
+from mblob.packager.compile.vector_c.words import WORD, names_vectors
 
 # Before a type these may stand; any other word or bracket in front makes the name that of a thing.
 _BEFORE_TYPES = QUALIFIERS | DEDUCED | BEFORE_EXPRESSIONS | {"typedef", "_Atomic"}
@@ -36,7 +36,7 @@ def own_names(source: str, tokens: Sequence[Token]) -> set[str]:
 
 
 def _is_candidate(name: str) -> bool:
-    return name == "half" or WORD.fullmatch(name) is not None
+    return name == "half" or re.fullmatch(WORD, name) is not None
 
 
 def _is_not_a_type(before: Token | None, after: Token | None) -> bool:
@@ -74,7 +74,7 @@ def mentions(source: str) -> bool:
     Most sources have no such word at all; words in comments and texts, and names that the source
     itself declares, do not count. Macros do.
     """
-    if not may_name_vectors(source):
+    if not names_vectors(source):
         return False
     tokens, tail = tokenize(source)
     own = own_names(source, tokens)
@@ -113,7 +113,7 @@ def hidden_vectors(source: str, file: str, folder: Path | None) -> str | None:
         if "#" not in space:
             continue
         for found in _MACRO.finditer(space):
-            for word in WORD.finditer(_COMMENT.sub(" ", found[2])):
+            for word in re.finditer(WORD, _COMMENT.sub(" ", found[2])):
                 if word[0] not in own and found[1] not in own:
                     return f"{place(source, start + found.start(1), file)}: macro {found[1]} uses {word[0]}"
         for found in _INCLUDE.finditer(space):
@@ -133,5 +133,7 @@ def _uses_vectors(header: Path) -> bool:
         return False
     tokens, _ = tokenize(text)
     own = own_names(text, tokens)
-    in_code = any(t.kind == "name" and t.text not in own and WORD.fullmatch(t.text) for t in tokens)
+    in_code = any(
+        t.kind == "name" and t.text not in own and re.fullmatch(WORD, t.text) for t in tokens
+    )
     return in_code or hidden_vectors(text, header.name, None) is not None

@@ -3,6 +3,7 @@ both."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Union
@@ -135,7 +136,7 @@ def has_vectors(t: Known) -> bool:
 def vector_named(name: str) -> Type | None:
     """The vector that a name means, None if it means none: "float4", "int32_t8", "int16" (16 lanes
     of 32 bits)."""
-    found = NAME.fullmatch(name)
+    found = re.fullmatch(NAME, name)
     return Type(ALIASES.get(found[1], found[1]), int(found[2])) if found else None
 
 

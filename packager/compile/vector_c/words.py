@@ -17,19 +17,12 @@ ALIASES = {
     "short": "int16_t", "ushort": "uint16_t", "long": "int64_t", "ulong": "uint64_t",
 }  # fmt: skip
 
-NAME = re.compile(rf"({'|'.join([*SCALARS, *ALIASES])})([2-9]|1[0-6])")
-WORD = re.compile(rf"\b{NAME.pattern}\b")
+NAME = rf"({'|'.join([*SCALARS, *ALIASES])})([2-9]|1[0-6])"
+WORD = rf"\b{NAME}\b"
 
-_MAYBE = re.compile(r"[a-z](?:[2-9]|1[0-6])\b|\bhalf\b")  # each name of a vector ends like this
-_HALF = re.compile(r"\bhalf\b")
-
-
-def may_name_vectors(source: str) -> bool:
-    """True if a source has a word that may name a vector type, or `half`: in its code, a comment or
-    a text."""
-    return _MAYBE.search(source) is not None and names_vectors(source)
+_HALF = r"\bhalf\b"
 
 
 def names_vectors(text: str) -> bool:
-    """The same of a short text."""
-    return WORD.search(text) is not None or _HALF.search(text) is not None
+    """True if a text has a word that may name a vector type, or `half`."""
+    return re.search(WORD, text) is not None or re.search(_HALF, text) is not None

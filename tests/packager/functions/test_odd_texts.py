@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.packager.compile import call_attributes
+from mblob.packager.compile import call_attributes, first_look
 from mblob.packager.modules import prototype_parser, source_words
 from mblob.packager.modules.nodes import DeclaredFunctions
 
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
-    "typedefs": (call_attributes.has_arrays, "typedef "),
-    "typedefs with brackets": (call_attributes.has_arrays, "typedef ] "),
+    "typedefs": (first_look.has_arrays, "typedef "),
+    "typedefs with brackets": (first_look.has_arrays, "typedef ] "),
     "typedefs of nothing": (call_attributes.array_types, "typedef int ]; "),
     "enums in enums": (call_attributes.enums, "enum a { "),
     "references": (source_words.as_in_c, "& "),
@@ -36,7 +36,7 @@ def test_no_reader_takes_the_square_of_a_text(name: str) -> None:
 
 
 def test_a_text_with_typedefs_of_arrays() -> None:
-    said = call_attributes.has_arrays
+    said = first_look.has_arrays
     assert said("typedef float row[4];\nvoid f(const row *x) {}")
     assert said("struct s { int a; }; typedef\nfloat row [ 4 ] ;")
     assert not said("typedef float real; int a[4];")

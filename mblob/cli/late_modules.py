@@ -1,0 +1,23 @@
+"""Modules that are loaded when something of them is used (`LazyLoader` of importlib loads them at the next import)."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+
+class _LoadedWhenUsed(ModuleType):
+    """A module that is loaded when something of it is used."""
+
+    def __getattr__(self, name: str) -> object:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
+def load_when_used(*names: str) -> None:
+    """Put modules off that others import and seldom use. Only in a process of our own: others may look
+    into `sys.modules`."""
+    for name in names:
+        sys.modules.setdefault(name, _LoadedWhenUsed(name))
