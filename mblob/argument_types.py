@@ -139,8 +139,7 @@ def _words() -> dict[str, str]:
     found = {"int": "AS_INT, kTVMArgInt, 8 * sizeof(int)"}
     for row in TABLE:
         if row.passed:
-            bits = 0 if "float" in row.kind else row.bits
-            found[row.word] = f"{row.passed}, {_TYPECODES[row.kind]}, {bits}"
+            found[row.word] = f"{row.passed}, {_TYPECODES[row.kind]}, {row.bits}"
     found["double"] = found["float64"]
     for word, code in _POINTERS.items():
         found[word] = f"AS_POINTER, kTVM{code}, 0"

@@ -13,9 +13,9 @@
   {"uint32", AS_UNSIGNED, kTVMArgInt, 32}, \
   {"uint64", AS_UINT64, kTVMArgInt, 64}, \
   {"bool", AS_INT, kTVMArgBool, 1}, \
-  {"float32", AS_DOUBLE, kTVMArgFloat, 0}, \
-  {"float64", AS_DOUBLE, kTVMArgFloat, 0}, \
-  {"double", AS_DOUBLE, kTVMArgFloat, 0}, \
+  {"float32", AS_DOUBLE, kTVMArgFloat, 32}, \
+  {"float64", AS_DOUBLE, kTVMArgFloat, 64}, \
+  {"double", AS_DOUBLE, kTVMArgFloat, 64}, \
   {"str", AS_POINTER, kTVMStr, 0}, \
   {"handle", AS_POINTER, kTVMOpaqueHandle, 0}, \
   {"tensor", AS_POINTER, kTVMDLTensorHandle, 0}, \

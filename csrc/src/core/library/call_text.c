@@ -190,8 +190,11 @@ static int read_word(const mblob_prepared *c, struct mb_argument *a, const struc
   const struct mb_word *word = WORDS, *end = WORDS + WORD_COUNT;
   while (word < end && !is(part, word->name)) word++;
   if (word == end) return wrong_word(c, a->number, part);
+  const bool is_int = word->bits == 8 * sizeof(int) && *word->name == 'i';
   a->word = word;
   a->passed = word->passed;
+  a->code = word->code == kTVMArgBool && !c->is_ffi ? kTVMArgInt : word->code;
+  a->is_checked = word->passed == AS_INT && !is_int;
   return MBLOB_OK;
 }
 
@@ -212,8 +215,10 @@ static int read_part(mblob_prepared *c, const char **text, struct mb_argument *a
   struct part part;
   if (!next_part(text, &part)) return unreadable(c, a->number, &part, start);
   int status = part.is_array ? read_array(c, a, &part, extents) : read_word(c, a, &part);
-  if (!status) read_signature(c, a);
-  return status;
+  if (status) return status;
+  read_signature(c, a);
+  a->is_checked |= a->takes_uint64;
+  return MBLOB_OK;
 }
 
 /* The list of the arguments. */

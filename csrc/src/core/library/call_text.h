@@ -29,7 +29,7 @@ struct mb_word {
   char name[MB_ARGUMENT_WORD_SIZE];
   uint8_t passed; /* enum passed */
   int8_t code;    /* type code of the argument */
-  uint8_t bits;   /* of an integer, to check its range; 1: a flag */
+  uint8_t bits;   /* of a number, 1: a flag */
 };
 
 struct mb_argument {
@@ -39,6 +39,8 @@ struct mb_argument {
   bool is_open;      /* an extent comes from the arguments */
   bool is_inner;     /* an item of a tuple */
   bool takes_uint64; /* so says the signature */
+  bool is_checked;   /* a number that arrives wider than it may be */
+  int code;          /* type code of the argument, if a word says it */
   size_t misaligned; /* bits that its data's address must not have */
   uint64_t guarded;  /* bytes of the blob, if the signature says that the function writes */
   size_t count;      /* of items of a tuple */

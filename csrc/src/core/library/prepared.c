@@ -14,10 +14,8 @@ static int out_of_range(const mblob_prepared *c, const struct mb_argument *a, lo
 
 /* A number that arrives wider than it is. */
 static bool fits(const struct mb_word *word, int64_t value) {
-  if (word->bits >= 64) return true;
-  const int64_t values = INT64_C(1) << word->bits;
-  return *word->name == 'i' ? value >= -values / 2 && value < values / 2
-                            : value >= 0 && value < values;
+  const uint64_t signs = *word->name == 'i' ? UINT64_C(1) << (word->bits - 1) : 0;
+  return word->bits >= 64 || ((uint64_t)value + signs) >> word->bits == 0;
 }
 
 /* The packed convention has 64 bits with a sign. A function that is known to take 64 bits
@@ -137,13 +135,15 @@ static int take_pointer(mblob_prepared *c, struct mb_argument *a, TVMValue *valu
 static inline int take(mblob_prepared *c, struct mb_argument *a, TVMValue *v, int *code,
                        va_list *args) {
   int status = MBLOB_OK;
-  if (a->word) *code = a->word->code == kTVMArgBool && !c->is_ffi ? kTVMArgInt : a->word->code;
+  *code = a->code;
   switch ((enum passed)a->passed) {
-    case AS_INT: v->v_int64 = va_arg(*args, int); return check_number(c, a, v->v_int64);
+    case AS_INT:
+      v->v_int64 = va_arg(*args, int);
+      return a->is_checked ? check_number(c, a, v->v_int64) : MBLOB_OK;
     case AS_UNSIGNED: v->v_int64 = va_arg(*args, unsigned); return MBLOB_OK;
     case AS_INT64:
       v->v_int64 = va_arg(*args, int64_t);
-      return a->takes_uint64 ? check_number(c, a, v->v_int64) : MBLOB_OK;
+      return a->is_checked ? check_number(c, a, v->v_int64) : MBLOB_OK;
     case AS_UINT64: return take_uint64(c, a, va_arg(*args, uint64_t), v);
     case AS_DOUBLE: v->v_float64 = va_arg(*args, double); return MBLOB_OK;
     case AS_POINTER: v->v_handle = va_arg(*args, void *); return take_pointer(c, a, v, code);
@@ -201,17 +201,16 @@ static int put_result(const mblob_prepared *c, void *to, TVMValue value, int cod
     mblob_value_release(value, code);
     return status;
   }
+  if (word->passed < AS_DOUBLE && is_int) return put_number(c, to, value.v_int64);
   const int expected = word->code == kTVMDLTensorHandle ? kTVMNDArrayHandle : word->code;
   if (word->passed == AS_POINTER && (code == expected || code == kTVMNullptr)) {
     *(void **)to = code == expected ? value.v_handle : NULL;
   } else if (word->passed == AS_DOUBLE && (code == kTVMArgFloat || is_int)) {
     const double number = is_int ? (double)value.v_int64 : value.v_float64;
-    if (strcmp(word->name, "float32") == 0)
+    if (word->bits == 32)
       *(float *)to = (float)number;
     else
       *(double *)to = number;
-  } else if (word->passed < AS_DOUBLE && is_int) {
-    status = put_number(c, to, value.v_int64);
   } else {
     status = wrong_result(c, word->name, code);
     mblob_value_release(value, code);
