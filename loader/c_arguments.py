@@ -485,7 +485,7 @@ _ADDRESS = (_Pointer, *_WITHOUT_SIZE)
 
 
 def _no_addresses(value: Any) -> str:
-    """What an argument has in place of addresses, "" if it has some or does not tell."""
+    """The kind of elements that an argument has in place of addresses; "" if it has addresses or does not tell."""
     target: Any = None
     if isinstance(value, (Reference, _Pointer)):
         target = type(value._obj) if isinstance(value, Reference) else value._type_

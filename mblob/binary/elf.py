@@ -96,12 +96,6 @@ class ElfFile(ElfTables):
         return any(flags & DF_1_PIE for flags in self.dynamic.get(DT_FLAGS_1, ()))
 
     @property
-    def has_text_relocations(self) -> bool:
-        """True if code is changed when it is loaded, so that it must be writable for a while."""
-        flags = self.dynamic.get(DT_FLAGS, ())
-        return DT_TEXTREL in self.dynamic or any(word & DF_TEXTREL for word in flags)
-
-    @property
     def needed(self) -> list[str]:
         """Libraries this one is linked against (DT_NEEDED)."""
         return self.dynamic_strings(DT_NEEDED)
