@@ -113,8 +113,11 @@ def with_code(
         if isinstance(error, NameTakenError):
             raise BuildError(f"{error}; replace=True replaces it") from None
         if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
+            place = error.output.partition(": undefined reference to `__dso_handle'")[0]
+            place = Path(place.splitlines()[-1]).name if ".c" in place else ""  # as s.cc:2
+            where = f" ({place})" if place else ""
             raise BuildError(
-                f"the new code has static C++ objects with destructors; {_RELINK}"
+                f"the new code has static C++ objects with destructors{where}; {_RELINK}"
             ) from None
         if isinstance(error, CannotJoinError):
             raise BuildError(f"{error}; {_RELINK}") from None

@@ -28,6 +28,7 @@ from mblob.binary.elf_records import (
     STT_NOTYPE,
     STT_OBJECT,
     STT_SECTION,
+    STT_TLS,
     Symbol,
 )
 from mblob.binary.elf_versions import NeededVersion
@@ -243,7 +244,11 @@ def _thread(host: ElfFile, part: ElfFile) -> int:
     if ours is None or theirs is None:
         return 0
     if ours.p_filesz:
-        raise CannotJoinError("the new code has variables of threads with initial values")
+        variables = (s for s in part.symtab if s.type == STT_TLS and s.is_defined)
+        named = ", ".join(s.name for s in variables if s.st_value < ours.p_filesz)
+        raise CannotJoinError(
+            f"the new code has variables of threads with initial values{f' ({named})' if named else ''}"
+        )
     # the block of a thread has its address, modulo the alignment
     end = theirs.p_vaddr + theirs.p_memsz
     return theirs.p_memsz + -end % max(ours.p_align, 1)

@@ -30,6 +30,7 @@ from mblob.format.ndarray import ArrayRecord, encode_header
 from mblob.format.type_keys import (
     CONST_LOADER,
     CUDA,
+    EXECUTABLES,
     HEXAGON,
     HIP,
     HSACO,
@@ -170,13 +171,17 @@ def check(key: str, payload: memoryview, dialect: str) -> None:
     """Refuse bytes of a caller's that the readers of their key cannot read.
 
     Raises:
-        BuildError: they break the grammar of the key.
+        BuildError: they break the grammar of the key, or are no program of it.
     """
     try:
         if key == SAFETENSORS:
             safetensors.read(payload)
         else:
             decode_payload(key, payload, _GRAMMARS[dialect])
+        if key in EXECUTABLES:
+            from mblob.inspect import contents
+
+            contents.check(key, payload, _GRAMMARS[dialect])
     except FormatError as error:
         raise BuildError(
             f"the payload of {key!r} breaks the grammar that modules of this type key have: {error};"

@@ -138,7 +138,9 @@ def test_annotations_are_read(annotation: str, shown: str) -> None:
     assert annotated(annotation).text == shown
 
 
-def test_functions_that_share_code_are_no_program(library: Path) -> None:
+def test_functions_that_share_code_are_no_program(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A damaged table does not make reading quadratic: `inspect` says what running says."""
     code = [*[call(CHECK, [r(0), i(2), c(0), c(2)])] * 2000, ret(0)]
     shared = [
@@ -147,7 +149,9 @@ def test_functions_that_share_code_are_no_program(library: Path) -> None:
     program = packed([Function("first", code, ["x"]), *shared])
     entry = mblob.blob_module("relax.VMExecutable", program.payload())
     entry.import_module(mblob.csource_module("int f(void) { return 0; }"))
-    entry.export_library(library, dialect="ffi")
+    with monkeypatch.context() as another_packer:
+        another_packer.setattr("mblob.inspect.contents.check", lambda *args: True)
+        entry.export_library(library, dialect="ffi")
     with mblob.open(library, verify="header") as lib:
         assert lib.models == []
         (problem,) = [e.content.problem for e in lib.entries if e.content.problem]

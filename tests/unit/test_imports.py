@@ -42,7 +42,7 @@ LATE = {
     },
     "2 to 6 ms, for keys that TVM does not have": {"mblob.native", "mblob.native.runtime"},
     "2 to 5 ms, which building a library, and counting what is in it, do not need": {
-        "mblob.inspect.diagnostics", "mblob.inspect.inspect_json", "mblob.inspect.models",
+        "mblob.inspect.contents", "mblob.inspect.diagnostics", "mblob.inspect.inspect_json", "mblob.inspect.models",
         "mblob.inspect.tvm_releases", "mblob.inspect.unloading", "mblob.packager.modules.source_comments",
     },
     "an interrupt is one line from the first moment of `mblob-pack`": {

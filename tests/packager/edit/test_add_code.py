@@ -220,7 +220,7 @@ REFUSED = {
 __attribute__((constructor)) void start(void) { made = 1; }""",
     "(get: IFUNC, as target_clones makes)": """__attribute__((target_clones("avx2", "default")))
 int get(int x) { return x; }""",
-    "static C++ objects with destructors": """#include <string>
+    "static C++ objects with destructors (k.cc:2)": """#include <string>
 static std::string s = "s"; extern "C" int get(int x) { return x + s.size(); }""",
 }
 
@@ -246,6 +246,15 @@ JOINED = {
     "cxx.cc": """#include <vector>
 extern "C" int get(int x) { return 5 + std::vector<int>(x, 1).size(); }""",
 }
+
+
+def test_variables_of_threads_are_named(tmp_path: Path) -> None:
+    """Those with initial values, beside the buffer that earlier code has."""
+    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "a.so")
+    text = "__thread int zero, five = 5; int get(int x) { return five += x + zero++; }"
+    (tmp_path / "k.c").write_text(text)
+    with pytest.raises(mblob.BuildError, match=r"of threads with initial values \(five\); .*\.tar"):
+        mblob.add(tmp_path / "a.so", kernels=tmp_path / "k.c")
 
 
 @pytest.mark.parametrize("name", list(JOINED))

@@ -174,7 +174,7 @@ def test_what_the_classic_dialect_cannot_say_is_an_error(
 
 def test_blobs_pass_as_they_are_whatever_their_kind(tmp_path: Path) -> None:
     host = mblob.csource_module("")
-    given = dict.fromkeys(("GraphExecutorFactory", "my.kind", "relax.VMExecutable"), b"anything")
+    given = dict.fromkeys(("GraphExecutorFactory", "my.kind"), b"anything")
     given["cuda"] = encode_string("ptx") + bytes(16)
     for key, payload in given.items():
         host.import_module(mblob.blob_module(key, payload))
