@@ -1,5 +1,5 @@
-"""Arrays that others lend by DLPack (`__dlpack__`), as bytes: PyTorch's tensors have no buffer protocol.
-`mblob.loader` has a faster reader of its own, for calls."""
+"""Arrays that others lend by DLPack (`__dlpack__`, or a capsule), as bytes: PyTorch's tensors have no buffer
+protocol. `mblob.loader` has a faster reader of its own, for calls, which takes the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import itertools
 from math import prod
 from typing import Any
 
+from mblob import texts
 from mblob.device_types import HOST
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
@@ -29,9 +30,54 @@ class _Tensor(ctypes.Structure):
     )
 
 
+class _Managed(ctypes.Structure):
+    """A DLManagedTensor."""
+
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    """A DLManagedTensorVersioned, which alone can lend memory that is read-only."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_KINDS: dict[str, type[_Managed] | type[_Versioned]] = {
+    "dltensor": _Managed,
+    "dltensor_versioned": _Versioned,
+}
+_VERSION = (1, 0)
+_PADDED = 4  # of the flags
+_USED = tuple(f"used_{name}".encode() for name in _KINDS)  # names of capsules, which stay in memory
+
+
+class _Taken:
+    """What a capsule held, which is deleted with this object."""
+
+    def __init__(self, managed: _Managed | _Versioned) -> None:
+        self.managed = managed
+
+    def __del__(self) -> None:
+        if self.managed.deleter:
+            delete = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self.managed.deleter)
+            delete(ctypes.addressof(self.managed))
+
+
+def is_capsule(value: Any) -> bool:
+    """True if a value is a capsule of Python."""
+    return type(value).__name__ == "PyCapsule"
+
+
 def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
     """Element type, shape, and compact bytes, which keep what `source` lends. Rows that are not
-    compact are copied.
+    compact are copied. A capsule cannot be used again.
 
     Raises:
         TypeError: it lends nothing, or memory of a device.
@@ -44,12 +90,14 @@ def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
             f"expected memory of the host, found {what} on device {tuple(map(int, device()))}; copy it first (x.cpu())"
         )
     try:
-        capsule = source.__dlpack__()
+        taken = _taken(source if is_capsule(source) else _capsule_of(source), what)
     except MblobError:
         raise
     except Exception as exc:
         raise ArgumentTypeError(f"{what} gives no DLPack tensor: {exc}") from None
-    t = _tensor(capsule, what)
+    if getattr(taken.managed, "flags", 0) & _PADDED:
+        raise ArgumentValueError(f"{what}: {texts.DLPACK_PADDED}")
+    t = taken.managed.tensor
     if t.device_type not in HOST:
         raise ArgumentTypeError(f"expected memory of the host, found {what} on a device")
     if not 0 <= t.ndim <= NDIM_LIMIT or (t.ndim and not t.shape):
@@ -66,25 +114,46 @@ def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
     if not count:
         return dtype, shape, memoryview(b"")
     strides = t.strides[: t.ndim] if t.strides else None
-    return dtype, shape, _bytes(capsule, t.data + t.byte_offset, shape, strides, size)
+    return dtype, shape, _bytes(taken, t.data + t.byte_offset, shape, strides, size)
 
 
-def _tensor(capsule: Any, what: str) -> _Tensor:
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+def _capsule_of(source: Any) -> Any:
+    """The capsule of an array. Only one with a version tells of memory that is read-only; producers from before
+    DLPack 1.0 do not know the keyword."""
     try:
-        address = pointer(capsule, b"dltensor")
-    except ValueError:
+        return source.__dlpack__(max_version=_VERSION)
+    except TypeError:
+        return source.__dlpack__()
+
+
+def _taken(capsule: Any, what: str) -> _Taken:
+    """What a capsule holds, of which nobody else can take it from now on."""
+    api = ctypes.pythonapi
+    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
+        ctypes.c_char_p,
+        (ctypes.py_object,),
+    )
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = ctypes.py_object, ctypes.c_char_p
+    api.PyCapsule_SetName.argtypes = ctypes.py_object, ctypes.c_char_p
+    name = (api.PyCapsule_GetName(capsule) or b"").decode() if is_capsule(capsule) else ""
+    if name not in _KINDS:
+        found = f"a capsule {name!r}" if is_capsule(capsule) else type(capsule).__name__
+        used = name.encode() in _USED
+        how = "; ask the array for a new one, __dlpack__()" if used else ""
+        raise ArgumentTypeError(f"{what} gives no DLPack tensor, but {found}{how}")
+    kind = _KINDS[name]
+    managed = kind.from_address(api.PyCapsule_GetPointer(capsule, name.encode()))
+    if isinstance(managed, _Versioned) and managed.major != _VERSION[0]:
         raise ArgumentTypeError(
-            f"{what} gives no DLPack tensor, but {type(capsule).__name__}"
-        ) from None
-    found = _Tensor.from_address(address)
-    found.capsule = capsule
-    return found
+            f"{what} gives a tensor of DLPack {managed.major}.{managed.minor}, expected {_VERSION[0]}.x"
+        )
+    api.PyCapsule_SetName(capsule, _USED[list(_KINDS).index(name)])
+    return _Taken(managed)
 
 
 def _bytes(
-    capsule: Any, address: int, shape: tuple[int, ...], strides: list[int] | None, size: int
+    taken: _Taken, address: int, shape: tuple[int, ...], strides: list[int] | None, size: int
 ) -> memoryview:
     inner, run = len(shape), 1  # axes from `inner` on are compact: `run` elements
     while inner and (strides is None or shape[inner - 1] == 1 or strides[inner - 1] == run):
@@ -92,7 +161,7 @@ def _bytes(
         run *= shape[inner]
     if inner == 0 or strides is None:
         memory = (ctypes.c_ubyte * (run * size)).from_address(address)
-        memory.capsule = capsule  # type: ignore[attr-defined]
+        memory.taken = taken  # type: ignore[attr-defined]
         return memoryview(memory).cast("B")
     rows = itertools.product(*map(range, shape[:inner]))
     starts = (sum(i * stride for i, stride in zip(row, strides)) for row in rows)

@@ -140,7 +140,7 @@ def _without_letter(element: str) -> DataType | None:
 
 def as_record(value: Any) -> ArrayRecord:
     """Dtype, shape and bytes of anything with the buffer protocol or `__dlpack__` (numpy arrays,
-    tensors).
+    tensors), or of a DLPack capsule.
 
     Raises:
         TypeError: not a buffer of numbers.
@@ -156,13 +156,11 @@ def as_record(value: Any) -> ArrayRecord:
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise ArgumentTypeError(str(exc)) from None
     except TypeError:
-        if hasattr(value, "__dlpack__"):
+        if hasattr(value, "__dlpack__") or type(value).__name__ == "PyCapsule":
             from mblob.format import dlpack  # with ctypes
 
             return ArrayRecord(*dlpack.read(value))
         how = "; make it an array with numpy.asarray(x)" if isinstance(value, (list, tuple)) else ""
-        if type(value).__name__ == "PyCapsule":
-            how = "; make a capsule of DLPack a tensor with mblob.from_dlpack(x)"
         raise ArgumentTypeError(
             f"expected an array with the buffer protocol, found {type(value).__name__}{how}"
         ) from None
@@ -182,8 +180,8 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
     """Serialize named arrays as TVM's `save_param_dict` does (and `load_params` reads).
 
     Args:
-        params: name -> numpy array, tensor, or anything with the buffer protocol or `__dlpack__`. Names are written
-            sorted, so that the same content gives the same bytes.
+        params: name -> numpy array, tensor, or anything with the buffer protocol or `__dlpack__`, or a DLPack
+            capsule. Names are written sorted, so that the same content gives the same bytes.
 
     Raises:
         TypeError: a value is not an array, or a name is no text.

@@ -270,7 +270,7 @@ def save_tensors(path: str | os.PathLike[str], tensors: Mapping[str, Any]) -> No
     Args:
         path: of the file, which appears when it is complete.
         tensors: name -> numpy array, tensor, or anything with the buffer protocol or `__dlpack__`, such as the
-            tensors of PyTorch.
+            tensors of PyTorch; or a DLPack capsule, which cannot be used again.
 
     Raises:
         BuildError: a value is not an array, the format does not have its element type or its name,

@@ -239,6 +239,67 @@ def test_what_has_dlpack_is_packed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(mblob.load_param_dict(packed)["rows"].numpy(), new)
 
 
+class ReadOnly(Lent):
+    """Gives a capsule with a version alone: no other can say that memory is read-only."""
+
+    def __dlpack__(self, *, max_version: tuple[int, int]) -> Any:
+        return mblob.array(self.array).__dlpack__(max_version=max_version)
+
+
+def test_whatever_can_be_called_with_can_be_packed(tmp_path: Path) -> None:
+    """Read-only arrays with `__dlpack__`, and capsules, which are used up and given back once."""
+    mblob.csource_module(
+        "float first(const float x[3]) { return x[0]; }"
+        "void plus(const float *a, float *b) { *b += *a; }"
+    ).export_library(tmp_path / "k.so")
+    first = mblob.load_module(tmp_path / "k.so").first
+    x = np.array([3, 4, 5], "float32")
+
+    def lent() -> dict[str, Any]:
+        tensor = mblob.array(x)
+        return {
+            "readonly": ReadOnly(x),
+            "capsule": tensor.__dlpack__(),
+            "versioned": tensor.__dlpack__(max_version=(1, 0)),
+        }
+
+    assert [first(value) for value in lent().values()] == [3, 3, 3]
+    mblob.save_tensors(tmp_path / "w.safetensors", lent())
+    given = lent()
+    module = mblob.safetensors_module(given)
+    assert bytes(module.payload) == (tmp_path / "w.safetensors").read_bytes()
+    for name in "capsule", "versioned":
+        with pytest.raises(mblob.MblobError, match="ask the array for a new one"):
+            mblob.safetensors_module({"x": given[name]})
+        with pytest.raises(mblob.MblobError, match="ask the array for a new one"):
+            first(given[name])
+    del given
+    module.export_library(tmp_path / "w.so")
+    for name, value in lent().items():
+        mblob.swap(tmp_path / "w.so", weights={name: value})
+        mblob.add(tmp_path / "k.so", weights={name: value if name == "readonly" else lent()[name]})
+    for lib in map(mblob.load_module, (tmp_path / "w.so", tmp_path / "k.so")):
+        assert [t.numpy().tolist() for t in lib.tensors.values()] == 3 * [[3, 4, 5]]
+    packed = mblob.load_param_dict(mblob.save_param_dict(lent()))
+    assert all(t.numpy().tolist() == [3, 4, 5] for t in packed.values())
+
+
+def test_memory_of_a_capsule_is_given_back_once() -> None:
+    import gc
+    import weakref
+
+    for version in {}, {"max_version": (1, 0)}:
+        tensor = mblob.array(np.ones(3, "float32"))
+        gone = weakref.ref(tensor)
+        module = mblob.safetensors_module({"x": tensor.__dlpack__(**version)})
+        del tensor
+        gc.collect()
+        assert gone() is not None and bytes(module.payload)[-12:] == np.ones(3, "float32").tobytes()
+        del module
+        gc.collect()
+        assert gone() is None
+
+
 def test_memory_of_a_device_and_no_capsule_are_told() -> None:
     with pytest.raises(
         TypeError, match=r"tensor 'w': expected memory of the host, found Lent on device \(2, 0\)"
