@@ -253,8 +253,8 @@ def host_modules(
 
     files = [part for path in map(Path, objects) for part in parts_in(path)]
     there = [path for path in files if path.is_file()]
-    # The code that packed modules call is in the objects beside them.
-    if any(map(is_tar, there)) or (len(files) > 1 and any(map(has_blob, there))):
+    # The code that packed modules call is in the objects or sources beside them.
+    if any(is_tar(path) or has_blob(path) for path in there):
         return [*made, tree_of(files, others if made else declared)]
     for path in files:
         made.append(object_module(path, others if made else declared))

@@ -67,6 +67,27 @@ def test_in_python(tmp_path: Path, dialect: Any, form: str) -> None:
     check(tmp_path / "a.so", dialect, "safetensors")
 
 
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_the_object_with_the_modules_alone(tmp_path: Path, dialect: Any) -> None:
+    """The code beside it may be of a source, or of the library that it is added to."""
+    members(exported(tmp_path / "m.tar", dialect), tmp_path / "members")
+    devc, source, output = tmp_path / "members" / "devc.o", tmp_path / "k.c", tmp_path / "a.so"
+    source.write_text(PRE + DOUBLE)
+    assert main(["build", str(devc), str(source), "-o", str(output)]) == 0
+    check(output, dialect)
+    assert main(["build", str(devc), f"labels={source}", "-o", str(output)]) == 0
+    with mblob.open(output, verify="full") as library:
+        assert library.dialect == dialect
+        assert {"one", "labels", "library"} <= {e.type_key for e in library.entries}
+    mblob.csource_module(PRE + DOUBLE).export_library(output, dialect=dialect)
+    if dialect == "classic":  # the root of the modules imports code
+        with pytest.raises(mblob.BuildError, match="build a library of these modules and of the"):
+            mblob.add(output, objects=[devc])
+        return
+    mblob.add(output, objects=[devc])
+    assert bytes(mblob.load_module(output).payloads["one"]) == b"x" * 2000
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("verb", ["build", "object", "objects", "add"])
