@@ -231,6 +231,8 @@ _MANNERS = (
     "-gtemplate-alias", "-gkey-instructions",
 )  # fmt: skip
 _TYPES_APART = "-fdebug-types-section"  # units of types, which are not read
+# The C that mblob writes. The command of the compiler may name another one (`gcc -std=c89`); the last one counts.
+STANDARD = ("-std=gnu11", "-Wno-pedantic")
 LTO = ("-flto", "-fno-lto", "-ffat-lto-objects", "-fno-fat-lto-objects")
 
 

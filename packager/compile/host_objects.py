@@ -16,6 +16,7 @@ from mblob.errors import ToolchainError
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.commands import (
     LTO,
+    STANDARD,
     compile_command,
     compile_preprocessed_command,
     describing,
@@ -472,7 +473,7 @@ def _generated(
     # -O1: as quick to call, compiled in two thirds of the time. Freestanding: the compiler's own headers
     # are enough, for machines without those of a C library, too. Exceptions of a kernel leave through it,
     # and clang writes no unwind tables for freestanding code unless told.
-    own = ["-O1", "-ffreestanding", "-fexceptions", *machine_options(options)]
+    own = ["-O1", "-ffreestanding", "-fexceptions", *STANDARD, *machine_options(options)]
     command = compile_command(tools, node, path, output, own, work)
 
     def before() -> None:
@@ -491,7 +492,7 @@ def compile_blob(
     Raises:
         ToolchainError: the compiler refuses it.
     """
-    own = (*machine_options(options), "-fPIC", *more, *options_of_folder(work, "devc.c"))
+    own = (*STANDARD, *machine_options(options), "-fPIC", *more, *options_of_folder(work, "devc.c"))
     run_all([Job("devc.c", (*tools.cc, *own, "-c", "devc.c", "-o", output))], work)
 
 

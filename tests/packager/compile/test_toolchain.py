@@ -155,6 +155,24 @@ def test_the_format_of_a_source_says_its_language(node: SourceNode, expected: st
     assert language(node) == expected
 
 
+@pytest.mark.parametrize("cc", ["gcc -std=c89 -pedantic-errors", "clang -ansi"])
+@pytest.mark.parametrize("output", ["k.so", "k.a"])
+def test_the_standard_of_the_compiler_command_is_that_of_the_callers_sources(
+    tmp_path: Path, require: Callable[[str], str], cc: str, output: str
+) -> None:
+    """What mblob writes itself is compiled as the C that it is."""
+    require(cc.split()[0])
+    text = "int f(int x) { %sint y = x; return y; }"
+    good, bad = (mblob.csource_module(text % s) for s in ("", "++x; // C99\n"))
+    good.import_module(mblob.blob_module("config", b"{}"))
+    more: Any = {"system_lib": True} if output.endswith(".a") else {}
+    good.export_library(tmp_path / output, cc=cc, **more)
+    if "pedantic" in cc:
+        with pytest.raises(mblob.ToolchainError) as info:
+            bad.export_library(tmp_path / "bad.so", cc=cc)
+        assert "mblob_functions" not in str(info.value.output)
+
+
 def test_sources_compile_in_parallel(tmp_path: Path) -> None:
     """Two compilers that each wait for the other to have started, and fail when it does not."""
     jobs = min(2, os.cpu_count() or 1)
