@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -125,8 +126,9 @@ class Library:
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
+        with suppress(OSError, ValueError):  # which `map_file` tells
+            self.stat = self.path.stat()  # before it is mapped: whoever replaces it then is noticed
         self._data: memoryview | None = map_file(self.path)
-        self.stat = self.path.stat()
         self._blob_data: memoryview | None = None
         try:
             if verify != "full":

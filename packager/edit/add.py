@@ -122,6 +122,7 @@ def add(
         DigestError: the library is damaged.
         IncompatibleError: the library is for another machine than the compiler.
         ToolchainError: no compiler, or it fails.
+        ChangedError: somebody replaced `file` meanwhile.
         OSError: a file cannot be read or written.
     """
     how = {"cc": cc, "target": target, "options": options}
@@ -154,7 +155,7 @@ def add(
         if opened.kind == "tar":
             from mblob.packager.edit.add_code import link_again
 
-            link_again(path, *_for_objects(opened, hung, params, order, names), code, result, how)
+            link_again(opened, *_for_objects(opened, hung, params, order, names), code, result, how)
             return 0
         if output is not None and result.suffix in (".tar", ".o", ".a"):
             raise BuildError(
@@ -185,7 +186,7 @@ def add(
                 check_ffi(plan.entries)
             except ValueError as error:
                 raise BuildError(str(error)) from None
-        moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=source)
+        moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=opened)
         if _opens_in_tvm(opened):
             warn_of_tvm(e.type_key for e in added)
         _warn_of_strip(opened, result)

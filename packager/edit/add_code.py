@@ -3,7 +3,9 @@ It is imported with the first code: payloads alone need nothing that compiles or
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from mblob.format.type_keys import LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
 from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
-from mblob.packager.edit.rewrite import write_library
+from mblob.packager.edit.rewrite import unchanged, write_library
 from mblob.packager.errors import BuildError, CannotJoinError, NameTakenError
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
@@ -28,10 +30,11 @@ from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
 from mblob.packager.write.blob_stream import producer
 from mblob.packager.write.dialects import DIALECTS
+from mblob.temporary import replacing
 
 
 def link_again(
-    path: Path,
+    library: Library,
     hung: Sequence[Module],
     parameters: Module | None,
     code: Sequence[Module],
@@ -42,20 +45,27 @@ def link_again(
     parameters of its one Relax program.
 
     Raises:
-        As of `static_library` and `export_library`.
+        As of `static_library` and `export_library`. ChangedError: somebody replaced the file meanwhile.
     """
+    path = library.path
     root = tree_of([path], NOTHING)
     dialect = dialect_of(root)
     check_dialect([*code, *(m for new in hung for m in new.walk())], dialect, path)
-    library = next(m for m in root.walk() if is_host(m))
+    host = next(m for m in root.walk() if is_host(m))
     for module in code:
-        library.import_module(module)
+        host.import_module(module)
     for module in hung:
         root.import_module(module)
     if parameters is not None:
         program = next(m for m in root.walk() if m.type_key in RELAX_EXECUTABLES)
         program.import_module(parameters)
-    export_library(root, target, **{**how, "dialect": dialect})
+    how = {**how, "dialect": dialect}
+    if os.path.realpath(target) != os.path.realpath(path):
+        export_library(root, target, **how)
+        return
+    with ExitStack() as held, replacing(target) as temporary:
+        export_library(root, temporary, **how)
+        held.enter_context(unchanged(library))  # until the new file has its name
 
 
 def dialect_with(library: Library, modules: Sequence[Module]) -> str:

@@ -8,8 +8,11 @@ leaves its writer no choice. `swap`, `add`, `strip_index` and `add_index` plan t
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -213,7 +216,8 @@ def write_library(
         output: the new library; None: it takes the place of the old one.
         reuse: as of `mblob.packager.edit.swap.swap`.
         inputs: files that the output must not be.
-        source: the library that payloads of the plan come from, if it is another one.
+        source: the library that the caller named, if `library` is a changed copy of it. It is an error if
+            somebody replaced its file meanwhile: what they wrote would be lost.
 
     Returns:
         Bytes of the place of the old blob that stay behind, where nobody reads them.
@@ -226,7 +230,7 @@ def write_library(
     stub = Stub(memoryview(library.elf.data), library.elf, symbol, section_of(library.elf, symbol))
     had_index = blob.index_offset is not None
     edit = _unannounce if had_index and not plan.index else None
-    with replacing(target) as temporary, old_library(path, reuse) as old:
+    with ExitStack() as held, replacing(target) as temporary, old_library(path, reuse) as old:
         place = place_for(stub, path, plan, is_placed=_is_placed(blob, symbol.st_value))
         measured = place.measured
         same_digest = not had_index or plan.digest == ALGORITHM_NAMES[blob.algorithm]
@@ -234,24 +238,45 @@ def write_library(
         mark = fingerprint(library.blob_bytes()[: blob.size], blob) if same_form else None
         write = partial(write_blob, plan, old=old, promised=measured, lead=place.lead)
         reembed(stub, path, temporary, write, place, edit, mark)
-        _check_same(source or library)
         _read_back(temporary, library, measured.entries, plan.index)
+        held.enter_context(unchanged(source or library))  # until the new file has its name
     left = {"grown": 0, "moved": symbol.st_size, "in place": symbol.st_size - measured.size}
     return left[place.how]
 
 
-def _check_same(library: Library) -> None:
-    """Refuse what was copied from the file of a path if that is not the one that was mapped.
+@contextmanager
+def unchanged(library: Library) -> Iterator[None]:
+    """Have nobody else in this block with the file of a library, if that is the one that was mapped.
 
     Raises:
         ChangedError: naming it.
     """
-    before, after = library.stat, library.path.stat()
-    fields = ("st_ino", "st_size", "st_mtime_ns")
-    if any(getattr(after, name) != getattr(before, name) for name in fields):
-        raise ChangedError(
-            f"{library.path}: somebody replaced it or wrote to it meanwhile; try again when nobody does"
-        )
+    path = library.path
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _lock(fd)
+        before, after = library.stat, path.stat()
+        fields = ("st_ino", "st_size", "st_mtime_ns")
+        if any(getattr(after, name) != getattr(before, name) for name in fields):
+            raise ChangedError(
+                f"{path}: somebody replaced it or wrote to it meanwhile; try again when nobody does"
+            )
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int) -> None:
+    """Lock a file. Such a block takes no time: a lock that stays is that of a caller who lets nobody else in
+    (`flock m.so mblob-pack add m.so ...`), and some file systems have none."""
+    for _ in range(100):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.01)
+        except OSError:
+            return
 
 
 def _is_placed(blob: Blob, address: int) -> bool:

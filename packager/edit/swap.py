@@ -74,6 +74,7 @@ def swap(
         FormatError: the library is damaged, is no model library, or a new payload breaks the
             grammar of its key.
         DigestError: the library is damaged.
+        ChangedError: somebody replaced the library meanwhile.
         OSError: a file cannot be read or written.
     """
     if unknown:

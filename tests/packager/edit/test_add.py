@@ -4,10 +4,13 @@ stays, byte for byte, and still runs."""
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -361,6 +364,45 @@ def test_a_library_that_is_written_to_meanwhile(
     with pytest.raises(mblob.MblobError, match="somebody replaced it"):
         mblob.add(path, blobs={"two": b"y"}, output=tmp_path / "b.so")
     assert not (tmp_path / "b.so").exists()
+
+
+@pytest.mark.parametrize("kind", ["modules", "functions", "code", "tar"])
+def test_who_adds_to_a_library_at_the_same_time_loses_nothing(tmp_path: Path, kind: str) -> None:
+    """Of several that read the same file, one replaces it; the others are told."""
+    path = tmp_path / ("c.tar" if kind == "tar" else "c.so")
+    if kind == "functions":
+        linked(path)
+    else:
+        packed(path, {"old": b"x"})
+    gate = threading.Barrier(3)
+
+    def one(i: int) -> str:
+        more: Any = {"blobs": {f"new{i}": b"y"}}
+        if kind == "code":
+            source = tmp_path / f"k{i}.c"
+            source.write_text(f"int added{i}(int x) {{ return x; }}")
+            more["kernels"] = [source]
+        gate.wait()
+        try:
+            mblob.add(path, **more)
+        except mblob.MblobError as error:
+            assert "somebody replaced it" in str(error)
+            return ""
+        return f"new{i}"
+
+    with ThreadPoolExecutor(3) as pool:
+        done = set(pool.map(one, range(3))) - {""}
+    assert done
+    with mblob.open(path) as library:
+        assert done == {e.type_key for e in library.entries if e.type_key.startswith("new")}
+
+
+def test_a_lock_of_the_callers_own_is_no_obstacle(tmp_path: Path) -> None:
+    path = packed(tmp_path / "c.so")
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        mblob.add(path, blobs={"new": b"y"})
+    assert "new" in mblob.load_module(path).payloads
 
 
 def test_what_cannot_be_added_to(golden: Path, tmp_path: Path) -> None:
