@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ctypes
 from keyword import iskeyword
+from math import isinf
 from typing import Any
 
 from mblob.devices import Device
 from mblob.dtype import TypeName
-from mblob.errors import ArgumentTypeError, MblobError
+from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
 from mblob.format.functions_table import parameters
 from mblob.loader import prototype
 from mblob.loader.c_arguments import Memory
@@ -24,7 +25,7 @@ from mblob.loader.ffi_values import stand_in as stand_in
 from mblob.loader.handle import Handle
 from mblob.loader.opened import OpenedNode, prototype_of
 from mblob.loader.prototype import ANY
-from mblob.loader.tensor import Shape, Tensor
+from mblob.loader.tensor import Shape, Tensor, empty
 
 DATA_TYPE = 5  # kTVMDataType
 
@@ -84,6 +85,31 @@ def by_reference(given: Any) -> Any:
             "ctypes.byref(x, offset) is no argument; pass a ctypes.pointer to the part of x"
         )
     return found
+
+
+def one_complex(number: Any, told: tuple[str, str], place: str) -> memoryview | None:
+    """An array with a number in it, for a function that reads one complex number; None if it may read
+    more.
+
+    Args:
+        told: the type of its elements, and the parameter as the prototype has it.
+        place: what errors begin with.
+    """
+    dtype, declared = told
+    if not declared.endswith("[static 1]"):
+        return None
+    made = empty((1,), dtype)
+    part = ctypes.c_float if dtype == "complex64" else ctypes.c_double
+    try:
+        value = complex(number)
+        parts = (part * 2)(value.real, value.imag)
+        is_large = any(map(isinf, parts)) and not isinf(abs(value))
+    except OverflowError:
+        is_large = True
+    if is_large:
+        raise ArgumentValueError(f"{place}: the number is too large for {dtype}")
+    ctypes.memmove(made.data_ptr(), parts, ctypes.sizeof(parts))
+    return memoryview(made)
 
 
 def tensor_advice(owner: OpenedNode, text: str) -> str:

@@ -258,6 +258,11 @@ bool call_frame_writable(const call_frame *frame, int first, PyObject *of);
 /* ---- convert.c, result.c --------------------------------------------------------------------- */
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
+/* Whether the signature has a pointer to complex numbers. */
+bool call_takes_complex(const call_frame *frame, int i);
+/* An array with a number for a pointer to one complex number that the function reads, None for other
+ * pointers. */
+PyObject *call_complex_array(const call_frame *frame, int i, PyObject *number);
 /* A new object for what a function returned; takes over references in it. `owner` goes to
  * returned functions. */
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);

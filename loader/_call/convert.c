@@ -6,6 +6,8 @@
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
+static bool convert_instead(call_frame *frame, int i, PyObject *made);
+
 #define UINT64_RANGE "expected an int from 0 to 2**64 - 1"
 
 /* 2**63 to 2**64 - 1 for a uint64_t: TVMValue has no unsigned member, the bits go into v_int64. */
@@ -28,7 +30,11 @@ static bool is_struct(const call_parameter *p) {
 static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   if (is_struct(&frame->parameters[i]))
     return call_no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
-  PyObject *shown = number ? PyObject_Repr(number) : NULL;
+  if (number == NULL) return false;
+  PyObject *made = call_complex_array(frame, i, number);
+  if (made != Py_None) return convert_instead(frame, i, made);
+  Py_DECREF(made);
+  PyObject *shown = PyObject_Repr(number);
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
   if (text) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
   Py_XDECREF(shown);
@@ -87,9 +93,9 @@ static bool convert_float(call_frame *frame, int i, double value) {
     return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, "int", "float");
   if (p != NULL && p->kind == PARAM_POINTER) {
     PyObject *number = PyFloat_FromDouble(value);
-    number_for_array(frame, i, number);
+    const bool ok = number_for_array(frame, i, number);
     Py_XDECREF(number);
-    return false;
+    return ok;
   }
   frame->values[i].v_float64 = value;
   frame->codes[i] = kTVMArgFloat;
@@ -138,6 +144,7 @@ static bool convert_scalar_value(call_frame *frame, int i, PyObject *arg, DLData
     return !(value == -1.0 && PyErr_Occurred()) && convert_float(frame, i, value);
   }
   if (dtype.code != kDLInt && dtype.code != kDLUInt) {
+    if (call_takes_complex(frame, i)) return number_for_array(frame, i, arg);
     return call_frame_error(frame, i, PyExc_TypeError,
                             "a complex number is no argument of a function; pass an array");
   }
@@ -303,6 +310,9 @@ static bool convert_record(call_frame *frame, int i, PyObject *arg, bool is_addr
  * reference. */
 static bool convert_instead(call_frame *frame, int i, PyObject *made) {
   if (made == NULL) return false;
+  call_slot *slot = &frame->slots[i];
+  if (slot->kind == SLOT_BUFFER) PyBuffer_Release(&slot->u.view);
+  slot->kind = SLOT_NONE;
   const bool ok = call_convert_argument(frame, i, made); /* its buffer keeps it */
   Py_DECREF(made);
   return ok;
@@ -317,11 +327,7 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
     PyObject *least = PyLong_FromSize_t(size);
     PyObject *made = least ? call_uncommon("pointed", arg, least, NULL) : NULL;
     Py_XDECREF(least);
-    if (made != Py_None) {
-      PyBuffer_Release(&slot->u.view);
-      slot->kind = SLOT_NONE;
-      return convert_instead(frame, i, made);
-    }
+    if (made != Py_None) return convert_instead(frame, i, made);
     Py_DECREF(made);
   }
   void *pointer;
@@ -468,6 +474,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (PyFloat_Check(arg)) return convert_float(frame, i, PyFloat_AS_DOUBLE(arg));
   if (PyBool_Check(arg)) return convert_bool(frame, i, arg);
   if (PyLong_Check(arg)) return convert_int(frame, i, arg);
+  if (PyComplex_Check(arg) && call_takes_complex(frame, i)) return number_for_array(frame, i, arg);
   bool absent = true;
   const bool is_text = PyUnicode_Check(arg) || PyBytes_Check(arg) || PyByteArray_Check(arg);
   if (p != NULL && p->indirect && is_text)

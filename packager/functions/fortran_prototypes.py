@@ -124,6 +124,8 @@ def _parameter(
         sizes = (*found.dims[:-1], None if found.dims[-1] == 1 else found.dims[-1])
         dims = tuple(Dim(None, "") if d is None else _number(d) for d in sizes)
         return p._replace(dims=dims, columns=len(dims) > 1)
+    if is_const and p.scalar is not None and p.scalar.kind == "complex":  # which no argument is
+        return p._replace(dims=(_number(1)._replace(at_least=True),))
     return p._replace(kind="number") if p.kind == "tensor" else p
 
 

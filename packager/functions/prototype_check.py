@@ -72,7 +72,7 @@ def _text(found: CType) -> str:
 def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if actual.kind == "either":
         actual = actual._replace(kind="pointer")
-    if p.kind == "scalar":
+    if p.kind == "scalar" or p.is_hidden:
         return _same_number(p.element, actual, pointer_size, by_value=True)
     if actual.kind != "pointer" or actual.target is None:
         return False

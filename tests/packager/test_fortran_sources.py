@@ -129,7 +129,7 @@ def packed(tmp_path: Path, source: str, fmt: Any = "f90", *, export: Any = None,
     return mblob.load_module(tmp_path / "x.so")
 
 
-@pytest.mark.parametrize("options", ["-O2", "-O0", "-g", "-O3 -flto"])
+@pytest.mark.parametrize("options", ["-O2", "-O0", "-g -fno-underscoring", "-O3 -flto"])
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.sample(2)
 def test_procedures_are_called_as_their_source_says(
@@ -473,6 +473,13 @@ contains
     complex, intent(inout) :: a(n, n)
     a(1, 2) = 7
   end subroutine
+  subroutine turned(z, w, r, two)
+    complex, intent(in) :: z, two(2)
+    complex(8), intent(inout) :: w
+    real, intent(out) :: r
+    r = aimag(z)
+    w = w * z
+  end subroutine
   subroutine chars(names, n, k)
     integer, intent(in) :: n
     character(len=8), intent(in) :: names(n)
@@ -506,6 +513,27 @@ def test_hidden_arguments_and_orders_that_are_seldom(
     assert a[0, 1] == 7
     with pytest.raises(mblob.MblobError, match="column order"):
         lib["m::cplx"](np.zeros((2, 2), "complex64"), 2)
+    z, w, r = np.full(1, 3j, "c8"), np.full(1, 2j, "c16"), np.zeros(1, "f4")
+    for one in (z, z[0], 3j, np.complex128(3j), z.reshape(())):
+        w[0] = 2j
+        lib["m::turned"](one, w, r, np.zeros(2, "c8"))
+        assert (w[0], r[0]) == (-6, 3)
+    for real in (3, np.float32(3), True, np.int64(2)):
+        w[0] = 2j
+        lib["m::turned"](real, w, r, np.zeros(2, "c8"))
+        assert (w[0], r[0]) == (2j * real, 0)
+    for wrong, says in (
+        ((z[:0], w, r, z), r"expected shape \(at least 1,\)"),
+        ((w, w, r, z), "expected an array of complex64"),
+        ((1e300j, w, r, z), "argument 0: the number is too large for complex64"),
+        ((10**400, w, r, z), "argument 0: the number is too large for complex64"),
+        (("1", w, r, z), "expected an array, found the str"),
+        ((z, 2j, r, z), "expected an array, found the number 2j; pass an array with one"),
+        ((z, w, r, 2j), "expected an array, found the number 2j"),
+        ((z, w, r, z[0]), "expected an array, found the number"),
+    ):
+        with pytest.raises(mblob.MblobError, match=says):
+            lib["m::turned"](*wrong)
     names = np.frombuffer(b"one     Two     ", "int8")
     lib["m::chars"](names, 2, k)
     assert k[0] == ord("T")
