@@ -437,6 +437,8 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     by their address, and numbers, too, but for those with VALUE. The place of the parameter tells,
     in its entry or in those of the instances of its function."""
     die, _, _ = unnamed(referred(entries[0]))
+    if found.text == "void (?)(void)":  # of any types: type(c_funptr)
+        return CType("pointer", pointer_size, "void *", CType("void", 0, "void"))
     tag = "" if die is None else die.tag
     target = found
     dims: tuple[int | None, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import warnings
 from collections.abc import Callable
@@ -546,6 +547,38 @@ def test_hidden_arguments_and_orders_that_are_seldom(
         lib["m::word"](text[:2], 2)
     with pytest.raises(mblob.BuildError, match=r"m::poly cannot be called: .*polymorphic"):
         packed(tmp_path, CORNERS, functions=["m::poly"])
+
+
+CALLBACK = """
+subroutine applied(f, x) bind(c)
+  use iso_c_binding
+  type(c_funptr), value :: f
+  real(c_double), intent(out) :: x
+  abstract interface
+    function made(n) bind(c)
+      import
+      integer(c_int), value :: n
+      real(c_double) :: made
+    end function
+  end interface
+  procedure(made), pointer :: p
+  call c_f_procpointer(f, p)
+  x = p(3)
+end subroutine
+"""
+
+
+def test_a_pointer_to_a_function_of_any_types(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("gfortran")
+    lib, x = packed(tmp_path, CALLBACK), np.zeros(1)
+    assert shown(lib) == {"applied": "void applied(void *f, double *x)"}
+    half = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int)(lambda n: n / 2)
+    for applied in (lib.applied, lib.symbol("applied")):
+        x[0] = 0
+        applied(half, x)
+        assert x[0] == 1.5
 
 
 OPTIONAL = """
