@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import mblob
+from mblob.cli.main import main
 from tests.docs.test_one_package import check_program
+from tests.packager.edit.test_add_params import graph, run_graph
 
 DEMO = re.compile(
     r"^digits: python (\d+\.\d) % \((\d+)/360\), C (\d+\.\d) % \((\d+)/360\), same answers$",
@@ -79,6 +84,27 @@ def test_it_is_short_and_names_what_a_newcomer_runs(root: Path) -> None:
     text = "\n".join(lines)
     for word in ("make demo", "make test", "mblob_module_tensor", "mblob.swap", "apt-get install"):
         assert word in text
+
+
+def test_a_newcomer_adds_to_a_model_by_command_and_by_python(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (root / "README.md").read_text()
+    shell, python = (
+        re.findall(f"`({start}[^`]*)`", text) for start in ("mblob-pack add", r"mblob\.add\(")
+    )
+    monkeypatch.chdir(tmp_path)
+    graph(Path("model.so"))
+    Path("pre.c").write_text("int pre(int x) { return x + 1; }")
+    Path("l.json").write_text("[]")
+    np.savez("p.npz", w=np.ones(4, "int32"))
+    for run in (lambda: main(shlex.split(shell[0])[1:]), lambda: eval(python[0])):
+        run()
+        lib = mblob.load_module("a.so")
+        assert lib.pre(2) == 3 and bytes(lib.payloads["labels"]) == b"[]"
+        assert run_graph(Path("a.so"), x=np.zeros(4), v=np.zeros(4)) == [1, 1, 1, 1]
+        Path("a.so").unlink()
+    assert len(shell) == len(python) == 1
 
 
 def test_each_file_of_the_example_is_named_where_a_rendered_page_shows_it(
