@@ -25,14 +25,14 @@ from mblob.errors import ChangedError, MblobError
 from mblob.format import ffi_dialect, note, safetensors
 from mblob.format.blob_model import Blob, Entry
 from mblob.format.blob_plan import LARGE_PAYLOAD, TENSOR_ALIGN, BlobPlan, OutEntry, largest_own
-from mblob.format.grammar import GRAMMARS
+from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS
 from mblob.format.import_tree import find_cycle, topological_order
 from mblob.format.index import FOOTER, check_structure, find_footer
 from mblob.format.type_keys import SAFETENSORS
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
-from mblob.inspect.payload_layouts import tells_end
+from mblob.inspect.payload_layouts import find, tells_end
 from mblob.packager.errors import BuildError
 from mblob.packager.join.reembed import place_for, reembed
 from mblob.packager.path_arguments import check_output, checked_path
@@ -304,6 +304,20 @@ def unbounded(library: Library) -> list[EntryView]:
         for e in stored
         if e.type_key not in GRAMMARS
         and not tells_end(e.type_key, is_last=e is stored[-1], carried=library.plugins)
+    ]
+
+
+def unreadable(library: Library) -> list[EntryView]:
+    """Modules of a library of the ffi dialect that mblob opens with an index only: no loader knows the key, as
+    none does that of weights."""
+    if library.dialect != "ffi":
+        return []
+    stored = [e for e in library.entries if e.offset is not None]
+    return [
+        e
+        for e in stored
+        if e.type_key == SAFETENSORS
+        or (e.type_key not in FFI_GRAMMARS and find(e.type_key, library.plugins) is None)
     ]
 
 

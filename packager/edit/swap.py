@@ -25,6 +25,7 @@ from mblob.packager.edit.rewrite import (
     no_index,
     rewritten,
     unbounded,
+    unreadable,
     write_library,
 )
 from mblob.packager.errors import BuildError, BuildTypeError
@@ -141,11 +142,12 @@ def strip_index(
 
     Args:
         library, output, reuse: as of `swap`.
-        force: write the result even if mblob cannot read it. This is so for unknown type keys,
-            because only the index says where their payloads end.
+        force: write the result even if mblob cannot open it. This is so for keys that no loader knows: only with
+            an index are their modules payloads.
 
     Raises:
-        BuildError: the library has no index, or only the index says where a payload is.
+        BuildError: the library has no index, mblob could not open the result, or only the index says where a
+            payload is.
         FormatError, DigestError, OSError: as of `swap`.
     """
     # nothing tells damage afterwards
@@ -153,6 +155,11 @@ def strip_index(
         blob = blob_of(opened)
         if blob.index_offset is None:
             raise BuildError(f"{opened.path}: has no index")
+        if not force and (unknown := unreadable(opened)):
+            raise BuildError(
+                f"{unknown[0].place}: mblob opens such a module with an index only; keep it, or force strips it for a"
+                " TVM that has a loader of this key"
+            )
         unbounded_entries = unbounded(opened)
         for e in opened.entries:
             is_unbounded = e in unbounded_entries

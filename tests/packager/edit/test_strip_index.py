@@ -165,3 +165,18 @@ def test_a_tree_that_has_its_library_twice_gets_no_index(
     with temporary_layouts({"beta": "string"}):
         mblob.add_index(none)
     assert keys(none) == ["library", "beta", "library"]
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("kind", ["weights", "file"])
+def test_what_only_an_index_opens_is_refused(tmp_path: Path, dialect: str, kind: str) -> None:
+    root = mblob.csource_module(KERNEL)
+    weights = mblob.safetensors_module({"w": np.ones(3, "float32")})
+    root.import_module(weights if kind == "weights" else mblob.blob_module("config", b"{}"))
+    root.export_library(tmp_path / "a.so", dialect=dialect)  # type: ignore[arg-type]
+    with pytest.raises(mblob.BuildError, match=r"entry 1 \(\w+\): .*index"):
+        mblob.strip_index(tmp_path / "a.so", tmp_path / "b.so")
+    assert not (tmp_path / "b.so").exists()
+    if dialect == "ffi":  # whose stream says where each payload is
+        mblob.strip_index(tmp_path / "a.so", tmp_path / "b.so", force=True)
+        assert mblob.verify(tmp_path / "b.so").entries[0].size > 1
