@@ -557,6 +557,11 @@ def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
     return made
 
 
+def _is_text(item: Any) -> bool:
+    """True for an array of characters of ctypes, such as that of `create_string_buffer`."""
+    return isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
+
+
 def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
     """The address of an array, a text, or an object of ctypes in a list, and what keeps it."""
     import numpy as np
@@ -567,9 +572,12 @@ def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
         return ctypes.addressof(item), item
     if dtype == "char" and isinstance(item, (str, bytes)):
         if not is_const:
-            raise errors.ArgumentValueError(READ_ONLY)
+            raise errors.ArgumentValueError(f"{READ_ONLY}: a bytearray")
         kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
         return _address_in(kept), kept
+    if dtype == "char" and (isinstance(item, bytearray) or _is_text(item)):
+        memory = (ctypes.c_char * len(item)).from_buffer(item)
+        return ctypes.addressof(memory), memory
     array = item.numpy() if isinstance(item, Tensor) else item
     if not isinstance(array, np.ndarray):
         what = "a text" if dtype == "char" else f"an array of {dtype}" if dtype else "an array"

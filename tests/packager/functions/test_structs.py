@@ -515,3 +515,17 @@ def test_a_bytearray_is_memory_for_characters(tmp_path: Path) -> None:
     for f in lib.apply, lib.ctypes.apply:
         with pytest.raises(TypeError, match=r"pass CFUNCTYPE\(c_double, c_double\)\(f\)"):
             f(lambda x: x, 1.0)
+
+
+def test_texts_that_are_written(tmp_path: Path) -> None:
+    source = "void up(char **s, int n) { while (n--) for (char *c = s[n]; *c; ++c) *c -= 32; }"
+    mblob.csource_module(source).export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for f in lib.up, lib.ctypes.up, lib.symbol("up"):
+        grows, fixed = bytearray(b"abc"), ctypes.create_string_buffer(b"xyz")
+        f([grows, fixed, bytearray()], 3)
+        assert (grows, fixed.value) == (b"ABC", b"XYZ")
+        for text in "abc", b"abc":
+            with pytest.raises(ValueError, match=r"item 1: .*read-only.*: a bytearray"):
+                f([bytearray(b"a"), text], 2)
+        grows += b"d"  # nothing holds it any more
