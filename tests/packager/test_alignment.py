@@ -207,7 +207,7 @@ def test_add_index_strip_index_and_convert_place_it(tmp_path: Path) -> None:
     bare = by_default(tmp_path / "m.so", weights=False, index=False, embed="c", dialect="ffi")
     assert place_of(bare, OWN["largest"])[0] % 64
     mblob.add_index(bare, tmp_path / "indexed.so")
-    mblob.strip_index(tmp_path / "indexed.so", tmp_path / "stripped.so")
+    mblob.strip_index(tmp_path / "indexed.so", tmp_path / "stripped.so", force=True)
     for path in (tmp_path / "indexed.so", tmp_path / "stripped.so"):
         assert [at % 64 for at in place_of(path, OWN["largest"])] == [0, 0]
     for dialect, other in (("classic", "ffi"), ("ffi", "classic")):
