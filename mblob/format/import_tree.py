@@ -82,7 +82,8 @@ def _ordered(rows: Sequence[Sequence[int]], groups: Sequence[Sequence[Module]]) 
         names = [_name(groups[i]) for i in find_cycle(rows)]
         raise ArgumentValueError(
             f"cannot write the import tree: modules import each other in a circle: {' -> '.join(names)}"
-            " (host modules count as one, they become one library); break the circle"
+            " (host modules count as one, they become one library); code that is linked with the"
+            " objects of a .tar is imported by the module of the .tar: tar.import_module(code)"
         )
     return order
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mblob.errors import listed
 from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES, ROWS, SAFETENSORS
 from mblob.inspect.library import EntryView, Library
 from mblob.module import Module
@@ -123,9 +124,14 @@ class Names:
             raise BuildError(f"{what}; give the parameters other names")
         missing = {t.name for t in entry.tensors} - set(names)
         if len(places) > 1 or entry.type_key != SAFETENSORS or missing:
-            raise BuildError(
-                f"{what}, and more than the new weights replace; {self._swap} single tensors"
+            others = (
+                f", a parameter of the {entry.type_key}; params= gives a model other parameters"
+                if entry.type_key in GRAPHS
+                else f" beside others ({listed(sorted(missing), 6)}), which replacing this module would lose"
+                if missing
+                else ", and further modules have others of the new names"
             )
+            raise BuildError(f"{what}{others}; {self._swap} single tensors")
         if not self._replace:
             raise BuildError(f"{what}; {self._how}")
         return entry

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mblob.format.type_keys import RELAX_EXECUTABLES
+from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
@@ -151,9 +151,10 @@ def _add_params(root: Module, params: Path, order: Path | None) -> None:
     """Hang parameters below the one program of Relax in a tree."""
     programs = [module for module in root.walk() if module.type_key in RELAX_EXECUTABLES]
     if len(programs) != 1:
-        raise BuildError(
-            f"params= needs graph= or one Relax program, found {len(programs)}; other weights are packed by weights="
-        )
+        how = "other weights are packed by weights="
+        if any(module.type_key in GRAPHS for module in root.walk()):
+            how = "build without params=, and give them to the graph model with add and params="
+        raise BuildError(f"params= needs graph= or one Relax program, found {len(programs)}; {how}")
     from mblob.packager.modules.weights import safetensors_module
 
     programs[0].import_module(safetensors_module(params, order=order or True))

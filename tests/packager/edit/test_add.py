@@ -311,7 +311,8 @@ def test_names_that_exist_are_refused_or_replaced(tmp_path: Path, replace: bool)
         6,
     ]
     with pytest.raises(
-        mblob.BuildError, match=r"more than the new weights replace; swap replaces single tensors"
+        mblob.BuildError,
+        match=r"which replacing this module would lose; swap replaces single tensors",
     ):
         mblob.add(path, weights={"w": W["w"]}, replace=True)
 

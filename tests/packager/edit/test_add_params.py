@@ -327,3 +327,21 @@ def test_programs_are_named_where_there_are_several(tmp_path: Path) -> None:
     sets = {i: [mblob.safetensors_module({f"p{i}": np.ones(2)}, order=True)] for i in (1, 2)}
     mblob.add(tmp_path / "two.so", modules=sets)
     assert [key for key, _ in keys(tmp_path / "two.so")].count("safetensors") == 2
+
+
+def test_graphs_and_tars_say_how_parameters_and_code_get_in(tmp_path: Path) -> None:
+    graph(tmp_path / "g.tar")
+    np.savez(tmp_path / "p.npz", w=TEN)
+    words = ["build", "g.tar", "--params", "p.npz", "-o", "out.so"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mblob.cli.main", *words],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (
+        "build without --params, and give them to the graph model with add and --params"
+        in done.stderr
+    )
+    code = mblob.csource_module("int f(int a) { return a; }")
+    code.import_module(mblob.static_library(tmp_path / "g.tar"))
+    with pytest.raises(ValueError, match=r"imported by the module of the \.tar"):
+        code.export_library(tmp_path / "out.so")
