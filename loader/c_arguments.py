@@ -299,6 +299,8 @@ class Pointer:
         check_unmasked(value)
         if self.element is None:
             _check_elements(value)
+        if isinstance(value, (bytes, bytearray)) and self.element == Number("int", 1):
+            view = view.cast("b")
         self._check_buffer(view)
         self.check_shape(value, {})
         self._last = type(value), view.format, view.itemsize, view.shape, view.readonly
@@ -312,7 +314,10 @@ class Pointer:
 
     def _text(self, value: str) -> bytes:
         if self.element is None or self.element.kind != "char" or not self.const:
-            raise unexpected(self._expected(), value)
+            is_bytes = self.element is None or self.element.size == 1
+            how = "x.encode()" if self.const else "bytearray(x.encode())"
+            found = f"str; pass {how}" if is_bytes else "str"
+            raise errors.ArgumentTypeError(texts.say(texts.EXPECTED, self._expected(), found))
         return as_text(value)
 
     def _check_pointer(self, value: Any) -> None:
@@ -345,6 +350,11 @@ class Pointer:
     def _check_buffer(self, view: memoryview) -> None:
         found = _element(view)
         if self.element is not None and not self._fits(found):
+            if isinstance(view.obj, (bytes, bytearray)) and found == Number("uint", 1):
+                kind, name = self.element.name, type(view.obj).__name__
+                raise errors.ArgumentTypeError(
+                    texts.say(texts.DTYPE_OF_BYTES, kind, name, "x", kind)
+                )
             shown = found.name if found else f"format {view.format!r}"
             if self.element.kind in ("char", "bfloat"):
                 raise errors.ArgumentTypeError(

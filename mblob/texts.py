@@ -27,6 +27,7 @@ DTYPE = EXPECTED
 ASTYPE = '; convert it with astype("%s")'
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + ASTYPE
 DTYPE_OF_BITS = DTYPE.replace("%s", "an array of %s", 1) + '; for its bits pass %s.view("%s")'
+DTYPE_OF_BYTES = DTYPE.replace("%s", "an array of %s", 1) + '; pass numpy.frombuffer(%s, "%s")'
 NUMBER_FOR_ARRAY = "expected %s, found the number %s; pass an array with one element"
 SHAPE = "expected shape %s, found %s"
 ELEMENTS = "expected shape (%s%lld,)%s%s%s, found %s"  # (4,) for [n]; of a number, (4,)

@@ -117,7 +117,10 @@ typedef struct call_parameter {
   bool is_const;    /* pointer to const: the function only reads */
   DLDataType dtype; /* of the number, or of what a pointer points to; bits 0 = not known */
   bool opaque;      /* a pointer to void, a struct or a function: bytes of any kind do */
-  bool bytes;       /* a pointer to bytes without a sign */
+  bool bytes;       /* a pointer to bytes: `bytes` and `bytearray` are arrays of them */
+  bool is_signed;   /* these have a sign */
+  bool chars;       /* they are of type char, and no text */
+  bool is_text;     /* a pointer to a char, which may be a text */
   bool function;    /* a pointer to a function */
   const char *text; /* the parameter in C: a part of the signature, without a NUL behind it */
   size_t text_size;
@@ -274,6 +277,8 @@ PyObject *call_convert_plain(TVMValue value, int code);
 /* ---- convert_text.c ------------------------------------------------------------------------- */
 
 bool call_convert_str(call_frame *frame, int i, PyObject *arg);
+bool call_convert_opaque_bytes(call_frame *frame, int i, PyObject *arg);
+bool call_convert_bytes_of_pointer(call_frame *frame, int i, PyObject *arg);
 bool call_convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t size);
 /* A copy, because others may resize the bytearray while the function runs. */
 bool call_convert_bytearray(call_frame *frame, int i, PyObject *arg);

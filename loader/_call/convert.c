@@ -113,13 +113,15 @@ static bool convert_memory(call_frame *frame, int i, bool is_addresses) {
   slot->is_tensor = true;
   slot->readonly = view->readonly != 0;
   slot->tensor = (DLTensor){.data = view->buf, .device = {kDLCPU, 0}, .ndim = 1};
-  slot->tensor.dtype = (DLDataType){kDLUInt, is_addresses ? 8 * sizeof(void *) : 8, 1};
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  const uint8_t code = p != NULL && p->bytes && p->is_signed ? kDLInt : kDLUInt;
+  slot->tensor.dtype = (DLDataType){code, is_addresses ? 8 * sizeof(void *) : 8, 1};
   slot->tensor.shape = (int64_t *)(!is_addresses ? &view->len : view->ndim ? view->shape : &one);
   return call_frame_tensor(frame, i, "array");
 }
 
 /* Bytes for a parameter that takes those of any kind, such as a pointer to a struct. */
-static bool convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
+bool call_convert_opaque_bytes(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   if (PyObject_GetBuffer(arg, &slot->u.view, PyBUF_FULL_RO) != 0) return false;
   slot->kind = SLOT_BUFFER;
@@ -485,7 +487,10 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     return absent && call_convert_str(frame, i, arg);
   }
   if (p != NULL && (p->opaque || p->bytes) && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
-    return convert_opaque_bytes(frame, i, arg);
+    return call_convert_opaque_bytes(frame, i, arg);
+  if (p != NULL && p->kind == PARAM_POINTER && !p->indirect && !p->function &&
+      (PyBytes_Check(arg) || PyByteArray_Check(arg)))
+    return call_convert_bytes_of_pointer(frame, i, arg);
   if (p != NULL && p->indirect && (PyList_Check(arg) || PyTuple_Check(arg)))
     return convert_list_of_arrays(frame, i, arg);
   if (p != NULL && p->kind == PARAM_POINTER && is_by_reference(arg))

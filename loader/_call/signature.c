@@ -65,6 +65,8 @@ static void add_word(words *w, const char *at, size_t size) {
 
 static DLDataType base_type(const words *w) {
   DLDataType none = {0, 0, 1};
+  if (w->char_ && w->signed_) return (DLDataType){kDLInt, 8, 1};
+  if (w->char_ && w->unsigned_) return (DLDataType){kDLUInt, 8, 1};
   if (w->unknown || w->char_) return none; /* char data may be text, int8 or uint8 */
   if (w->named != NULL) {
     if (w->long_ || w->short_ || w->unsigned_ || w->signed_) return none; /* long double */
@@ -93,14 +95,15 @@ static size_t read_number(const char **at, const char *end, size_t largest) {
   return number <= largest ? number : 0;
 }
 
-/* Words of ours about a pointer: ":columns", ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
+/* Words of ours about a pointer: ":columns", ":chars", ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
 static void read_words(const char *at, const char *end, call_parameter *p) {
-  static const char columns[] = ":columns";
+  static const char columns[] = ":columns", chars[] = ":chars";
   while (end > at && end[-1] == ' ') --end;
   if ((size_t)(end - at) == sizeof columns - 1 && memcmp(at, columns, sizeof columns - 1) == 0) {
     p->columns = true;
     return;
   }
+  p->chars = (size_t)(end - at) == sizeof chars - 1 && memcmp(at, chars, sizeof chars - 1) == 0;
   ++at;
   const size_t size = read_number(&at, end, LARGEST_STRUCT);
   size_t alignment = 1;
@@ -152,11 +155,12 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;
     p.opaque = w.unknown > 0;
-    p.bytes = stars == 1 && ((w.char_ && (w.unsigned_ || (!w.signed_ && !is_const))) ||
-                             (base.code == kDLUInt && base.bits == 8));
+    p.is_signed = base.code == kDLInt;
+    p.bytes = stars == 1 && (p.chars || base.bits == 8);
+    p.is_text = stars == 1 && w.char_ && !w.signed_ && !w.unsigned_ && !p.chars && !p.function;
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
-      p.pointed = base;
+      if (!w.char_) p.pointed = base;
       p.pointed_const = is_const;
       p.pointed_char = w.char_ && !w.signed_ && !w.unsigned_;
     } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)

@@ -201,8 +201,13 @@ MBLOB_CHECK int mblob_float(const mblob_call_info *call, int i, const char *type
 }
 
 MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **out) {
-  if (mblob_kind_of(call, i) != MBLOB_STRING)
-    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, "str", mblob_kind_name(call, i));
+  const mblob_kind kind = mblob_kind_of(call, i);
+  if (kind != MBLOB_STRING)
+    return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED "%s", "str", mblob_kind_name(call, i),
+                      kind == MBLOB_TENSOR
+                          ? "; pass a text, or pack it with a prototype that has an"
+                            " array, such as x[n]"
+                          : "");
   size_t size = 0; /* of a text that may have a NUL inside */
   *out = mblob_string_of(call, i, &size);
   const char *nul = (const char *)__builtin_memchr(*out, 0, size);

@@ -141,6 +141,8 @@ class Parameter(NamedTuple):
         """The type that the packed function takes, as the function table has it."""
         if self.columns:
             return f"{self.c_type}:columns"
+        if self.kind == "tensor" and self.element.kind == "char":
+            return f"{self.c_type}:chars"
         if self.kind == "number" and self.const:
             return self.element.name
         return self.plain_type

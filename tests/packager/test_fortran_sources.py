@@ -182,7 +182,10 @@ def test_sizes_and_orders_are_checked(tmp_path: Path, require: Callable[[str], s
         (lambda: lib.counts(np.zeros(0, "int32"), n, n), r"expected shape \(at least 1,\)"),
         (lambda: lib.counts(3, b, b), "expected an array"),
         (lambda: lib.texts("a", "abcd", np.zeros(2, "int8"), np.zeros(1, "int32")), "at least"),
-        (lambda: lib.texts("a", "abcd", "abc", np.zeros(1, "int32")), "found str|tensor"),
+        (
+            lambda: lib.texts("a", "abcd", "abc", np.zeros(1, "int32")),
+            "found the str .*bytearray|tensor",
+        ),
         (lambda: lib["shapes::fill"](2, np.zeros((2, 3), "int32", order="F")), r"\(2, 2\)"),
     ):
         with pytest.raises(mblob.MblobError, match=says):

@@ -13,6 +13,7 @@
 #define MB_TEXT_ASTYPE "; convert it with astype(\"%s\")"
 #define MB_TEXT_DTYPE_OF_ARRAY "expected an array of %s, found %s; convert it with astype(\"%s\")"
 #define MB_TEXT_DTYPE_OF_BITS "expected an array of %s, found %s; for its bits pass %s.view(\"%s\")"
+#define MB_TEXT_DTYPE_OF_BYTES "expected an array of %s, found %s; pass numpy.frombuffer(%s, \"%s\")"
 #define MB_TEXT_NUMBER_FOR_ARRAY "expected %s, found the number %s; pass an array with one element"
 #define MB_TEXT_SHAPE "expected shape %s, found %s"
 #define MB_TEXT_ELEMENTS "expected shape (%s%lld,)%s%s%s, found %s"

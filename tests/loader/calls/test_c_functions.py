@@ -203,7 +203,7 @@ MISTAKES: dict[str, tuple[str, tuple[Any, ...], type[Exception], str]] = {
         r"array of float32, found float64; convert it with astype"),
     "byte order": ("copy4", (FLOATS.astype(">f4"), FLOATS), TypeError,
         "expected an array of float32, found format '>f'"),
-    "bytes": ("copy4", (bytes(16), FLOATS), TypeError, "expected an array of float32, found uint8"),
+    "bytes": ("copy4", (bytes(16), FLOATS), TypeError, "expected an array of float32, found bytes; pass"),
     "gaps": ("copy4", (np.zeros(8, "float32")[::2], FLOATS), ValueError, "found a non-contiguous array"),
     "size": ("copy4", (FLOATS[:3], FLOATS), ValueError,
         r"copy4: argument 0 \(from\): expected shape \(4,\), found \(3,\)"),
