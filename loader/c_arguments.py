@@ -567,11 +567,6 @@ def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
     return made
 
 
-def _is_text(item: Any) -> bool:
-    """True for an array of characters of ctypes, such as that of `create_string_buffer`."""
-    return isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
-
-
 def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
     """The address of an array, a text, or an object of ctypes in a list, and what keeps it."""
     import numpy as np
@@ -585,7 +580,8 @@ def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
             raise errors.ArgumentValueError(f"{READ_ONLY}: a bytearray")
         kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
         return _address_in(kept), kept
-    if dtype == "char" and (isinstance(item, bytearray) or _is_text(item)):
+    is_buffer = isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
+    if dtype == "char" and (isinstance(item, bytearray) or is_buffer):
         memory = (ctypes.c_char * len(item)).from_buffer(item)
         return ctypes.addressof(memory), memory
     array = item.numpy() if isinstance(item, Tensor) else item

@@ -59,7 +59,7 @@ _USED = tuple(f"used_{name}".encode() for name in _KINDS)  # names of capsules, 
 
 
 class _Taken:
-    """What a capsule held, which is deleted with this object."""
+    """The content of a capsule, which is deleted with this object."""
 
     def __init__(self, managed: _Managed | _Versioned) -> None:
         self.managed = managed
@@ -127,7 +127,7 @@ def _capsule_of(source: Any) -> Any:
 
 
 def _taken(capsule: Any, what: str) -> _Taken:
-    """What a capsule holds, of which nobody else can take it from now on."""
+    """The content of a capsule, which nobody else can take from it from now on."""
     api = ctypes.pythonapi
     api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
         ctypes.c_char_p,

@@ -9,30 +9,30 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mblob.argument_types import HALVES
 from mblob.errors import listed
 from mblob.format.exported_functions import is_helper
 from mblob.format.functions_table import WORDS, Row, parameters
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
-from mblob.packager.functions.callers import caller_of
+from mblob.packager.functions.debug_prototypes import (
+    OTHER_SUBROUTINE,
+    OUT_SUBROUTINE,
+    NotCallable,
+    prototype_of,
+)
 from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode
-from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar, as_const
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
     from mblob.binary.dwarf_types import CType
-
-
-class NotCallable(Exception):
-    """A function cannot have a packed function; the text says why, and what to do."""
 
 
 def found_prototypes(
@@ -188,10 +188,10 @@ def _check_callable(function: Function, file: HostFile, files: Sequence[LinkInpu
     for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
         is_pointer = function.source_name and _points_at_pointer(found)
         if is_pointer or (dummy in dummies and dummies[dummy].is_pointer):
-            of_result = f"its result is a pointer or allocatable: give {_OUT}"
+            of_result = f"its result is a pointer or allocatable: give {OUT_SUBROUTINE}"
             raise NotCallable(
                 of_result if dummy == "__result"
-                else f"parameter {i} ({dummy}) is a pointer or allocatable: {_CALLS.format('is neither')}"
+                else f"parameter {i} ({dummy}) is a pointer or allocatable: {OTHER_SUBROUTINE.format('is neither')}"
             )  # fmt: skip
 
 
@@ -466,143 +466,3 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
     if why:
         warn(f"{file.label}: a call does not check the size of an array: {why}")
     return made
-
-
-def prototype_of(function: Function) -> Prototype:
-    """The prototype of a plain function.
-
-    Raises:
-        NotCallable: a packed function cannot call it.
-    """
-    try:
-        return _prototype_of(function)
-    except NotCallable as exc:
-        text = str(exc)
-        for remedy, in_fortran in _IN_FORTRAN.items() if function.source_name else ():
-            text = text.replace(remedy, in_fortran)
-        line = caller_of(function)
-        raise NotCallable(f"{text}{': ' * bool(line)}{line}") from None
-
-
-# What errors advise, and the same for a function in Fortran.
-_TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
-_NARROW = "a function of double"
-_MAKES = "a function that takes numbers, texts and arrays, and makes the object"
-_OUT = "a subroutine that calls it, and writes the result to an argument"
-_CALLS = "give a subroutine whose argument {}, and that calls it"
-_IN_FORTRAN = {
-    _NARROW: "a procedure of real(8)",
-    _TAKES: "a procedure that takes it without VALUE",
-    _WRITES: "a subroutine that writes it to an argument",
-}
-
-
-def _prototype_of(function: Function) -> Prototype:
-    if function.is_guess or "other" in (p.kind for p in function.parameters if p.text == "?"):
-        raise NotCallable("debug information does not tell its types")
-    if function.variadic:
-        raise NotCallable("it is variadic: give a function with a fixed list of parameters")
-    names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
-    found = tuple(
-        _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
-    )
-    mangled = function.name if function.qualified else ""
-    return Prototype(function.qualified or function.name, *_result(function.result), found, mangled)
-
-
-def _parameter(found: CType, name: str, index: int) -> Parameter:
-    where = f"parameter {index}" + (f" ({name})" if name else "")
-    if found.kind == "either":
-        raise NotCallable(
-            f"{where} is passed by its address unless it has VALUE: compile with gfortran -g -O1 -fno-lto, which tells"
-        )
-    if found.kind != "pointer":
-        scalar = scalar_of(found)
-        if scalar is None or scalar.kind == "complex":
-            raise NotCallable(f"{where} is {_described(found, _TAKES)}")
-        return Parameter(name, "scalar", scalar)
-    target = found.target
-    if target is None:
-        return Parameter(name, "pointer")
-    if target.kind == "descriptor" and name == "__result":
-        raise NotCallable(f"its result is an array: give {_OUT}, such as r(n)")
-    if target.kind == "descriptor":
-        shown = f"parameter {index} ({name.lstrip('_')})"
-        if "class" in target.text:
-            raise NotCallable(f"{shown} is polymorphic: {_CALLS.format('is of one type')}")
-        raise NotCallable(
-            f"{shown} is a Fortran array descriptor: declare it with explicit or assumed size, a(n) or"
-            f" a(*), or {_CALLS.format('is so')}"
-        )
-    of = target.target if target.dims and target.target is not None else target
-    if of.is_object and not found.is_reference and not target.dims:
-        spelled = "" if "?" in found.text else found.text
-        const = target.text.startswith("const ")
-        return Parameter(name, "pointer", const=const, spelled=spelled, is_object=True)
-    if of.is_object:
-        raise NotCallable(
-            f"{where} is {found.spelling}, an object of C++: give {_MAKES}, or, to pass its address, its prototype"
-            f" with void *{name}"
-        )
-    is_const = target.text.startswith("const ")
-    dims: tuple[Dim, ...] = ()
-    one = (number_dim(1)._replace(at_least=True),) if found.is_reference else ()
-    element = target
-    if target.dims and target.target is not None:  # float (*x)[64]: rows
-        element = target.target
-        if None not in target.dims:
-            dims = tuple(number_dim(d) for d in target.dims if d is not None)
-            dims = dims if one else (Dim(None, ""), *dims)
-        is_const = is_const or element.text.startswith("const ")
-    scalar = scalar_of(element)
-    if scalar is None:
-        is_function = target.text.count("?") == 1 and "(?)(" in target.text
-        spelled = target.declaration("*?" if is_function else "*")
-        if "&" in spelled or target.kind == "void" or ("?" in target.text and not is_function):
-            spelled = ""
-        if target.dims:
-            spelled = element.declaration("*") if "?" not in element.text else ""
-            spelled = as_const(spelled) if is_const else spelled
-        is_record = element.kind == "record"
-        size, alignment = (element.size, element.alignment) if is_record else (0, 0)
-        dims = dims if size or (element.kind == "pointer" and spelled) else ()
-        return Parameter(name, "pointer", None, is_const, dims or one, spelled, size, alignment)
-    if one and not dims:
-        is_number = is_const and scalar.kind != "complex" and scalar.name not in HALVES
-        return Parameter(name, "number" if is_number else "tensor", scalar, is_const, one)
-    if scalar.kind == "char" and is_const and not dims:
-        return Parameter(name, "string", None, True)
-    return Parameter(name, "tensor", scalar, is_const, dims)
-
-
-def number_dim(size: int) -> Dim:
-    return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
-
-
-def _described(found: CType, remedy: str) -> str:
-    """A type that no argument is passed as, and what to do."""
-    text = found.spelling
-    if found.is_object:
-        makes = _MAKES if remedy == _TAKES else "a function that writes what is in it to arrays"
-        return f"{text} by value, an object of C++: give {makes}"
-    if found.kind == "record":
-        shown = "a struct" if text == "?" else text
-        return f"{shown} by value: give {remedy}"
-    if found.kind == "complex":
-        return f"{text} by value: complex numbers are passed in arrays, so give {remedy}"
-    narrow = _NARROW if found.kind == "float" else remedy
-    return f"{text}, which no argument is: give {narrow}"
-
-
-def _result(found: CType) -> tuple[str, Scalar | None, str]:
-    if found.kind == "void":
-        return "void", None, "void"
-    if found.kind in ("pointer", "either"):
-        text = found.text
-        if found.target is not None and found.target.kind == "char" and text == "const char *":
-            return "string", None, text
-        return "pointer", None, "void *" if "?" in text or "&" in text else text
-    scalar = scalar_of(found)
-    if scalar is None or scalar.kind == "complex":
-        raise NotCallable(f"its result is {_described(found, _WRITES)}")
-    return "scalar", scalar, scalar.name

@@ -309,7 +309,7 @@ def test_the_output_is_no_file_of_parameters(relax: Path, tmp_path: Path) -> Non
     with pytest.raises(mblob.BuildError, match="output is also"):
         mblob.add(
             graph(tmp_path / "g.so"),
-            params=ARRAYS,
+            params={"x": np.zeros(4, "int32")},
             weights=tmp_path / "p.npz",
             output=tmp_path / "p.npz",
         )

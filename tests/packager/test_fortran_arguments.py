@@ -1,0 +1,224 @@
+"""Arguments of Fortran that are no plain arrays: descriptors, which are refused, callbacks, optional ones."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.packager.functions.test_prototypes_from_sources import shown
+from tests.packager.test_fortran_sources import packed
+
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
+REFUSED = """
+module m
+  use iso_c_binding
+contains
+  subroutine assumed(x)
+    real, intent(inout) :: x(:)
+    x = 3
+  end subroutine
+  subroutine any_rank(x)
+    real, intent(inout) :: x(..)
+  end subroutine
+  subroutine array(x)
+    real, pointer, intent(inout) :: x(:)
+    x = 4
+  end subroutine
+  subroutine scalar(x)
+    integer, allocatable :: x
+    x = 5
+  end subroutine
+  subroutine texts(x)
+    character(len=*), intent(in) :: x(:)
+  end subroutine
+  subroutine text(x)
+    character(len=:), allocatable, intent(inout) :: x
+    x = "abc"
+  end subroutine
+  subroutine anything(x, k)
+    class(*), intent(in) :: x
+    integer, intent(out) :: k
+    k = 0
+    select type (x)
+    type is (real)
+      k = 6
+    end select
+  end subroutine
+  function line(n) result(r)
+    integer, intent(in) :: n
+    real :: r(n)
+    r = n
+  end function
+  function word(n) result(r)
+    integer, intent(in) :: n
+    character(len=:), allocatable :: r
+    r = repeat("a", n)
+  end function
+  subroutine c_assumed(x) bind(c)
+    real, intent(inout) :: x(:)
+    x = 7
+  end subroutine
+  subroutine c_any_rank(x) bind(c)
+    type(*), intent(in) :: x(..)
+  end subroutine
+  subroutine c_array(x) bind(c)
+    real, pointer, intent(inout) :: x(:)
+  end subroutine
+  subroutine c_scalar(x) bind(c)
+    real, allocatable, intent(inout) :: x
+  end subroutine
+  subroutine c_text(x, k) bind(c)
+    character(kind=c_char, len=*), intent(in) :: x
+    integer, intent(out) :: k
+    k = len(x)
+  end subroutine
+end module
+subroutine through(n, x, k, r, t)
+  use m
+  integer, intent(in) :: n
+  real, target, intent(inout) :: x(n, 7)
+  integer, intent(inout) :: k(7)
+  real, intent(out) :: r(n)
+  character, intent(out) :: t(n)
+  real, pointer :: p(:)
+  integer, allocatable :: j
+  character(len=n) :: w
+  call assumed(x(:, 3))
+  p => x(:, 4)
+  call array(p)
+  call scalar(j)
+  k(5) = j
+  call anything(x(1, 1), k(6))
+  r = line(n)
+  w = word(n)
+  t = [(w(j:j), j = 1, n)]
+  call c_assumed(x(:, 7))
+  call c_text(w, k(7))
+end subroutine
+"""
+REASONS = {
+    r"a Fortran array descriptor: declare it with explicit or assumed size, a\(n\) or a\(\*\), or give a": (
+        "m::assumed m::any_rank m::texts c_assumed c_any_rank c_array c_scalar c_text"
+    ),
+    "is (a Fortran array descriptor|a pointer or allocatable): .*give a subroutine": "m::array m::scalar m::text",
+    "polymorphic: give a subroutine whose argument is of one type": "m::anything",
+    "its result is (an array|a pointer or allocatable): give a subroutine": "m::line m::word",
+}
+
+
+def test_what_has_no_c_type_is_refused_with_a_remedy_that_works(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    source = tmp_path / "k.f90"
+    source.write_text(REFUSED)
+    command = [require("gfortran"), "-g", "-fPIC", "-c", "k.f90"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    for module in (mblob.csource_module(source), mblob.static_library(tmp_path / "k.o")):
+        module.export_library(tmp_path / "x.so")
+        lib = mblob.load_module(tmp_path / "x.so")
+        assert lib.functions.keys() == {"through"}
+        for reason, names in REASONS.items():
+            for name in names.split():
+                with pytest.raises(mblob.NotFoundError, match=f"{name}.*{reason}"):
+                    lib[name]
+                if "descriptor" in reason and "|" not in reason:
+                    with pytest.raises(mblob.MblobError, match="no type for parameter 0, array"):
+                        lib.symbol(name)(np.zeros(3, "f4"), None)
+    with pytest.raises(mblob.BuildError, match=r"c_text cannot be called: .*a Fortran array"):
+        mblob.csource_module(source, functions=["c_text"]).export_library(tmp_path / "y.so")
+    x, k = np.zeros((2, 7), "f4", order="F"), np.zeros(7, "i4")
+    r, t = np.zeros(2, "f4"), np.zeros(2, "i1")
+    lib.through(np.array([2], "i4"), x, k, r, t)
+    assert x[1].tolist() == [0, 0, 3, 4, 0, 0, 7] and k.tolist() == [0, 0, 0, 0, 5, 6, 2]
+    assert (r.tolist(), t.tobytes()) == ([2, 2], b"aa")
+
+
+CALLBACK = """
+subroutine applied(f, x) bind(c)
+  use iso_c_binding
+  type(c_funptr), value :: f
+  real(c_double), intent(out) :: x
+  abstract interface
+    function made(n) bind(c)
+      import
+      integer(c_int), value :: n
+      real(c_double) :: made
+    end function
+  end interface
+  procedure(made), pointer :: p
+  call c_f_procpointer(f, p)
+  x = p(3)
+end subroutine
+"""
+
+
+def test_a_pointer_to_a_function_of_any_types(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("gfortran")
+    lib, x = packed(tmp_path, CALLBACK), np.zeros(1)
+    assert shown(lib) == {"applied": "void applied(void *f, double *x)"}
+    half = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int)(lambda n: n / 2)
+    for applied in (lib.applied, lib.symbol("applied")):
+        x[0] = 0
+        applied(half, x)
+        assert x[0] == 1.5
+
+
+OPTIONAL = """
+module m
+contains
+  subroutine given(n, k, i, x, a, s, o, v, t)
+    integer, intent(in) :: n
+    integer, intent(out) :: k
+    integer, optional, intent(in) :: i
+    real, optional, intent(in) :: x(n), a(2, 3)
+    character(len=*), optional, intent(in) :: s
+    integer, optional, intent(out) :: o
+    real, optional, value :: v
+    character(len=4), optional, intent(out) :: t
+    k = 0
+    if (present(i)) k = k + i
+    if (present(x)) k = k + 2 * int(x(n))
+    if (present(a)) k = k + 4 * int(a(2, 3))
+    if (present(s)) k = k + 8 * (len(s) - 2)
+    if (present(o)) o = 16
+    if (present(v)) k = k + 32 * int(v)
+    if (present(t)) t = "text"
+  end subroutine
+end module
+"""
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_none_leaves_an_optional_argument_out(
+    tmp_path: Path, require: Callable[[str], str], dialect: str
+) -> None:
+    require("gfortran")
+    lib = packed(tmp_path, OPTIONAL, export={"dialect": dialect})
+    call, k, out, text = lib["m::given"], np.zeros(1, "i4"), np.zeros(1, "i4"), np.zeros(4, "i1")
+    x, a = np.ones(3, "f4"), np.ones((2, 3), "f4", order="F")
+    values = [1, x, a, "abc", out, 1.0, text]
+    parts = [1, 2, 4, 8, 0, 32, 0]
+    for left_out in (*({i} for i in range(7)), set(), set(range(7))):
+        out[0], text[:] = 0, 0
+        call(3, k, *(None if i in left_out else value for i, value in enumerate(values)))
+        assert k[0] == sum(part for i, part in enumerate(parts) if i not in left_out)
+        assert out[0] == (0 if 4 in left_out else 16)
+        assert text.tobytes() == (bytes(4) if 6 in left_out else b"text")
+    assert "i: None leaves it out\nx: None" in (call.__doc__ or "")
+    for wrong, says in (
+        (lambda: call(None, k, *values), "argument 0 .*expected int, found None|argument #0"),
+        (lambda: call(3, k, 1, x[:2], *values[2:]), r"expected shape \(3,\)"),
+        (lambda: call(3, k, "1", *values[1:]), "expected int"),
+        (lambda: call(3, k, *values[:-1]), "xpected 9 arguments"),
+    ):
+        with pytest.raises(mblob.MblobError, match=says):
+            wrong()
