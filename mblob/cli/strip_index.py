@@ -20,7 +20,7 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. This is refused if only the index says where a payload is or ends.",
-        epilog="example: mblob-pack strip-index deploy_ffi.so -o for_tvm.so",
+        epilog="example: mblob-pack strip-index deploy_ffi.so --force -o for_tvm.so",
     )
     parser.add_argument("file", metavar="FILE", help="shared library that mblob packed")
     parser.add_argument(

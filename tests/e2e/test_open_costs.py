@@ -57,9 +57,7 @@ def library(path: Path, entries: int, payload: Path, index: bool = True) -> Path
         "int nothing(void) { return 0; }", functions=["int nothing(void)"]
     )
     for _ in range(entries):
-        module.import_module(
-            mblob.blob_module("relax.VMExecutable" if not index else "raw", payload)
-        )
+        module.import_module(mblob.blob_module("raw" if index else "examplejson", payload))
     mblob.export_library(module, path, index=index, digest="none")
     return path
 

@@ -97,8 +97,8 @@ LEADS, LINK = "its name leads out of the archive", "it is a link or a device"
 HOSTILE: dict[str, tuple[list[dict[str, Any]], str]] = {
     "parent": ([{"name": "../x.o"}], LEADS),
     "parent inside": ([{"name": "a/../../x.o"}], LEADS),
-    "absolute": ([{"name": "/tmp/x.o"}], LEADS),
-    "absolute by pax": ([{"name": "x.o", "pax_headers": {"path": "/tmp/x.o"}}], LEADS),
+    "absolute": ([{"name": "/tmp/mblob-test-member.o"}], LEADS),
+    "absolute by pax": ([{"name": "x.o", "pax_headers": {"path": "/tmp/mblob-test-member.o"}}], LEADS),
     "symbolic link": ([{"name": "x.o", "type": SYMLINK, "linkname": "/etc/passwd", "size": 0}], LINK),
     "hard link": ([{"name": "k.o"}, {"name": "x.o", "type": HARDLINK, "linkname": "k.o", "size": 0}], LINK),
     "device": ([{"name": "x.o", "type": DEVICE, "size": 0}], LINK),
@@ -117,7 +117,7 @@ def test_hostile_members(
     members, words = HOSTILE[name]
     path = tar(tmp_path / "h.tar", *((m, code if m.get("size") != 0 else b"") for m in members))
     refused_everywhere(path, capsys, words, home)
-    assert not Path("/tmp/x.o").exists()
+    assert not Path("/tmp/mblob-test-member.o").exists()
 
 
 def test_a_size_that_the_archive_has_not(

@@ -135,7 +135,7 @@ static int take_pointer(mblob_prepared *c, struct mb_argument *a, TVMValue *valu
 static inline int take(mblob_prepared *c, struct mb_argument *a, TVMValue *v, int *code,
                        va_list *args) {
   int status = MBLOB_OK;
-  *code = a->code;
+  if (a->word) *code = a->code;
   switch ((enum passed)a->passed) {
     case AS_INT:
       v->v_int64 = va_arg(*args, int);
