@@ -33,8 +33,11 @@ def main(argv: list[str] | None = None) -> int:
             gc.set_threshold(200_000, 10, 10)
             from mblob.cli.late_modules import load_when_used
 
-            # of pyelftools, for its debugging aids alone; to import them takes longer than all else of it
-            load_when_used("dataclasses", "inspect", "pdb", "traceback")
+            # Of pyelftools, for its debugging aids alone, which takes longer than all else of it; of
+            # pathlib; and what few commands need.
+            load_when_used(
+                "dataclasses", "inspect", "pdb", "traceback", "ipaddress", "json", "shlex"
+            )
         from mblob.cli.command_line import execute
 
         if own:
