@@ -440,9 +440,10 @@ class Generated(NamedTuple):
         return self.text() if callable(self.text) else self.text
 
 
-def packed_functions_source(text: str | Callable[[], str]) -> Generated:
-    """The source of the packed functions."""
-    return Generated("mblob_functions", "the packed functions", text)
+def packed_functions_source(text: str | Callable[[], str], part: int = 0) -> Generated:
+    """The source of the packed functions, or a part of it."""
+    stem = f"mblob_functions_{part}" if part else "mblob_functions"
+    return Generated(stem, "the packed functions", text)
 
 
 def compile_generated(

@@ -465,6 +465,9 @@ def make_link_line(
     )
 
 
+_AT_ONCE = 50  # functions: their compilation takes ten times as long as the start of a compiler
+
+
 def _helpers(
     request: Request, gathered: ExportObjects, rows: Sequence[Row], adapted: Sequence[Adapter],
     objects: Sequence[LinkInput], work: Path, *, packed_now: Sequence[Wrapped],
@@ -483,8 +486,14 @@ def _helpers(
     # All of it would make what is added larger.
     is_apart = with_table and not joins and not any(f.prototype.of_fortran for f in packed_now)
     compiled = compiled_checks(request.dialect, gathered.machine) if is_apart else None
-    text = source(packed_now, request.dialect, rows if with_table else (), apart=bool(compiled))
-    sources = [packed_functions_source(text)] if text else []
+    # Several compilers share many functions, if what these call is in an object of its own.
+    size = _AT_ONCE if compiled else len(packed_now)
+    parts = [packed_now[i : i + size] for i in range(0, len(packed_now), size or 1)]
+    sources: list[Generated] = []
+    for i, part in enumerate(parts):
+        of_part = rows if with_table and not i else ()
+        text = source(part, request.dialect, of_part, apart=bool(compiled))
+        sources.append(packed_functions_source(text, i))
     if rows and not with_table:
         text = source((), request.dialect, rows)
         sources.append(Generated("mblob_table", "the table of functions", text))

@@ -58,3 +58,23 @@ def test_objects_of_another_machine_get_the_text() -> None:
     assert compiled_checks(CLASSIC, ours) == path
     for other in (ours._replace(e_flags=ours.e_flags ^ 1), ours._replace(properties=b"other")):
         assert compiled_checks(CLASSIC, other) is None
+
+
+@pytest.mark.parametrize("dialect", checks.DIALECTS)
+def test_many_packed_functions_are_compiled_by_several_compilers(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "_AT_ONCE", 2)
+    text = "".join(f"int f{i}(int x) {{ return x + {i}; }}\n" for i in range(5))
+    files = []
+    for name in "ab":
+        work = tmp_path / name
+        made = tmp_path / f"{name}.so"
+        mblob.csource_module(text).export_library(made, workspace_dir=work, dialect=dialect)  # type: ignore[arg-type]
+        parts = sorted(path.name for path in work.glob("mblob_functions*.o"))
+        assert parts == ["mblob_functions.o", "mblob_functions_1.o", "mblob_functions_2.o"]
+        files.append(made)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    lib = mblob.load_module(files[0])
+    assert [lib[f"f{i}"](1) for i in range(5)] == [1, 2, 3, 4, 5]
+    assert set(lib.functions) == {f"f{i}" for i in range(5)}
