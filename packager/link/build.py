@@ -245,6 +245,8 @@ def host_modules(
     others = DeclaredFunctions(None, packed, who) if declared.is_open else NOTHING
     _check_once(kernels, "code")
     _check_once(objects, "code")
+    if any(Path(path).name == "devc.c" for path in kernels):  # the members of a `.tar` of C
+        kernels, objects = (), (*kernels, *objects)
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))

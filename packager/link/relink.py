@@ -122,13 +122,20 @@ def is_tar(path: Path) -> bool:
 
 
 def has_blob(path: Path) -> bool:
-    """True if a file is the object with packed modules."""
+    """True if a file is the object with packed modules, or its source, `devc.c`."""
+    if path.suffix in FORMAT_OF:
+        return _is_blob(path.read_text("utf-8", "surrogateescape"))
     with path.open("rb") as file:
         head = file.read(SNIFF_SIZE)
     if not head.startswith(ELF_MAGIC) or elf_header(head)("e_type") != ET_REL:
         return False
     elf = ElfFile(map_file(path), str(path))
     return any(s.name in BLOBS and s.is_defined for s in elf.symtab)
+
+
+def _is_blob(text: str) -> bool:
+    """True for C text with the packed modules as a table of bytes."""
+    return any(f"{symbol}[" in text for symbol in BLOBS)
 
 
 def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
@@ -149,7 +156,10 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
             folder = work / str(i)
             folder.mkdir()
             first = len(contents.host)
-            read_into(contents, path, folder)
+            if path.suffix in FORMAT_OF:
+                contents.add_file(path, str(path), folder)
+            else:
+                read_into(contents, path, folder)
             (of_tars if is_tar(path) else beside).extend(range(first, len(contents.host)))
         contents.check_linkable()
         contents.expose_forms(work)
@@ -273,8 +283,7 @@ class Contents:
 
     def _add_source(self, path: Path, fmt: str, label: str, work: Path) -> None:
         text = path.read_text("utf-8", "surrogateescape")
-        # devc.c: the packed modules as a table of bytes
-        if any(f"{symbol}[" in text for symbol in BLOBS):
+        if _is_blob(text):
             made = work / f"{path.stem}.packed.o"
             _compile(path, made, work)
             self.add_file(made, label, work)

@@ -209,3 +209,23 @@ def test_a_tar_that_ends_too_early(tmp_path: Path) -> None:
     tar.write_bytes(tar.read_bytes()[:3000])
     with pytest.raises(mblob.FormatError, match=r"m\.tar"):
         mblob.static_library(tar)
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_members_in_c_are_a_tree_in_a_folder_and_in_a_list(tmp_path: Path, dialect: Any) -> None:
+    """As of a `.tar` of TVM's target="c"."""
+    work, folder = tmp_path / "work", tmp_path / "members"
+    folder.mkdir()
+    root = mblob.csource_module("int two(void) { return 2; }\n")
+    root.import_module(mblob.blob_module("labels", b"cat"))
+    root.export_library(tmp_path / "x.so", dialect=dialect, embed="c", workspace_dir=work)
+    (folder / "devc.c").write_bytes((work / "devc.c").read_bytes())
+    (folder / "lib0.c").write_text("int two(void) { return 2; }\n")
+    (tmp_path / "pre.c").write_text("int three(void) { return 3; }\n")
+    members = [folder / "lib0.c", folder / "devc.c"]
+    for inputs in ([folder], members, [*members, tmp_path / "pre.c"]):
+        out = tmp_path / "out.so"
+        assert main(["build", *map(str, inputs), "--dialect", dialect, "-o", str(out)]) == 0
+        lib = mblob.load_module(out)
+        assert lib["two"]() == 2 and bytes(lib.payloads["labels"]) == b"cat"
+        assert len(inputs) < 3 or lib["three"]() == 3
