@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -256,3 +257,13 @@ def test_inspect_tells_the_order_and_what_is_copied(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "mblob.cli.main", "inspect", "m.so", "--tree"]
     done = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True)
     assert "3 tensors of 145 B, parameters, 5 B to be copied" in done.stdout
+
+
+def test_a_machine_without_main_names_a_function(tmp_path: Path) -> None:
+    functions = [Function("forward", [ret(0)], ["x"])]
+    root = mblob.blob_module("relax.VMExecutable", Program(functions).payload())
+    root.import_module(mblob.csource_module(""))
+    root.export_library(tmp_path / "m.so", dialect="ffi")
+    vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
+    with pytest.raises(mblob.KernelError, match=r"main; .*the name of a function, such as forward"):
+        vm.module["set_one_input"](ctypes.c_void_p(), "x", np.zeros(1, "float32"))

@@ -162,7 +162,13 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
   if (found) return found;
   (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s",
                       name ? name : RELAX_MODEL);
-  if (!name) mb_error_hint("give mblob_executor_create the name of a function");
+  if (name) return NULL;
+  const struct relax_executable *exec = m->exec;
+  size_t i = 0;
+  while (i < exec->function_count && exec->functions[i].kind == RELAX_PACKED) i++;
+  mb_error_hint("give mblob_executor_create the name of a function%s%s",
+                i < exec->function_count ? ", such as " : "",
+                i < exec->function_count ? exec->functions[i].name : "");
   return NULL;
 }
 
