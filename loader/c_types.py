@@ -102,6 +102,9 @@ class Sizes(NamedTuple):
         return found
 
 
+_DESCRIPTORS = ("array descriptor", "class descriptor")  # of Fortran, which no argument is
+
+
 def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     """Name and type of a parameter; the type is None if ctypes has none.
 
@@ -109,7 +112,7 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
         type_text: its type as a row has it.
     """
     p = functions_table.parameter(text)
-    if p.pointer and "descriptor" in (p.name, *p.words):  # of Fortran, which no argument is
+    if text.lstrip().startswith(_DESCRIPTORS):
         return p.name, None
     if not p.pointer:
         number = number_of(list(p.words))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from threading import RLock
 from types import ModuleType
+
+_LOADING = RLock()  # one import may need another
 
 
 class _LoadedWhenUsed(ModuleType):
     """A module that is loaded when something of it is used."""
 
     def __getattr__(self, name: str) -> object:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
+        with _LOADING:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+            module = import_module(self.__name__)
+        self.__dict__.update(vars(module))
+        return getattr(module, name)
 
 
 def load_when_used(*names: str) -> None:

@@ -252,7 +252,7 @@ def unchanged(library: Library) -> Iterator[None]:
         ChangedError: naming it.
     """
     path = library.path
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block for ever
     try:
         _lock(fd)
         before, after = library.stat, path.stat()

@@ -12,6 +12,7 @@ from elftools.elf.elffile import ELFFile
 
 from mblob.binary.dwarf_functions import LIBRARY_NAMESPACES
 from mblob.binary.dwarf_types import (
+    DEPTH,
     RECORDS,
     CType,
     children,
@@ -204,7 +205,9 @@ def _is_private(die: Any, owner: Any) -> bool:
 
 def _is_known(die: Any, spaces: Sequence[str]) -> bool:
     """True if the name of a type is one in namespaces, and it is no rvalue reference."""
-    while die is not None and "DW_AT_type" in die.attributes and die.tag != "DW_TAG_typedef":
+    for _ in range(DEPTH):
+        if die is None or "DW_AT_type" not in die.attributes or die.tag == "DW_TAG_typedef":
+            break
         if die.tag == "DW_TAG_rvalue_reference_type":
             return False
         die = referred(die)

@@ -26,7 +26,7 @@ _FORTRAN = re.compile(r"(?!\s*end\b)[^!'\"]*\b(?:subroutine|function)[ \t]+(\w+)
 _INTERFACE = re.compile(r"\s*(end\s*|abstract\s+)?interface\b", re.IGNORECASE)
 _ELSE = re.compile(r"\s*#\s*(?:else|elif)")
 # A macro on its own line that may define something else; the words behind it are a whole declaration.
-_MACRO = re.compile(r"(?!__|_?[aA]lign)\w+\s*\([^()]*\)\s*\n\s*(?:\w+[\s*&]+)+$")
+_MACRO = re.compile(r"(?!__|_?[aA]lign)\w+\s*\([^()]*\)[^\S\n]*\n\s*(?:\w+[\s*&]+)+$")
 _OF_FILE = re.compile(r"copyright|spdx-license|all rights reserved", re.IGNORECASE)
 # Lines for tools.
 _DIRECTIVE = re.compile(

@@ -173,6 +173,10 @@ TAKEN = {
     "dimensions are free": [
         main('R.Tensor((n, T.min(T.int64(2), m)), dtype="float32")', "R.Tensor(dtype=\"int8\")")
     ],
+    "a tensor of any type and rank is one of them": [function("main", x=X, w="R.Tensor", b=B), other(W)],
+    "another tuple is called params, too": [
+        function("main", model_params=tuple_of(W, B), lora_params=tuple_of(W))
+    ],
     "items are no tensors": [main("R.Any", "R.Shape([2, n])")],
     "a text is cut off": [function("main", s='R.Tensor((2, 16, dtype="float32"')],
     "a number is too long": [main('R.Tensor((2, 9999999999999999999), dtype="float32")', B)],

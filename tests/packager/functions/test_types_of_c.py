@@ -125,3 +125,13 @@ def test_types_in_units_of_their_own_are_known_from_sources(
     text = "typedef struct { int a, b; } pair;\nint sum(const pair *p) { return p->a + p->b; }\n"
     lib = library(tmp_path, "gcc", False, text, *debug, "-fdebug-types-section")
     assert lib.sum(np.array([(1, 2)], [("a", "i4"), ("b", "i4")])) == 3
+
+
+def test_a_descriptor_is_a_name_like_others_in_c(tmp_path: Path) -> None:
+    """Rows about Fortran have that word, too."""
+    text = "struct descriptor { int n; };\n"
+    text += "int n_of(const struct descriptor *d) { return d->n; }\n"
+    text += "float first(const float *descriptor) { return *descriptor; }\n"
+    lib = library(tmp_path, "cc", False, text)
+    assert lib.symbol("first")(np.full(1, 2, "float32")) == lib.first(np.full(1, 2, "float32")) == 2
+    assert lib.symbol("n_of")(np.full(1, 3, "int32")) == lib.n_of(np.full(1, 3, "int32")) == 3

@@ -172,14 +172,20 @@ static int find_blob(const struct parts *parts, const struct record *record,
   return MBLOB_OK;
 }
 
+/* A table without its notes: nothing tells where they end, and what is behind a table may be another variable. */
+static struct mb_slice table_at(const uint8_t *table) {
+  const uint64_t room = room_at(table);
+  const uint8_t *end = memchr(table, 0, mb_size(room));
+  return (struct mb_slice){table, end ? (uint64_t)(end - table) + 1 : room};
+}
+
 static int read_parts(struct system_library *system, struct mb_library *library) {
   struct record record;
   const struct parts *parts = &system->parts;
   int status = read_record(parts, &record);
   if (!status) status = find_blob(parts, &record, library);
   if (!status && parts->table)
-    status = mb_function_table_read((struct mb_slice){parts->table, room_at(parts->table)}, NULL,
-                                    &library->table);
+    status = mb_function_table_read(table_at(parts->table), NULL, &library->table);
   else if (!status && record.flags & MB_NOTE_HAS_TABLE)
     status = mb_function_table_missing("record");
   return status;

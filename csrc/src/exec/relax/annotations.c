@@ -65,9 +65,16 @@ bool relax_annotation_next(struct mb_slice *list, struct mb_slice *item) {
   return item->size > 0;
 }
 
+/* A kind without brackets says no more. */
+static bool skip_kind(struct mb_slice *text, const char *kind) {
+  if (!skip(text, kind)) return false;
+  if (!skip(text, "(")) text->size = 0;
+  return true;
+}
+
 enum relax_annotated relax_annotation_kind(struct mb_slice *text) {
-  if (skip(text, "R.Tensor(")) return RELAX_ANNOTATED_TENSOR;
-  if (skip(text, "T.Tuple(") || skip(text, "R.Tuple(")) return RELAX_ANNOTATED_TUPLE;
+  if (skip_kind(text, "R.Tensor")) return RELAX_ANNOTATED_TENSOR;
+  if (skip_kind(text, "T.Tuple") || skip_kind(text, "R.Tuple")) return RELAX_ANNOTATED_TUPLE;
   if (skip(text, "R.Any") || skip(text, "R.Object")) return RELAX_ANNOTATED_NOTHING;
   return RELAX_ANNOTATED_OTHER;
 }

@@ -150,24 +150,29 @@ static void read_arguments(struct search *s, bool by_name) {
 static bool may_take(struct search *s, bool *tuples) {
   const struct relax_function *f = s->f;
   int64_t tensors = 0;
-  bool may = false;
+  bool may = false, has_place = false, fits = false;
   read_arguments(s, false);
   for (int64_t i = f->num_args - 1; i >= 0; i--) {
     const uint8_t found = s->arguments[i];
     const bool is_tuple = (found & IS_TUPLE) != 0;
     *tuples |= is_tuple;
-    if (is_tuple && f->param_count && strstr(f->params[i], "params")) return found == IS_TUPLE;
+    if (is_tuple && f->param_count && strstr(f->params[i], "params")) {
+      has_place = true;
+      fits |= found == IS_TUPLE;
+    }
     tensors += found == IS_TENSOR;
     may |= found == IS_TUPLE || !found;
   }
-  return may || (s->count > 0 && tensors >= s->count);
+  return has_place ? fits : may || (s->count > 0 && tensors >= s->count);
 }
 
 /* As many bytes as the longest function has arguments. */
 static uint8_t *new_arguments(const struct relax_executable *exec) {
   size_t most = 1;
-  for (size_t i = 0; i < exec->function_count; i++)
-    if (exec->functions[i].registers > most) most = exec->functions[i].registers;
+  for (size_t i = 0; i < exec->function_count; i++) {
+    const struct relax_function *f = &exec->functions[i];
+    if (f->kind != RELAX_PACKED && f->registers > most) most = f->registers;
+  }
   uint8_t *out = malloc(most);
   if (!out) (void)mb_fail_memory(most);
   return out;
