@@ -65,8 +65,9 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
 /* The notes behind `size` bytes of a table, which are for people: what is none is left out. */
 static struct mb_slice notes_behind(struct mb_slice bytes, size_t size) {
   const uint8_t *notes = bytes.data + size;
-  const uint64_t left = bytes.size - size, head = sizeof(NOTES) - 1;
-  if (left <= head || strncmp((const char *)notes, NOTES, head) != 0) return (struct mb_slice){0};
+  const uint64_t left = bytes.size - size;
+  const size_t head = sizeof(NOTES) - 1;
+  if (left <= head || memcmp(notes, NOTES, head) != 0) return (struct mb_slice){0};
   const uint8_t *end = memchr(notes + head, 0, mb_size(left - head));
   const size_t told = end ? (size_t)(end - notes - (ptrdiff_t)head) : 0;
   return mb_is_utf8(notes + head, told) ? (struct mb_slice){notes + head, told}
