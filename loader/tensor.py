@@ -10,7 +10,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob import texts
-from mblob.arguments import check_unmasked, no_numbers, whole, wrong_type
+from mblob.arguments import check_unmasked, is_capsule, no_numbers, whole, wrong_type
 from mblob.device_types import HOST
 from mblob.devices import Device
 from mblob.dtype import DataType, type_text
@@ -527,8 +527,7 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     try:
         view = memoryview(source)
     except (TypeError, ValueError, BufferError) as exc:
-        is_capsule = type(source).__name__ == "PyCapsule"
-        if is_capsule or (
+        if is_capsule(source) or (
             hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__")
         ):
             return _lent_by(source, what)

@@ -174,6 +174,11 @@ def amount(function: str, argument: str, value: Any) -> float:
     return number
 
 
+def is_capsule(value: Any) -> bool:
+    """True if a value is a capsule of Python, in which DLPack lends an array."""
+    return type(value).__name__ == "PyCapsule"
+
+
 def check_unmasked(value: Any) -> None:
     """Refuse a masked array of numpy, whose memory says nothing of its mask.
 

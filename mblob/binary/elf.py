@@ -86,8 +86,12 @@ class ElfFile(ElfTables):
     @property
     def has_text_relocations(self) -> bool:
         """True if code is changed when it is loaded, so that it must be writable for a while."""
-        flags = self.dynamic.get(DT_FLAGS, [0])[0]
-        return DT_TEXTREL in self.dynamic or bool(flags & DF_TEXTREL)
+        return DT_TEXTREL in self.dynamic or bool(self.dt_flags & DF_TEXTREL)
+
+    @property
+    def dt_flags(self) -> int:
+        """DT_FLAGS, 0 without them."""
+        return next(iter(self.dynamic.get(DT_FLAGS, [0])))
 
     @property
     def is_program(self) -> bool:

@@ -8,7 +8,6 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     DF_1_NODELETE,
     DF_SYMBOLIC,
-    DT_FLAGS,
     DT_FLAGS_1,
     DT_RPATH,
     DT_RUNPATH,
@@ -50,7 +49,7 @@ def build_id(elf: ElfFile) -> str | None:
 
 def is_symbolic(elf: ElfFile) -> bool:
     """True if the library's own references find its own symbols first (-Bsymbolic)."""
-    return DT_SYMBOLIC in elf.dynamic or bool(_flags(elf) & DF_SYMBOLIC)
+    return DT_SYMBOLIC in elf.dynamic or bool(elf.dt_flags & DF_SYMBOLIC)
 
 
 def stays_by(elf: ElfFile) -> tuple[str, ...]:
@@ -78,10 +77,6 @@ def _is_in_data(elf: ElfFile, part: Segment) -> bool:
         and part.p_memsz <= s.p_memsz - (part.p_vaddr - s.p_vaddr)
         for s in elf.segments
     )
-
-
-def _flags(elf: ElfFile) -> int:
-    return next(iter(elf.dynamic.get(DT_FLAGS, [0])))
 
 
 def is_relocated_to(elf: ElfFile, symbol: Symbol) -> bool:

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from mblob import texts
+from mblob.arguments import is_capsule
 from mblob.device_types import HOST
 from mblob.dtype import DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
@@ -49,13 +50,24 @@ class _Versioned(ctypes.Structure):
     )
 
 
-_KINDS: dict[str, type[_Managed] | type[_Versioned]] = {
-    "dltensor": _Managed,
-    "dltensor_versioned": _Versioned,
+_KINDS: dict[bytes, type[_Managed] | type[_Versioned]] = {
+    b"dltensor": _Managed,
+    b"dltensor_versioned": _Versioned,
 }
 _VERSION = (1, 0)
 _PADDED = 4  # of the flags
-_USED = tuple(f"used_{name}".encode() for name in _KINDS)  # names of capsules, which stay in memory
+# Names of capsules whose tensor is taken; the capsules keep their addresses.
+_USED = {name: b"used_" + name for name in _KINDS}
+# Prototypes of our own: those of `ctypes.pythonapi` are the whole process's.
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_SetName", ctypes.pythonapi)
+)
 
 
 class _Taken:
@@ -68,11 +80,6 @@ class _Taken:
         if self.managed.deleter:
             delete = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(self.managed.deleter)
             delete(ctypes.addressof(self.managed))
-
-
-def is_capsule(value: Any) -> bool:
-    """True if a value is a capsule of Python."""
-    return type(value).__name__ == "PyCapsule"
 
 
 def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
@@ -128,27 +135,19 @@ def _capsule_of(source: Any) -> Any:
 
 def _taken(capsule: Any, what: str) -> _Taken:
     """The content of a capsule, which nobody else can take from it from now on."""
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = (
-        ctypes.c_char_p,
-        (ctypes.py_object,),
-    )
-    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    api.PyCapsule_GetPointer.argtypes = ctypes.py_object, ctypes.c_char_p
-    api.PyCapsule_SetName.argtypes = ctypes.py_object, ctypes.c_char_p
-    name = (api.PyCapsule_GetName(capsule) or b"").decode() if is_capsule(capsule) else ""
+    name = (_name_of(capsule) or b"") if is_capsule(capsule) else b""
     if name not in _KINDS:
-        found = f"a capsule {name!r}" if is_capsule(capsule) else type(capsule).__name__
-        used = name.encode() in _USED
+        found = f"a capsule {name.decode()!r}" if is_capsule(capsule) else type(capsule).__name__
+        used = name in _USED.values()
         how = "; ask the array for a new one, __dlpack__()" if used else ""
         raise ArgumentTypeError(f"{what} gives no DLPack tensor, but {found}{how}")
     kind = _KINDS[name]
-    managed = kind.from_address(api.PyCapsule_GetPointer(capsule, name.encode()))
+    managed = kind.from_address(_pointer_of(capsule, name))
     if isinstance(managed, _Versioned) and managed.major != _VERSION[0]:
         raise ArgumentTypeError(
             f"{what} gives a tensor of DLPack {managed.major}.{managed.minor}, expected {_VERSION[0]}.x"
         )
-    api.PyCapsule_SetName(capsule, _USED[list(_KINDS).index(name)])
+    _rename(capsule, _USED[name])
     return _Taken(managed)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from mblob.arguments import check_unmasked, mapping, names, no_numbers
+from mblob.arguments import check_unmasked, is_capsule, mapping, names, no_numbers
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.bytes.wire import Cursor, encode_strings, encode_u64
 from mblob.dtype import DataType
@@ -156,7 +156,7 @@ def as_record(value: Any) -> ArrayRecord:
     except BufferError as exc:  # a tensor's, which says what is wrong with it
         raise ArgumentTypeError(str(exc)) from None
     except TypeError:
-        if hasattr(value, "__dlpack__") or type(value).__name__ == "PyCapsule":
+        if hasattr(value, "__dlpack__") or is_capsule(value):
             from mblob.format import dlpack  # with ctypes
 
             return ArrayRecord(*dlpack.read(value))

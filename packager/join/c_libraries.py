@@ -7,8 +7,8 @@ import re
 from mblob.binary.elf import ElfFile
 from mblob.errors import IncompatibleError
 
-# glibc's dynamic linker. It is in each process of glibc, and musl cannot open it. The linker names it for
-# __tls_get_addr alone, which musl has in its C library.
+# glibc's dynamic linker, which musl cannot open. Each process of glibc has it, and glibc's libc.so needs it: what
+# joined code takes from it (__tls_get_addr, __stack_chk_guard) is found. musl has these in its C library.
 _LINKER = re.compile(r"ld(-linux[\w-]*|64)?\.so\.\d+")
 _GLIBC = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d+")
 _OTHERS = re.compile(r"libc\.so|(libc\.musl|ld-musl)-.*")  # musl's under all its names; Android's

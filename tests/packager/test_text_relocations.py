@@ -31,7 +31,9 @@ place: {word} f
 def compiled(folder: Path, cc: str, name: str, text: str, *options: str) -> Path:
     (folder / name).write_text(text)
     words = [cc, "-c", "-O2", *options, name, "-o", "fixed.o"]
-    if subprocess.run(words, cwd=folder, check=False, capture_output=True).returncode:
+    done = subprocess.run(words, cwd=folder, check=False, capture_output=True, text=True)
+    if done.returncode:
+        assert any(option in done.stderr for option in options), done.stderr
         pytest.skip(f"{cc} has no {' '.join(options)}")
     return folder / "fixed.o"
 
