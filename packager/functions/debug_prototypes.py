@@ -3,12 +3,16 @@ instead."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mblob.argument_types import HALVES
 from mblob.format.functions_table import WORDS
+from mblob.packager.compile.host_objects import HostFile, LinkInput
+from mblob.packager.conventions import REFUSED
 from mblob.packager.functions.callers import caller_of
 from mblob.packager.functions.number_names import scalar_of
+from mblob.packager.functions.prototype_check import OWN_CALL, own_call
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar, as_const
 
 if TYPE_CHECKING:
@@ -18,6 +22,62 @@ if TYPE_CHECKING:
 
 class NotCallable(Exception):
     """A function cannot have a packed function; the text says why, and what to do."""
+
+
+def why_not(function: Function, file: HostFile, files: Sequence[LinkInput]) -> str:
+    """The reason why no packed function can call a function, and what to do; "" if one can.
+
+    Args:
+        file: it is one of.
+        files: all that may tell how it is called.
+    """
+    try:
+        check_callable(function, file, files)
+        if not function.is_guess:
+            prototype_of(with_places(function, file))
+    except NotCallable as exc:
+        return str(exc)
+    return ""
+
+
+def check_callable(function: Function, file: HostFile, files: Sequence[LinkInput]) -> None:
+    """Refuse what the types of a function do not tell.
+
+    Raises:
+        NotCallable: its calling convention is no ordinary one, or Fortran passes a descriptor.
+    """
+    own = own_call(function.name, files)
+    if own is not None or not function.is_ordinary:
+        raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
+    dummies = file.dummies.get(function.source_name, {})
+    for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
+        is_pointer = function.source_name and _points_at_pointer(found)
+        if is_pointer or (dummy in dummies and dummies[dummy].is_pointer):
+            of_result = f"its result is a pointer or allocatable: give {OUT_SUBROUTINE}"
+            raise NotCallable(
+                of_result if dummy == "__result"
+                else f"parameter {i} ({dummy}) is a pointer or allocatable: {OTHER_SUBROUTINE.format('is neither')}"
+            )  # fmt: skip
+
+
+def _points_at_pointer(found: CType) -> bool:
+    """True if a parameter of Fortran is a pointer or allocatable, but no procedure."""
+    target = found.target
+    return (
+        found.kind in ("pointer", "either")
+        and target is not None
+        and target.kind == "pointer"
+        and (target.target is None or target.target.kind not in ("void", "other"))
+    )
+
+
+def with_places(function: Function, file: HostFile) -> Function:
+    """A function with what the source of Fortran says of how arguments are passed."""
+    if not function.source_name:
+        return function
+    from mblob.packager.functions.fortran_prototypes import with_places
+
+    return with_places(function, file.dummies.get(function.source_name, {}))
 
 
 def prototype_of(function: Function) -> Prototype:

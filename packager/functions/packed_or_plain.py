@@ -7,7 +7,7 @@ A loader takes a function without a row for a packed one if the library is code 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from mblob.binary.function_names import MANGLED
@@ -16,9 +16,10 @@ from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
 from mblob.format.functions_table import OBJECT, Row, struct_word
 from mblob.named_tuple import NamedTuple
-from mblob.packager.compile.host_objects import HostFile, LinkInput
+from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
+from mblob.packager.functions.debug_prototypes import why_not
 from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects.object_files import ObjectSymbols
@@ -26,9 +27,6 @@ from mblob.packager.objects.object_files import ObjectSymbols
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
     from mblob.binary.dwarf_types import CType
-
-
-WhyNot = Callable[["Function", HostFile, Sequence[LinkInput]], str]
 
 
 class WithoutPrototype(NamedTuple):
@@ -73,16 +71,14 @@ def classify_undeclared(
     named: Collection[str],
     files: Sequence[LinkInput],
     table_rows: Sequence[Row],
-    why_not: WhyNot,
 ) -> WithoutPrototype:
     """The functions without a prototype, sorted by what is known of them.
 
     Args:
         named: functions that the caller calls packed.
         table_rows: rows of a table that came with the files.
-        why_not: `source_prototypes.why_not`.
     """
-    plain = _plain_functions(wrapped, files, table_rows, why_not)
+    plain = _plain_functions(wrapped, files, table_rows)
     prototypes = {name for w in wrapped for name in (w.prototype.symbol, w.packed_symbol)}
     rows = {row.symbol for row in (*plain, *table_rows)}
     rows |= {form for row in table_rows for form in forms_of(row.name)}
@@ -146,7 +142,6 @@ def _plain_functions(
     wrapped: Sequence[Wrapped],
     files: Sequence[LinkInput],
     table_rows: Sequence[Row],
-    why_not: WhyNot,
 ) -> list[Row]:
     """Rows of the function table for exported C functions without a prototype, sorted by name.
 
@@ -180,12 +175,10 @@ def _plain_functions(
             if row is not None and function.called != function.name:
                 name = function.called
                 row = row if name in defined else row._replace(name=name)
-            if row is not None:
+            if row is not None and function.name not in rows:
                 origin = "source" if f.own else "debug information"
                 told = row._replace(comment=why_not(function, f, files))
-                rows.setdefault(
-                    function.name, told._replace(origin=origin) if row.prototype else told
-                )
+                rows[function.name] = told._replace(origin=origin) if row.prototype else told
     return [rows[name] for name in sorted(rows)]
 
 

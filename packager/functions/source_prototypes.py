@@ -13,17 +13,16 @@ from mblob.errors import listed
 from mblob.format.exported_functions import is_helper
 from mblob.format.functions_table import WORDS, Row, parameters
 from mblob.packager.compile.host_objects import HostFile, LinkInput
-from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.debug_prototypes import (
-    OTHER_SUBROUTINE,
-    OUT_SUBROUTINE,
     NotCallable,
+    check_callable,
     prototype_of,
+    with_places,
 )
 from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.packed_or_plain import plain_row
-from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
+from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
@@ -96,7 +95,7 @@ def found_prototypes(
             if function.qualified and (name in taken or not has_names):
                 continue
             try:
-                _check_callable(function, f, files)
+                check_callable(function, f, files)
                 is_one = not function.qualified or namesakes[name] == 1
                 if not is_one and not _is_chosen(function, name, texts, of_cxx, f):
                     if name.replace("::", "").isidentifier():  # no operator
@@ -159,53 +158,6 @@ def _name_of(function: Function, asked: Collection[str], taken: Collection[str] 
     return function.name if taken is None or name in taken or function.name in asked else name
 
 
-def why_not(function: Function, file: HostFile, files: Sequence[LinkInput]) -> str:
-    """The reason why no packed function can call a function, and what to do; "" if one can.
-
-    Args:
-        file: it is one of.
-        files: all that may tell how it is called.
-    """
-    try:
-        _check_callable(function, file, files)
-        if not function.is_guess:
-            prototype_of(_with_places(function, file))
-    except NotCallable as exc:
-        return str(exc)
-    return ""
-
-
-def _check_callable(function: Function, file: HostFile, files: Sequence[LinkInput]) -> None:
-    """Refuse what the types of a function do not tell.
-
-    Raises:
-        NotCallable: its calling convention is no ordinary one, or Fortran passes a descriptor.
-    """
-    own = own_call(function.name, files)
-    if own is not None or not function.is_ordinary:
-        raise NotCallable(f"it {REFUSED.format(own or OWN_CALL)}")
-    dummies = file.dummies.get(function.source_name, {})
-    for i, (dummy, found) in enumerate(zip(function.names, function.parameters)):
-        is_pointer = function.source_name and _points_at_pointer(found)
-        if is_pointer or (dummy in dummies and dummies[dummy].is_pointer):
-            of_result = f"its result is a pointer or allocatable: give {OUT_SUBROUTINE}"
-            raise NotCallable(
-                of_result if dummy == "__result"
-                else f"parameter {i} ({dummy}) is a pointer or allocatable: {OTHER_SUBROUTINE.format('is neither')}"
-            )  # fmt: skip
-
-
-def _points_at_pointer(found: CType) -> bool:
-    """True if a parameter of Fortran is a pointer or allocatable, but no procedure."""
-    target = found.target
-    return (
-        found.kind in ("pointer", "either")
-        and target is not None
-        and target.kind == "pointer"
-        and (target.target is None or target.target.kind not in ("void", "other"))
-    )
-
-
 def _with_addresses(function: Function, written: Prototype | None) -> Function:
     """A function whose objects of C++ are `void *` where a caller's prototype says so."""
     if written is None or len(written.parameters) != len(function.parameters):
@@ -220,15 +172,6 @@ def _with_addresses(function: Function, written: Prototype | None) -> Function:
     )
 
 
-def _with_places(function: Function, file: HostFile) -> Function:
-    """A function with what the source of Fortran says of how arguments are passed."""
-    if not function.source_name:
-        return function
-    from mblob.packager.functions.fortran_prototypes import with_places
-
-    return with_places(function, file.dummies.get(function.source_name, {}))
-
-
 def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     """The prototype of a procedure of Fortran.
 
@@ -238,7 +181,7 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     from mblob.packager.functions.fortran_prototypes import of_fortran
 
     dummies = file.dummies.get(function.source_name, {})
-    function = _with_places(function, file)
+    function = with_places(function, file)
     mangled = function.name if name != function.name else ""
     told = prototype_of(function)._replace(name=name, mangled=mangled)
     made, why = of_fortran(told, function, dummies)

@@ -45,7 +45,6 @@ from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.source_prototypes import (
     expanded_names,
     found_prototypes,
-    why_not,
     with_types,
 )
 from mblob.packager.functions.wrappers import Wrapped, compiled_checks, rows_of, source
@@ -340,7 +339,7 @@ def classify_functions(
         BuildError: objects of a dialect that no adapter is for.
     """
     wrapped, table_rows = request.wrapped(), request.table_rows()
-    undeclared = classify_undeclared(wrapped, request.named(), objects, table_rows, why_not)
+    undeclared = classify_undeclared(wrapped, request.named(), objects, table_rows)
     warn_of_unknown(undeclared, host, objects)
     adapted = needed_adapters(request.dialect, wrapped, undeclared.not_packed, objects, table_rows)
     kept = kept_rows(request.dialect, table_rows, objects)
