@@ -258,6 +258,53 @@ def test_the_lists_of_sources_name_files_that_there_are() -> None:
     assert [name for name in named if not (SRC / name).is_file()] == []
 
 
+# -- the C++ headers of TVM's classes ----------------------------------------------------------------
+
+COMPAT = ROOT / "csrc" / "include" / "mblob" / "compat"
+# What libmblob, kernels and C programs include; all else in the folder is C++.
+IN_C = {
+    "tvm/runtime/base.h",
+    "tvm/runtime/c_backend_api.h",
+    "tvm/runtime/c_runtime_api.h",
+    "tvm/runtime/kernel_slots.h",
+    "tvm/runtime/vector_types.h",
+    *("tvm/ffi/c_api.h", "tvm/ffi/extra/c_env_api.h", "tvm/ffi/kernel_slots.h"),
+    "dlpack/dlpack.h",
+}
+CLASSES = {p.relative_to(COMPAT).as_posix() for p in COMPAT.rglob("*.h")} - IN_C
+OF_THE_STANDARD = re.compile(r"[a-z_]+")
+
+
+def included(source: Path) -> set[str]:
+    return {name for _, name in INCLUDE.findall(source.read_text())}
+
+
+def test_the_classes_of_tvm_use_public_c_functions_alone() -> None:
+    for name in CLASSES:
+        others = included(COMPAT / name) - CLASSES
+        ours = {n for n in others if not OF_THE_STANDARD.fullmatch(n)}
+        assert ours <= {"tvm/runtime/c_runtime_api.h", "tvm/runtime/c_backend_api.h", "mblob.h"}, (
+            name
+        )
+
+
+def test_no_code_of_the_runtime_includes_a_class_of_tvm() -> None:
+    code = {*sources(ROOT / "csrc", ".c", ".h")} - {COMPAT / name for name in CLASSES}
+    assert {p: found for p in code if (found := included(p) & CLASSES)} == {}
+
+
+def test_each_class_of_tvm_has_a_program_that_includes_it() -> None:
+    """Themselves, or another header that a program includes."""
+    folders = [ROOT / "tests" / "peers", ROOT / "tests" / "cxx", ROOT / "examples"]
+    programs = [p for folder in folders for p in sources(folder, ".cpp", ".h")]
+    reached: set[str] = set()
+    pending = {name for p in programs for name in included(p)}
+    while new := (pending & CLASSES) - reached:
+        reached |= new
+        pending = {name for found in new for name in included(COMPAT / found)}
+    assert CLASSES - reached == set()
+
+
 def test_a_folder_has_no_more_files_than_a_reader_takes_in() -> None:
     folders = [
         p

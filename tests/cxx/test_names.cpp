@@ -1,9 +1,11 @@
 // Names of TVM's headers that programs use beside calls: tables of member functions, properties,
 // devices, loops.
-#include <tvm/runtime/container/array.h>
-#include <tvm/runtime/container/map.h>
+#include <dmlc/logging.h>
+#include <tvm/runtime/container.h>
 #include <tvm/runtime/device_api.h>
+#include <tvm/runtime/executor_info.h>
 #include <tvm/runtime/memory.h>
+#include <tvm/runtime/relax_vm/memory_manager.h>
 #include <tvm/runtime/threading_backend.h>
 
 #include <atomic>
@@ -178,9 +180,16 @@ void LoopsRunOnThePool() {
   threading::Yield();
 }
 
+void OlderPathsHaveTheirNames() {
+  REQUIRE(kTvmExecutorGraph == std::string("graph") && kTvmExecutorAot == std::string("aot"));
+  REQUIRE(relax_vm::AllocatorType::kPooled == 2 && relax_vm::kNaive == 1);
+  REQUIRE(Has(Thrown<dmlc::Error>([] { CHECK_EQ(1, 2) << "of dmlc"; }), "of dmlc"));
+}
+
 }  // namespace
 
 void TestNames() {
+  OlderPathsHaveTheirNames();
   TablesOfMembersAreModules();
   CompiledModulesHaveNoSource();
   DevicesAreNamedAndAsked();

@@ -166,10 +166,10 @@ class Builder:
         folder = out.with_suffix(".cmake")
         folder.mkdir()
         (folder / "CMakeLists.txt").write_text(
-            "cmake_minimum_required(VERSION 3.15)\nproject(host CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
+            "cmake_minimum_required(VERSION 3.15)\nproject(host CXX)\n"
             "find_package(mblob CONFIG REQUIRED)\n"
             f"add_executable(host {HOSTS / name}.cpp {' '.join(map(str, linked))})\n"
-            "target_link_libraries(host mblob::tvm_compat)\n"
+            "target_link_libraries(host mblob::tvm_classes)\n"
         )
         cmake = self.require("cmake")
         run(cmake, "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={self.installed}")
