@@ -138,8 +138,7 @@ class FormatError(MblobError, ValueError):
 
     Attributes:
         code: stable name of the rule ("truncated", "unknown_key", ...), the same in C and Python;
-            "" if no rule is broken. It is at the end of the message, except for "not_elf" and
-            "no_blob": the file is something else.
+            "" if no rule is broken. The message does not have it.
         offset: offset of the byte that breaks the rule, in the blob (ELF rules: in the file), or
             None.
         entry: index of the module, or None.
@@ -153,8 +152,7 @@ class FormatError(MblobError, ValueError):
     ) -> None:
         where = f" (at byte {offset})" if offset is not None else ""
         # What is another kind of file breaks no rule, and no byte of it is wrong.
-        told = "" if code in NOT_A_LIBRARY else f"{where}{code and f' [{code}]'}"
-        super().__init__(f"{message}{told}")
+        super().__init__(message if code in NOT_A_LIBRARY else f"{message}{where}")
         self.code = code
         self.offset = offset
         self.entry = entry
@@ -163,13 +161,8 @@ class FormatError(MblobError, ValueError):
 
     @property
     def plain(self) -> str:
-        """The message without place and code."""
-        return self.text.removesuffix(f" (at byte {self.offset})")
-
-    @property
-    def text(self) -> str:
-        """The message without the code at its end, for callers that show the code separately."""
-        return str(self).removesuffix(f" [{self.code}]")
+        """The message without the place."""
+        return str(self).removesuffix(f" (at byte {self.offset})")
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]

@@ -7,7 +7,14 @@ import argparse
 import sys
 from typing import Any
 
-from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
+from mblob.cli.inputs import (
+    add_inputs,
+    blobs_of,
+    check_output,
+    find_library,
+    functions_of,
+    sort_words,
+)
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, human_size, one_line
@@ -73,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from mblob.packager.edit.add import add
 
+    find_library(args)
     sort_words(args)
     blobs, functions = dict(blobs_of(args)), functions_of(args)
     if not (args.weights or args.params or blobs or args.kernel or args.object):

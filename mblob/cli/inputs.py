@@ -18,6 +18,8 @@ OPTION_OF = {
     **dict.fromkeys((".safetensors", ".npz", ".npy"), "weights"),
     ".toml": "manifest",
 }
+# Files of torch.save, as a zip file or a pickle: of these the packager says what to save instead.
+_OF_TORCH = ((".pt", ".pth", ".bin", ".ckpt"), (b"PK\3\4", b"\x80"))
 # Files that may be several things, and what says which.
 _WAYS = {
     ".json": {"graph": "--graph {file}", "blob": "{key}={file}"},
@@ -91,6 +93,28 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
     return group
 
 
+def find_library(args: argparse.Namespace) -> None:
+    """Let FILE, the first word, be the library to add to, wherever it is among the words: the only
+    shared library, or else the first .tar."""
+    for is_library in (_is_shared, lambda word: Path(word).suffix == ".tar"):
+        found = [word for word in args.inputs if is_library(word)]
+        if is_library(args.file):
+            return
+        if len(found) == 1:
+            args.inputs.remove(*found)
+            args.inputs.insert(0, args.file)
+            args.file = found[0]
+            return
+
+
+def _is_shared(word: str) -> bool:
+    if not Path(word).is_file():
+        return False
+    with Path(word).open("rb") as file:
+        start = file.read(SNIFF_SIZE)
+    return start.startswith(ELF_MAGIC) and linkable_kind(start) is None
+
+
 def sort_words(args: argparse.Namespace) -> None:
     """Put each word among the values of the option that it stands for, in the order of the command line.
 
@@ -135,6 +159,8 @@ def _option_of(args: argparse.Namespace, word: str) -> str:
         start = file.read(SNIFF_SIZE)
     if start.startswith(ELF_MAGIC) or linkable_kind(start) == "archive":
         return "object"  # or a finished library, of which the packager says what to do with it
+    if path.suffix in _OF_TORCH[0] and start.startswith(_OF_TORCH[1]):
+        return "weights"
     key = path.name.partition(".")[0] or "KEY"
     ways = _WAYS.get(path.suffix, {"blob": "{key}={file}"})
     expected = [text for name, text in _EXPECTED.items() if hasattr(args, name)]

@@ -134,9 +134,7 @@ def one_entry(library: Library, wanted: str) -> EntryView:
 
 def report_problems(library: Library) -> int:
     """Say on stderr what kept part of the file from being read; the exit code."""
-    problems = [
-        f"{d['message']} [{d['code']}]" for d in library.diagnostics if d["severity"] == "error"
-    ]
+    problems = [d["message"] for d in library.diagnostics if d["severity"] == "error"]
     for message in problems:
         print(f"mblob-pack: error: {one_line(f'{library.path}: {message}')}", file=sys.stderr)
     return 1 if problems else 0

@@ -98,7 +98,7 @@ def configure(verbs: Any) -> None:
         metavar="NAME",
         default="default",
         help="name of the model in the library (default: default), or of a virtual machine's "
-        "function (default: main)",
+        "function (default: main, or the only one)",
     )
     parser.add_argument(
         "--assume",

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mblob.benchmark import measure
@@ -244,9 +245,6 @@ class RelaxProgram(Program):
 
         self.function, self.file = function, file
         self.machine = mblob.relax.VirtualMachine(module, devices)
-        if function not in self.machine.functions:
-            there = ", ".join(self.machine.functions)
-            raise ValueError(f"no function {function!r}; there are: {there}")
         self.parameters = self.machine.get_function_params(function)
         self.packed = int(self.machine.module["get_param_inputs"](function))
 
@@ -296,15 +294,10 @@ def open_model(
     import mblob
 
     if module.type_key in (RELAY_EXECUTABLE, *RELAX_EXECUTABLES):
-        function = "main" if name == DEFAULT else name
-        try:
-            if module.type_key == RELAY_EXECUTABLE:
-                return RelayProgram(module, function, devices)
-            return RelaxProgram(module, function, devices, file)
-        except ValueError as error:
-            raise UsageError(
-                f"{file}: {error}", hint="--name FUNCTION names another one than main"
-            ) from None
+        function = _function_of(module, file, name)
+        if module.type_key == RELAY_EXECUTABLE:
+            return RelayProgram(module, function, devices)
+        return RelaxProgram(module, function, devices, file)
     if not is_model(module):
         call = f"{PROGRAM} run {file} {name} ARG..., without --name, calls the function"
         raise UsageError(
@@ -324,6 +317,25 @@ def open_model(
     if profiled:
         return Graph(mblob.graph_executor.GraphModuleDebug(module["debug_create"](name, *devices)))
     return Graph(mblob.graph_executor.GraphModule(create(*devices)))
+
+
+def _function_of(module: Module, file: str, name: str) -> str:
+    """The function of a program that --name means: without it `main`, or the only one that there is.
+
+    Raises:
+        UsageError: there is no such function; the hint names one.
+    """
+    known = str(module["get_function_names"]()).splitlines()
+    wanted = "main" if name == DEFAULT else name
+    if name == DEFAULT and wanted not in known and len(known) == 1:
+        return known[0]
+    if wanted in known:
+        return wanted
+    near = get_close_matches(wanted, known, n=1) or [n for n in known if not n.startswith("_")]
+    raise UsageError(
+        f"{file}: no function {wanted!r}; there are: {', '.join(known) or 'none'}",
+        hint=f"--name {near[0]}" if near else "",
+    )
 
 
 def is_model(module: Module) -> bool:
@@ -434,9 +446,8 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
         hint = f"name the file of each: {' '.join(files)}{more}"
         if isinstance(model, RelaxProgram):
             is_tuple = any(map(model.is_tuple, missing))
-            hint = (
-                packing(file) if is_tuple else f"{hint}; parameters of the model: {packing(file)}"
-            )
+            pack = packing(file)
+            hint = pack if is_tuple else f"{hint}; parameters of the model: {pack}"
         raise UsageError(
             f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}", hint=hint
         )
@@ -452,10 +463,12 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
 
 
 def packing(file: str) -> str:
-    """The command that packs the parameters of a Relax program."""
-    return (
-        f"{PROGRAM} add {file} --params PARAMS.npz -o OUT.so packs them; it also takes .safetensors"
-    )
+    """The command that packs the parameters of a Relax program: the file beside it that has its
+    name, if there is one."""
+    beside = (Path(file).with_suffix(suffix) for suffix in (".safetensors", ".npz", ".params"))
+    found = next((str(path) for path in beside if path.is_file()), "")
+    command = f"{PROGRAM} add {file} --params {found or 'PARAMS.npz'} -o OUT.so packs them"
+    return command if found else f"{command}; it also takes .safetensors"
 
 
 def measure_runs(model: Model, args: argparse.Namespace) -> dict[str, float]:
@@ -561,20 +574,7 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
             "The first bar is all of the model: kernels that its code calls itself cannot be told apart. "
             "Further bars are functions that it called through the runtime, parts of the first."
         )
-    timed = [
-        ProfileRow(
-            node=r.node,
-            name=r.name,
-            function=r.function or "",
-            count=r.count,
-            seconds=r.seconds,
-            start=r.start,
-            end=r.end,
-            thread=r.thread,
-            device=r.device,
-        )
-        for r in rows
-    ]
+    timed = [ProfileRow(**{**asdict(row), "function": row.function or ""}) for row in rows]
     with open_library(args.file) as library:
         entry = library.entries[0] if isinstance(model, Graph) else None
         page = profile_page(

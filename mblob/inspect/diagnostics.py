@@ -81,7 +81,7 @@ def diagnose(library: Library) -> list[dict[str, Any]]:
     ]
     problem = library.problem or problem
     if problem is not None:
-        found.insert(0, {"code": problem.code, "severity": "error", "message": problem.text})
+        found.insert(0, {"code": problem.code, "severity": "error", "message": str(problem)})
     return found
 
 
@@ -151,10 +151,10 @@ def damaged_sections(image: Image) -> Iterator[Remark]:
     the file."""
     for part in _images(image):
         if isinstance(part, ElfFile) and part.section_problem is not None:
-            what = part.section_problem.text
             yield (
                 "section_headers",
-                f"its section headers are damaged, and not used; loading needs none: {what}",
+                "its section headers are damaged, and not used; loading needs none: "
+                f"{part.section_problem}",
             )
 
 
@@ -344,7 +344,7 @@ def _of_entries(library: Library) -> Iterator[Remark]:
         if content.problem is not None:
             yield (
                 content.problem.code or "payload",
-                f"entry {e.index} ({e.type_key}): {content.problem.text}",
+                f"entry {e.index} ({e.type_key}): {content.problem}",
             )
     carried = {
         key
@@ -427,7 +427,7 @@ def unreadable_graphs(library: Library) -> Iterator[Remark]:
 def _of_plugins(library: Library) -> Iterator[Remark]:
     plugins, broken = library.plugin_tables
     for problem in broken:
-        yield "plugin_table", f"a plug-in that cannot be used: {problem.text}"
+        yield "plugin_table", f"a plug-in that cannot be used: {problem}"
     for plugin in plugins:
         if plugin.abi != plugin_table.ABI:
             what = f"plug-in {plugin.name!r} is built for version {plugin.abi} of the plug-in interface"

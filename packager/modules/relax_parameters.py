@@ -63,7 +63,7 @@ def check_parameters(
         program.check_parameters(rows)
     except FormatError as error:
         raise BuildError(
-            f"{place}: {error.text}; if params= has the right tensors, order= gives their order, a list of names"
+            f"{place}: {error}; if params= has the right tensors, order= gives their order, a list of names"
         ) from None
     names = {name for name, *_ in rows}
     functions = [f for f in program.functions if f.kind != PACKED and f.params]

@@ -395,9 +395,11 @@ def _as_it_is(data: memoryview, info: ZipInfo) -> memoryview | None:
 
 
 def _of_torch(who: str) -> FormatError:
-    return FormatError(
-        f"{who}: a file of torch.save, whose pickles run code when they are read; expected {KINDS}. In PyTorch:"
-        " safetensors.torch.save_file(torch.load(file, weights_only=True), 'model.safetensors')",
+    new = str(Path(who).with_suffix(".safetensors"))
+    return FormatError.about(
+        who,
+        f"a file of torch.save, whose pickles run code when they are read; expected {KINDS}. In PyTorch:"
+        f" safetensors.torch.save_file(torch.load({who!r}, weights_only=True), {new!r})",
         code="payload",
     )
 

@@ -35,6 +35,35 @@ def test_weights_and_files(pack, deploy: Path, tmp_path: Path) -> None:
     )
 
 
+def test_the_library_may_stand_anywhere_among_the_words(pack, deploy: Path, tmp_path: Path) -> None:
+    (tmp_path / "labels.json").write_text("[1]")
+    np.save(tmp_path / "w.npy", np.ones(2, "f4"))
+    for i, words in enumerate(
+        (
+            ["labels=labels.json", deploy, "-o"],
+            ["w.npy", "labels=labels.json", deploy, "-o"],
+            ["labels=labels.json", "w.npy", "-q", deploy, "-o"],
+        )
+    ):
+        assert pack("add", *words, f"{i}.so").returncode == 0
+        with mblob.open(tmp_path / f"{i}.so") as library:
+            assert [e.type_key for e in library.entries][:2] == ["library", "about"]
+            assert library.entries[-1].type_key == "labels"
+    done = pack("add", "labels=labels.json", "w.npy", "-o", "no.so")
+    assert done.returncode == 5 and "labels=labels.json: file: no such file" in done.stderr
+
+
+def test_a_file_of_torch_is_told_how_to_become_weights(pack, deploy: Path, tmp_path: Path) -> None:
+    (tmp_path / "sd.pt").write_bytes(b"\x80\x02}q\x00.")
+    call = "safetensors.torch.save_file(torch.load('sd.pt', weights_only=True), 'sd.safetensors')"
+    for words in (("build",), ("add", deploy), ("build", "--weights")):
+        done = pack(*words, "sd.pt", "-o", "x.so")
+        assert done.returncode == 1 and done.stderr.count("sd.pt:") == 1
+        assert call in done.stderr
+    (tmp_path / "sd.pt").write_bytes(b"no pickle")
+    assert "hint: sd=sd.pt" in pack("build", "sd.pt", "-o", "x.so").stderr
+
+
 def test_what_tvm_refuses_and_what_stays_behind(pack, golden: Path, tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text("[1]")
     done = pack("add", golden / "opencl_llvm.so", "--blob", "labels=labels.json", "-o", "b.so")

@@ -211,9 +211,18 @@ def test_inputs_of_a_relax_program_are_told_with_type_and_shape(pack, golden: Pa
     library = golden / "relax" / "mlp_static.so"
     if not library.exists():
         pytest.skip("no golden libraries of Relax")
-    done = pack("run", library, "--name", "forward")
+    for words in ([], ["--name", "forward"]):  # the only function is the default
+        done = pack("run", library, *words)
+        assert done.returncode == 2
+        assert "the model takes x float32[2, 32], fc1.weight, fc1.bias" in done.stderr
+        beside = library.with_suffix(".npz")
+        assert f"mblob-pack add {library} --params {beside} -o OUT.so packs them" in done.stderr
+    done = pack("run", library, "--name", "froward")
     assert done.returncode == 2
-    assert "the model takes x float32[2, 32], fc1.weight, fc1.bias" in done.stderr
+    assert "no function 'froward'; there are: forward\nhint: --name forward" in done.stderr
+    done = pack("run", library.with_name("dtypes.so"))
+    assert "no function 'main'; there are: half, i8" in done.stderr
+    assert "hint: --name half" in done.stderr
 
 
 def test_a_library_without_a_model_says_so(pack, error_line, deploy: Path, tmp_path: Path) -> None:
@@ -291,7 +300,7 @@ def test_a_machine_names_functions_and_arrays_that_do_not_fit(
     assert "p0.dtype is expected to be float32" in error_line(done)
     done = pack("run", golden / "vm_mlp.so", "data=long.npy", "--name", "other")
     assert done.returncode == 2
-    assert "no function 'other'; there are 1: main" in done.stderr
+    assert "no function 'other'; there are: main" in done.stderr
 
 
 def test_only_graphs_run_in_parallel(pack, error_line, golden: Path) -> None:

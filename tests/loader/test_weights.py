@@ -178,7 +178,7 @@ def test_a_damaged_file_is_an_error_of_the_format_in_python_and_in_c(
     assert not re.search(r"line 1|codec|Expecting|delimiter", str(caught.value))
     status, message, _ = read_in_c(data)
     assert status == lib.MBLOB_E_FORMAT
-    assert re.match(r"a: .*safetensors: .*\[payload\]$", message), message
+    assert re.match(r"a: .*safetensors: .*[^]]$", message), message
 
 
 @pytest.mark.parametrize("data", READABLE)

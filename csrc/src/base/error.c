@@ -414,14 +414,12 @@ const mblob_error_info *mblob_last_error_info(void) {
 
 const char *mblob_last_error(void) {
   const mblob_error_info *info = mblob_last_error_info();
-  if (!*info->code || info->status != MBLOB_E_FORMAT || strcmp(info->code, "not_elf") == 0)
-    return info->message; /* of no file's rule */
-  if (!state.full) {
-    int n = info->offset >= 0 ? asprintf(&state.full, "%s (at byte %lld) [%s]", info->message,
-                                         (long long)info->offset, info->code)
-                              : asprintf(&state.full, "%s [%s]", info->message, info->code);
-    if (n < 0) state.full = NULL;
-  }
+  if (!*info->code || info->status != MBLOB_E_FORMAT || info->offset < 0 ||
+      strcmp(info->code, "not_elf") == 0)
+    return info->message; /* of no place in a file */
+  if (!state.full &&
+      asprintf(&state.full, "%s (at byte %lld)", info->message, (long long)info->offset) < 0)
+    state.full = NULL;
   return state.full ? state.full : info->message;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_a_tar_without_code_and_a_gzip_file_without_a_tar(tmp_path: Path) -> Non
         mblob.load_module(path)
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(b"hello"))
-    text = f"{path}: a compressed file, but no tar archive is in it [archive]"
+    text = f"{path}: a compressed file, but no tar archive is in it"
     for verb in (mblob.load_module, mblob.open):
         with pytest.raises(mblob.FormatError) as caught:
             verb(path)
@@ -122,7 +123,7 @@ def test_the_beginning_of_a_library_is_asked_about(tmp_path: Path, size: int) ->
         mblob.load_module(path)
     for text, code in ((str(caught.value), caught.value.code), in_c(path)):
         assert code == "elf_truncated"
-        assert "; is it an incomplete copy? (at byte " in text and text.endswith(f" [{code}]")
+        assert re.search(r"; is it an incomplete copy\? \(at byte \d+\)$", text), text
         length = len(path.read_bytes())
         assert f", the file ends at {length}; is" in text
     for verb in ("inspect", "verify"):
