@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.dtype import DataType
+from mblob.native.programs import FFI, check_relax_parameters, read_relax
 from tests.loader.executors.relax_programs import (
     BUILTINS,
     COMPILED,
@@ -383,3 +386,24 @@ def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> No
     with pytest.warns(UserWarning, match=r"no input \(x, p, q\) has the name of a parameter"):
         mblob.add(bare, params=SET, output=tmp_path / "out.so")
     mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")
+
+
+def seconds_to_refuse(count: int) -> float:
+    """Seconds of the check of a crafted program: many functions, each with a text, and one with many inputs."""
+    rows = [Function(f"f{k}", [ret(0)], num_args=1) for k in range(count)]
+    rows.append(Function("many", [ret(0)], [f"p{k}" for k in range(count)], registers=count))
+    texts = [f"ErrorContext(fn=f{k}, loc=param[0], param=p, annotation={tuple_of(W)}) "
+             for k in range(count)]  # fmt: skip
+    texts += [f"ErrorContext(fn=many, loc=param[{k}], param=p{k}, annotation=R.Shape) "
+              for k in range(count)]  # fmt: skip
+    code = Program(rows, texts).payload()  # which what is read is in
+    program = read_relax(memoryview(code), FFI)
+    tensors = [(f"t{k}", DataType.parse("float32"), (1,)) for k in range(count)]
+    begin = time.thread_time()
+    with pytest.raises(mblob.FormatError, match="'f0', argument 0 : expected 1 tensors, found"):
+        check_relax_parameters(program, tensors)
+    return time.thread_time() - begin
+
+
+def test_a_crafted_program_is_checked_in_linear_time() -> None:
+    assert seconds_to_refuse(10000) < 0.5

@@ -37,16 +37,22 @@ static bool skip_number(struct mb_slice *text, int64_t *out) {
   return i && i <= DIGITS;
 }
 
-bool relax_annotation_find(struct mb_slice text, const char *function, int64_t *argument,
-                           struct mb_slice *out) {
-  static const char mark[] = ", annotation=";
-  if (!skip(&text, "ErrorContext(fn=") || !skip(&text, function) || !skip(&text, ", loc=param[") ||
-      !skip_number(&text, argument) || !skip(&text, "], param="))
-    return false;
-  const uint8_t *found = memmem(text.data, (size_t)text.size, mark, sizeof(mark) - 1);
+/* Pass over all up to `mark`, which becomes `*before`, and over the mark. */
+static bool skip_to(struct mb_slice *text, const char *mark, struct mb_slice *before) {
+  const uint8_t *found = memmem(text->data, (size_t)text->size, mark, strlen(mark));
   if (!found) return false;
-  *out = behind(text, (uint64_t)(found - text.data) + sizeof(mark) - 1);
+  *before = (struct mb_slice){text->data, (uint64_t)(found - text->data)};
+  *text = behind(*text, before->size + strlen(mark));
   return true;
+}
+
+bool relax_annotation_find(struct mb_slice text, struct mb_slice *function, int64_t *argument,
+                           struct mb_slice *out) {
+  struct mb_slice name;
+  *out = text;
+  return skip(out, "ErrorContext(fn=") && skip_to(out, ", loc=param[", function) &&
+         skip_number(out, argument) && skip(out, "], param=") &&
+         skip_to(out, ", annotation=", &name);
 }
 
 bool relax_annotation_next(struct mb_slice *list, struct mb_slice *item) {
