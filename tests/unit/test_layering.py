@@ -257,7 +257,6 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
             True,
         ),  # which is imported late
         ("mblob.binary.dwarf_functions", "elftools.elf.elffile", True),
-        ("mblob.binary.non_elf", "lief", False),
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),
         ("mblob.compat.tvm.testing", "numpy", False),
