@@ -8,15 +8,17 @@ that were written, whatever happens to the file meanwhile.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from queue import SimpleQueue
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from mblob.bytes.digest import ALGORITHMS, Crc32, Hasher, hasher
 from mblob.bytes.native_copy import IS_FAST
 from mblob.bytes.payload_source import FilePart, OpenFile, Payload
 from mblob.bytes.sink import STEP, Sink
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 # bytes that the second thread gets at a time: less, and handing over costs more than it saves
 HANDED = 1 << 20
@@ -42,7 +44,7 @@ class Copier:
         is_quick = algorithm == ALGORITHMS["crc32"] and IS_FAST
         self._threads = min(2, len(os.sched_getaffinity(0)))
         self._threaded = algorithm != 0 and not is_quick and self._threads > 1
-        self._beside: _HashingThread | None = None
+        self._beside: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Copier:
         return self
@@ -54,7 +56,7 @@ class Copier:
         trace: TracebackType | None,
     ) -> None:
         if self._beside is not None:
-            self._beside.close()
+            self._beside.shutdown()
 
     def copy(self, payload: Payload) -> tuple[int, bytes]:
         """Write a payload; its size and digest.
@@ -135,49 +137,11 @@ class Copier:
             self._sink.write(piece)
             return
         if self._beside is None:
-            self._beside = _HashingThread()
-        self._beside.update(value, piece)
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._beside = ThreadPoolExecutor(1, "mblob-digest")
+        hashed = self._beside.submit(value.update, piece)
         try:
             self._sink.write(piece)
         finally:
-            self._beside.wait()  # the buffer is the next piece's from here on
-
-
-class _HashingThread:
-    """A thread that hashes a piece while its owner does something else."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[tuple[Hasher, memoryview] | None] = SimpleQueue()
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
-        self._pending = 0
-        self._thread = threading.Thread(target=self._work, name="mblob-digest", daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            try:
-                job[0].update(job[1])
-                self._done.put(None)
-            except BaseException as error:  # belongs to the thread that waits
-                self._done.put(error)
-            del job  # a buffer whose owner wants it back
-
-    def update(self, value: Hasher, piece: memoryview) -> None:
-        self._pending += 1
-        self._jobs.put((value, piece))
-
-    def wait(self) -> None:
-        """Until all pieces are hashed.
-
-        Raises:
-            What hashing raised.
-        """
-        while self._pending:
-            error = self._done.get()
-            self._pending -= 1
-            if error is not None:
-                raise error
-
-    def close(self) -> None:
-        self._jobs.put(None)
-        self._thread.join()
+            hashed.result()  # the buffer is the next piece's from here on

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from mblob.bytes.sink import Sink
+
 if TYPE_CHECKING:
     from mblob.bytes.digest import Crc32
-    from mblob.bytes.sink import Sink
 
 Listener = Callable[[int], None]
 
@@ -39,7 +40,7 @@ def advance(size: int) -> None:
         listener(size)
 
 
-class _CountedSink:
+class _CountedSink(Sink):
     """A sink that tells the listener what it was given."""
 
     def __init__(self, sink: Sink, listener: Listener) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mblob.bytes.digest import Crc32
@@ -11,21 +11,30 @@ STEP = 256 << 10  # bytes per system call; larger ones are slower than `cp` unde
 _ZEROS = memoryview(bytes(STEP))
 
 
-class Sink(Protocol):
-    """Takes the bytes of a blob in order; `PlainSink` has all of it but the first two.
+class Sink:
+    """Base of what takes the bytes of a blob in order. A sink has `write` and `patch`; what it can do
+    better, it overrides."""
 
-    `room` is the number of bytes up to the next offset at which a piece should start, 1 or more.
-    """
+    @property
+    def room(self) -> int:
+        """Bytes up to the next offset at which a piece should start, 1 or more."""
+        return STEP
 
     def begin(self, type_key: str, size: int | None, /) -> None:
         """A payload starts here, of so many bytes if that is known."""
 
-    def write(self, data: memoryview | bytes, /) -> None: ...
+    def write(self, data: memoryview | bytes, /) -> None:
+        raise NotImplementedError
+
     def patch(self, offset: int, data: bytes, /) -> None:
         """Overwrite bytes that were written, counted from the start of the blob."""
+        raise NotImplementedError
 
     def skip(self, count: int, /) -> None:
         """Write `count` zero bytes, as a hole if there are such."""
+        while count > 0:
+            self.write(_ZEROS[:count])
+            count -= STEP
 
     def expect(self, count: int, /) -> None:
         """The next `count` bytes are written, none of them as a hole."""
@@ -36,29 +45,17 @@ class Sink(Protocol):
 
         `threads`: how many may work.
         """
-
-    @property
-    def room(self) -> int: ...
+        return 0
 
 
-class PlainSink:
-    """The part of a sink that is the same for all that can do nothing better."""
+class BytesSink(Sink):
+    """A blob in memory, all of it in `data`."""
 
-    room = STEP
-
-    def begin(self, type_key: str, size: int | None, /) -> None:
-        pass
+    def __init__(self) -> None:
+        self.data = bytearray()
 
     def write(self, data: memoryview | bytes, /) -> None:
-        raise NotImplementedError
+        self.data += data
 
-    def skip(self, count: int, /) -> None:
-        while count > 0:
-            self.write(_ZEROS[:count])
-            count -= STEP
-
-    def expect(self, count: int, /) -> None:
-        pass
-
-    def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:
-        return 0
+    def patch(self, offset: int, data: bytes, /) -> None:
+        self.data[offset : offset + len(data)] = data

@@ -12,7 +12,7 @@ from mblob.binary.elf_records import MAX_PAGE
 from mblob.bytes.digest import ALGORITHMS, SIZES
 from mblob.bytes.payload_copy import Copier
 from mblob.bytes.payload_source import Payload, PlacedPayload
-from mblob.bytes.sink import PlainSink, Sink
+from mblob.bytes.sink import Sink
 from mblob.bytes.wire import encode_string, encode_u64, encode_u64s
 from mblob.errors import ArgumentError, ArgumentValueError, ChangedError, one_of
 from mblob.format import index as ix
@@ -232,7 +232,7 @@ class Measured(NamedTuple):
     entries: Sequence[Entry]
 
 
-class _NoSink(PlainSink):
+class _NoSink(Sink):
     """Of a blob that is measured."""
 
     def write(self, data: memoryview | bytes, /) -> None:

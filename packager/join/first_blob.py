@@ -24,7 +24,7 @@ from mblob.binary.elf_records import (
     STT_OBJECT,
     SectionHeader,
 )
-from mblob.bytes.sink import PlainSink
+from mblob.bytes.sink import BytesSink
 from mblob.format import note
 from mblob.format.blob_plan import TENSOR_ALIGN, BlobPlan, OutEntry
 from mblob.format.type_keys import LIBRARY
@@ -57,23 +57,10 @@ def with_first_blob(library: ElfFile, path: Path, output: Path, dialect: Dialect
         target=f"{library.machine}-linux",
         producer=producer(),
     )
-    sink = _BytesSink()
+    sink = BytesSink()
     plan.write(sink)
     part, symbol = _part(library, dialect.symbol, sink.data)
     write(merge_data(library, part, symbol), path, output)
-
-
-class _BytesSink(PlainSink):
-    """A small blob in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: memoryview | bytes, /) -> None:
-        self.data += data
-
-    def patch(self, offset: int, data: bytes, /) -> None:
-        self.data[offset : offset + len(data)] = data
 
 
 def _part(host: ElfFile, symbol: str, blob: bytearray) -> tuple[ElfFile, Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from mblob.bytes.sink import PlainSink
+from mblob.bytes.sink import BytesSink
 from mblob.format.classic import SYMBOL
 from mblob.packager.errors import BuildError
 
@@ -32,12 +32,9 @@ _TAIL = """#ifdef __cplusplus
 """
 
 
-class _HexSink(PlainSink):
+class _HexSink(BytesSink):
     """Turns a blob into lines of hexadecimal numbers. The 8 bytes of the length prefix are patched
     at the end, so the text is made of bytes that are kept until then."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
 
     def write(self, data: memoryview | bytes, /) -> None:
         if len(self.data) + len(data) > LIMIT:
@@ -45,10 +42,7 @@ class _HexSink(PlainSink):
                 f"embed='c': the packed modules have more than {LIMIT >> 20} MiB; C compilers cannot take that as text,"
                 " use embed='grow' or embed='object'"
             )
-        self.data += data
-
-    def patch(self, offset: int, data: bytes, /) -> None:
-        self.data[offset : offset + len(data)] = data
+        super().write(data)
 
 
 def to_c(blob: bytes, symbol: str = SYMBOL, *, system_lib: bool = False) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mblob.bytes import native_copy
 from mblob.bytes.digest import Crc32, crc32_of_zeros
-from mblob.bytes.sink import STEP
+from mblob.bytes.sink import STEP, Sink
 from mblob.errors import ChangedError, IncompatibleError, MblobError
 
 # bytes; copy_file_range to an offset that is no multiple takes half as long again as read and write
@@ -23,7 +23,7 @@ RESERVED = 1 << 20  # bytes for which blocks are reserved before they are writte
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class FileSink:
+class FileSink(Sink):
     """A blob written into an open file from the descriptor's position on, where the file has
     nothing yet.
 
@@ -62,9 +62,6 @@ class FileSink:
                 f"{self._what} holds at most {self._limit} bytes, the packed modules are larger;"
                 " pack for a 64-bit target or ship the large payloads beside the library"
             )
-
-    def begin(self, type_key: str, size: int | None, /) -> None:
-        pass
 
     def write(self, data: memoryview | bytes, /) -> None:
         left = memoryview(data)

@@ -16,12 +16,12 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
+from mblob.bytes.sink import BytesSink
 from mblob.compilers import include_flags
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.type_keys import RELAX_EXECUTABLES
-from tests.bytes_sink import BytesSink
 from tests.e2e.programs import ROOT, make_c_tests, run, size_bound
 from tests.loader.executors import vm_programs
 

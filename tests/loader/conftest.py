@@ -12,11 +12,11 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload
+from mblob.bytes.sink import BytesSink
 from mblob.compilers import include_flags
 from mblob.format import functions_table
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.inspect import relay_summary
-from tests.bytes_sink import BytesSink
 from tests.loader.executors import vm_programs
 from tests.loader.opencl.opencl_libraries import (  # noqa: F401 (fixtures)
     opencl_caches,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mblob
+from mblob.bytes.sink import BytesSink
 from mblob.errors import StateError
 from mblob.format.grammar import decode_payload
 from mblob.format.own_functions import GRAPH_FUNCTIONS
@@ -21,7 +22,6 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import graph_executor_factory
 from mblob.packager.write.blob_stream import plan_blob
 from mblob.packager.write.devc_c import to_c
-from tests.bytes_sink import BytesSink
 
 CL = "__kernel void k(__global float *a) {}"
 GRAPH = '{"nodes": [], "arg_nodes": [], "heads": [], "node_row_ptr": [0]}'

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mblob.bytes.payload_source import BytesPayload, FilePayload, IterPayload
+from mblob.bytes.sink import BytesSink
 from mblob.dtype import DataType
 from mblob.errors import DigestError, FormatError
 from mblob.format import classic
@@ -19,7 +20,6 @@ from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.grammar import decode_payload
 from mblob.format.ndarray import ArrayRecord, encode_ndarray, read_param_dict, save_param_dict
 from mblob.inspect.library import Library
-from tests.bytes_sink import BytesSink
 
 GOLDEN = Path(os.environ.get("MBLOB_GOLDEN") or Path(__file__).parents[3] / "shared" / "golden")
 

@@ -13,10 +13,10 @@ import pytest
 
 import mblob
 from mblob.bytes.payload_source import BytesPayload, IterPayload
+from mblob.bytes.sink import BytesSink
 from mblob.errors import DigestError, FormatError
 from mblob.format import ffi_dialect
 from mblob.format.blob_plan import BlobPlan, OutEntry, check_ffi
-from tests.bytes_sink import BytesSink
 from tests.unit.test_ffi_dialect import LIB as LIB_BYTES
 from tests.unit.test_ffi_dialect import blob, string, u64
 

@@ -21,8 +21,8 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from mblob.bytes.digest import ALGORITHMS  # noqa: E402
 from mblob.bytes.payload_source import BytesPayload  # noqa: E402
+from mblob.bytes.sink import BytesSink  # noqa: E402
 from mblob.format.blob_plan import BlobPlan, OutEntry  # noqa: E402
-from tests.bytes_sink import BytesSink  # noqa: E402
 
 
 def u64(*values: int) -> bytes:

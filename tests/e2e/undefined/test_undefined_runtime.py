@@ -232,8 +232,8 @@ def test_a_large_blob_is_not_copied(tmp_path: Path, packed_blob_of: Callable[[in
 @pytest.fixture
 def packed_blob_of() -> Callable[[int], bytes]:
     from mblob.bytes.payload_source import BytesPayload
+    from mblob.bytes.sink import BytesSink
     from mblob.format.blob_plan import BlobPlan, OutEntry
-    from tests.bytes_sink import BytesSink
 
     def make(size: int) -> bytes:
         payload = bytearray(size)
