@@ -270,7 +270,9 @@ class OpenedNode(Node):
         out = ffi.new("mblob_function **")
         encoded = bytes_of_name(name)
         if self.type_key != LIBRARY or encoded is None:
-            return None
+            from mblob.loader import payloads
+
+            return payloads.program_hint(self, name)
         if lib.mblob_module_function(self.handle, encoded, 0, out):
             info = lib.mblob_last_error_info()
             code = text(info.code)

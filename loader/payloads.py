@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mblob.arguments import wrong_type
-from mblob.errors import FormatError, MblobError
+from mblob.errors import FormatError, MblobError, did_you_mean, listed
 from mblob.format import safetensors
 from mblob.format.grammar import (
     FFI_GRAMMARS,
@@ -17,7 +17,7 @@ from mblob.format.grammar import (
     decode_payload,
 )
 from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
-from mblob.format.type_keys import EXECUTABLES, SAFETENSORS
+from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import source_text
 from mblob.inspect import tensors as tensors_in
 from mblob.loader import _call
@@ -52,6 +52,26 @@ def model_name(node: OpenedNode) -> str | None:
         return None if name is None else bytes(name).decode()
     except (MblobError, ValueError):
         return None  # damaged: opening it says how
+
+
+def program_hint(node: OpenedNode, name: str) -> str | None:
+    """Of a virtual machine's program, whose functions are none of its module: the call that gives
+    the function `name`, or what the program has; None of other modules."""
+    if node.type_key not in EXECUTABLES:
+        return None
+    list_names: Any = node.find("get_function_names")
+    known = str(list_names()).splitlines() if list_names is not None else []
+    is_relay = node.type_key == RELAY_EXECUTABLE
+
+    def call(function: str) -> str:
+        machine = f"mblob.{'vm' if is_relay else 'relax'}.VirtualMachine(lib, mblob.cpu())"
+        return f"{machine}.invoke({function!r}, x)" if is_relay else f"{machine}[{function!r}](x)"
+
+    if name in known:
+        return f"{name!r} is a function of its program: {call(name)}"
+    kernels = [other for module in node.module.walk() for other in module._node.functions()]
+    close = did_you_mean(name, [*known, *kernels])
+    return f"its program has: {listed(known)}; call {call(known[0])}{close}" if known else None
 
 
 def _grammars(node: OpenedNode) -> Grammars:

@@ -362,16 +362,17 @@ typedef struct mblob_tensor_info {
 /* Returns 0 to go on. `info` and what it points to are borrowed for that call. */
 typedef int (*mblob_tensor_visitor)(void *context, const mblob_tensor_info *info);
 
-/* Visit the tensors of a data module (key "safetensors", or a parameter dictionary), not those of
- * its imports. Other modules have no tensors.
+/* Visit the tensors of a module, not those of its imports: of weights (key "safetensors", or a
+ * parameter dictionary), and the parameters and constants with names that a model has in its
+ * payload (GraphExecutorFactory, AotExecutorFactory, const_loader). Other modules have none.
  * Ownership: `info` is borrowed for that call of `visit`. The name, the shape and the data are
  * borrowed from the module. The data is in the file's mapping, which cannot be written.
  * Errors: the result is what `visit` returned last. MBLOB_E_FORMAT: the weights are damaged.
  * Threads: any; `visit` runs on the calling thread. */
 MBLOB_API int mblob_module_tensors(mblob_module *module, mblob_tensor_visitor visit, void *context);
-/* The tensor `name` of `module` or, depth first, of a module that it imports. Tensors are in data
- * modules (key "safetensors", or a parameter dictionary). The call fills `*out`. In the types of
- * mblob_call, such an argument is `tensor`.
+/* The tensor `name` of `module` or, depth first, of a module that it imports; which modules have
+ * tensors, mblob_module_tensors() says. The call fills `*out`. In the types of mblob_call, such an
+ * argument is `tensor`. Constants of a virtual machine's program have no names.
  * Ownership: `out->data` and `out->shape` are borrowed from the module. Both are read-only,
  * although a DLTensor has no const: the data is in the file's mapping, and a kernel that writes to
  * it crashes. Pass `out` only to const parameters, or copy the data. mblob_module_tensors() gives

@@ -317,3 +317,35 @@ def test_c_finds_a_payload_by_its_type_key(tmp_path: Path) -> None:
     head, _, keys = text_of(lib.mblob_last_error()).partition("; there are: ")
     assert head == "no payload 'none' in module 'library' and its imports"
     assert sorted(keys.split(", ")) == ["config", "empty", "safetensors"]
+
+
+def tensor_in_c(module: mblob.Module, name: str) -> tuple[int, tuple[int, ...], bytes]:
+    """Status, shape and data of a tensor of 4-byte elements that C finds."""
+    out = ffi.new("DLTensor *")
+    handle = module._node.handle  # type: ignore[attr-defined]
+    status = lib.mblob_module_tensor(handle, name.encode(), out)
+    if status:
+        return status, (), b""
+    data, ndim, bits, shape = struct.unpack("<Q8xixBxxQ", bytes(ffi.buffer(out))[:32])
+    extents = tuple((ctypes.c_int64 * ndim).from_address(shape)) if ndim else ()
+    assert bits == 32
+    return 0, extents, ctypes.string_at(data, 4 * int(np.prod(extents)))
+
+
+@pytest.mark.parametrize("name", ["mlp_c.so", "mlp_llvm.so"])
+def test_c_finds_the_parameters_of_a_graph_as_python_does(golden: Path, name: str) -> None:
+    library = mblob.load_module(golden / name)
+    assert len(library.tensors) == 6
+    for tensor, array in library.tensors.items():
+        assert tensor_in_c(library, tensor) == (0, array.shape, array.numpy().tobytes())
+    assert tensor_in_c(library, "p9")[0] == lib.MBLOB_E_NOT_FOUND
+    assert "there are: p0, p1, p2, p3, p4, p5" in text_of(lib.mblob_last_error())
+
+
+@pytest.mark.own_process
+@pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
+def test_c_finds_weights_that_a_program_imports(golden: Path, tmp_path: Path) -> None:
+    w = np.ones(3, "f4")
+    mblob.add(golden / "relax" / "cnn_bound.so", weights={"w": w}, output=tmp_path / "w.so")
+    library = mblob.load_module(tmp_path / "w.so")
+    assert tensor_in_c(library, "w") == (0, (3,), w.tobytes())

@@ -13,6 +13,8 @@ import pytest
 
 import mblob
 from mblob.compilers import include_flags
+from mblob.native.runtime import ffi, text
+from mblob.native.runtime import lib as native
 
 pytestmark = pytest.mark.filterwarnings("always::mblob.errors.HiddenNameWarning")
 
@@ -178,3 +180,36 @@ def test_c_says_what_was_meant(path: Path, tmp_path: Path) -> None:
     assert lines[1].endswith("; a ] is missing")
     assert lines[2] == "scale: expected 2 arguments, found 1: const float *, float *"
     assert "expected int, found float" in lines[3]
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("how", ["item", "attribute"])
+def test_a_function_of_a_program_is_told_how_it_is_called(golden: Path, how: str) -> None:
+    def ask(lib: mblob.Module, name: str) -> str:
+        with pytest.raises(mblob.NotFoundError) as caught:
+            lib[name] if how == "item" else getattr(lib, name)
+        return str(caught.value)
+
+    lib = mblob.load_module(golden / "relax" / "cnn_bound.so")
+    call = "mblob.relax.VirtualMachine(lib, mblob.cpu())['forward'](x)"
+    assert ask(lib, "forward").endswith(f"; 'forward' is a function of its program: {call}")
+    assert ask(lib, "default").endswith(f"; its program has: forward; call {call}")
+    assert ask(lib, "softmx").endswith(f"; call {call}; did you mean 'softmax'?")
+    assert callable(eval(call.removesuffix("(x)")))
+    lib = mblob.load_module(golden / "vm_mlp.so")
+    call = "mblob.vm.VirtualMachine(lib, mblob.cpu()).invoke('main', x)"
+    assert ask(lib, "main").endswith(f"; 'main' is a function of its program: {call}")
+    assert eval(call.replace("x)", "np.zeros((1, 64), 'f'))")).numpy().shape == (1, 10)
+
+
+@pytest.mark.own_process
+def test_c_names_the_function_that_was_meant_and_how_programs_are_run(golden: Path) -> None:
+    out = ffi.new("mblob_function **")
+    handle = mblob.load_module(golden / "relax" / "cnn_bound.so")._node.handle  # type: ignore[attr-defined]
+    assert native.mblob_module_function(handle, b"softmx", 1, out) == native.MBLOB_E_NOT_FOUND
+    said = text(native.mblob_last_error())
+    assert "softmax," not in said  # it is none of the first, and compared all the same
+    assert said.endswith(
+        ", ...; did you mean 'softmax'?; a function of its program is run by"
+        ' mblob_executor_create(module, "softmx", ...)'
+    )

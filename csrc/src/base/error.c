@@ -344,7 +344,7 @@ void mb_error_hint(const char *format, ...) {
   char *text = NULL, *hint = format_text(format, args);
   va_end(args);
   size_t size = state.message ? strlen(state.message) : 0;
-  if (size && state.message[size - 1] == '.') size--;
+  if (size > 1 && state.message[size - 1] == '.' && state.message[size - 2] != '.') size--;
   if (!hint || !size || asprintf(&text, "%.*s; %s", (int)size, state.message, hint) < 0) {
     free(hint);
     return;
@@ -499,6 +499,7 @@ static size_t distance(const char *text, size_t size, const char *word, size_t l
 void mb_near_offer(struct mb_near *near, const char *name) {
   const size_t length = strlen(name);
   if (near->size >= MB_NEAR_LIMIT || length >= MB_NEAR_LIMIT) return;
+  if (near->size + near->least <= length || length + near->least <= near->size) return;
   const size_t away = distance(near->given, near->size, name, length);
   if (away >= near->least || 2 * away >= length) return;
   near->least = away;

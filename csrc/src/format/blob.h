@@ -93,8 +93,11 @@ struct mb_entry mb_index_entry(const struct mb_blob *blob, uint64_t i);
 int mb_index_check_payloads(const struct mb_blob *blob);
 int mb_index_check_structure(const struct mb_blob *blob);
 bool mb_index_is_small(const struct mb_blob *blob);
-/* Move the cursor behind the payload of `key`. */
-int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect);
+struct mb_tensors;
+/* Move the cursor behind the payload of `key`. `arrays`, empty or NULL, gets the arrays that have
+ * names in it, by name: parameters of graphs, constants. It is to be freed after an error, too. */
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect,
+                    struct mb_tensors *arrays);
 /* "unknown_key" where the cursor is. `why`: behind the reason, for those who have a loader. */
 int mb_fail_unknown_key(struct mb_slice key, const struct mb_cursor *c, const char *why);
 bool mb_payload_is_known(struct mb_slice key, enum mb_dialect dialect);

@@ -112,17 +112,22 @@ static bool read_names(struct mb_cursor *c, struct mb_tensors *out) {
   return true;
 }
 
-static bool read_params(struct mb_cursor *c, struct mb_tensors *out) {
-  uint64_t count = 0;
-  if (!mb_skip(c, 16, "params.magic") || !read_names(c, out)) return false;
-  uint64_t start = c->pos;
-  if (!mb_read_u64(c, &count, "params.count")) return false;
+bool mb_named_arrays_read(struct mb_cursor *c, bool count_first, struct mb_tensors *out) {
+  uint64_t start = c->pos, count = 0;
+  if (count_first && !mb_read_u64(c, &count, "params.count")) return false;
+  if (!read_names(c, out)) return false;
+  if (!count_first) start = c->pos;
+  if (!count_first && !mb_read_u64(c, &count, "params.count")) return false;
   if (count != out->count) return bad(c, start, "params: counts of names and of arrays differ");
   for (size_t i = 0; i < out->count; i++)
     if (!mb_array_read(c, &out->items[i].view)) return false;
-  if (mb_left(c)) return bad(c, c->pos, "params: bytes follow the last array");
   qsort(out->items, out->count, sizeof(*out->items), by_name);
   return true;
+}
+
+static bool read_params(struct mb_cursor *c, struct mb_tensors *out) {
+  if (!mb_skip(c, 16, "params.magic") || !mb_named_arrays_read(c, false, out)) return false;
+  return !mb_left(c) || bad(c, c->pos, "params: bytes follow the last array");
 }
 
 int mb_params_read(const uint8_t *bytes, uint64_t size, int64_t entry, struct mb_tensors *out) {

@@ -133,8 +133,12 @@ static bool skip_ethos_networks(struct mb_cursor *c) {
   return true;
 }
 
-static bool skip_field(struct mb_cursor *c, enum field field, enum mb_dialect dialect) {
+/* `arrays`: those of the field that has some are kept there; NULL: they are passed over. */
+static bool skip_field(struct mb_cursor *c, enum field field, enum mb_dialect dialect,
+                       struct mb_tensors *arrays) {
   uint64_t ignored = 0;
+  if (arrays && (field == NAMED_ARRAYS || field == CONSTANTS))
+    return mb_named_arrays_read(c, field == NAMED_ARRAYS, arrays);
   switch (field) {
     case STRING: return skip_string(c, "string");
     case STRINGS: return skip_strings(c, "strings", &ignored);
@@ -201,14 +205,21 @@ int mb_fail_unknown_key(struct mb_slice key, const struct mb_cursor *c, const ch
   return mb_error_key((const char *)key.data, mb_size(key.size));
 }
 
-int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect) {
+static bool has_arrays(const char *fields) {
+  while (*fields && *fields != ' ' && *fields != NAMED_ARRAYS && *fields != CONSTANTS) fields++;
+  return *fields == NAMED_ARRAYS || *fields == CONSTANTS;
+}
+
+int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect,
+                    struct mb_tensors *arrays) {
   const char *fields = grammar_of(key, dialect);
   char text[65];
   if (!fields) return mb_fail_unknown_key(key, c, "");
   const char *formats = strchr(fields, ' ');
   if (formats && !in_list(first_string(c), formats + 1)) fields = strchr(formats + 1, ' ') + 1;
+  if (arrays && !has_arrays(fields)) return MBLOB_OK;
   for (; *fields && *fields != ' '; fields++)
-    if (!skip_field(c, (enum field) * fields, dialect)) {
+    if (!skip_field(c, (enum field) * fields, dialect, arrays)) {
       mb_error_prefix(shown(key, text));
       return mblob_last_error_info()->status;
     }

@@ -126,7 +126,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   entry->offset = c->pos;
   if (measure) *told = (struct told){key, c->entry};
   int status = measure ? take_told(c, measures, measure, blob->entry_count, following, told)
-                       : mb_payload_walk(key, c, blob->dialect);
+                       : mb_payload_walk(key, c, blob->dialect, NULL);
   entry->size = c->pos - entry->offset;
   return status;
 }

@@ -75,7 +75,7 @@ int mb_modules_check(const struct mb_blob *blob) {
     if (entry.library || entry.data || !mb_payload_is_known(entry.key, blob->dialect) ||
         mb_slice_is(entry.key, MB_KEY_RELAX_EXECUTABLE)) /* with a grammar of its own */
       continue;
-    status = mb_payload_walk(entry.key, &c, blob->dialect);
+    status = mb_payload_walk(entry.key, &c, blob->dialect, NULL);
     if (!status && mb_left(&c))
       status = mb_fail_format("payload", (int64_t)c.pos, (int64_t)i,
                               "%.*s: %llu bytes follow the payload", (int)entry.key.size,

@@ -82,6 +82,19 @@ static int list_tensors(mblob_module *module, void *argument) {
   return 0;
 }
 
+/* The arrays with names in a payload that has a grammar: those of a graph, constants. */
+static int read_arrays(const mblob_module *module, int64_t entry, struct mb_tensors *out) {
+  const enum mb_dialect dialect = module->library->blob_dialect;
+  const struct mb_slice key = {(const uint8_t *)module->type_key, strlen(module->type_key)};
+  struct mb_cursor c = {module->payload, 0, module->payload_size, entry};
+  if (!mb_payload_is_known(key, dialect)) return MBLOB_OK;
+  int status = mb_payload_walk(key, &c, dialect, out);
+  for (size_t i = 0; dialect != MB_CLASSIC && i < out->count; i++)
+    out->items[i].view.dtype = mb_dtype_stored_in_ffi(out->items[i].view.dtype);
+  if (status) mb_tensors_free(out);
+  return status;
+}
+
 int mb_module_read_tensors(mblob_module *module, const struct mb_tensors **out) {
   int status = MBLOB_OK;
   struct mb_module_use *use = module->use;
@@ -93,6 +106,8 @@ int mb_module_read_tensors(mblob_module *module, const struct mb_tensors **out) 
       status = mb_safetensors_read(module->payload, module->payload_size, entry, &use->tensors);
     else if (mb_params_is(module->payload, module->payload_size))
       status = mb_params_read(module->payload, module->payload_size, entry, &use->tensors);
+    else
+      status = read_arrays(module, entry, &use->tensors);
     use->tensors_read = !status;
   }
   mb_unlock(&module->library->lock);

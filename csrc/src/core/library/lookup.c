@@ -12,6 +12,7 @@
 
 #define ENTRY_NAME "__tvm_main__" /* names the entry function: a string, or the function itself */
 #define SHOWN 12                  /* names that an error lists */
+#define COMPARED 4096             /* names among which the one that was meant is sought */
 #define HINT_LIMIT 256            /* modules that are looked through for what an error says */
 
 /* ---- functions of a library ------------------------------------------------------------------ */
@@ -238,6 +239,7 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
 
 struct listing {
   FILE *text;
+  bool has_program; /* of a virtual machine, whose functions are none of the module */
   struct mb_set seen;
   struct mb_near near;
   size_t shown, walked;
@@ -286,15 +288,21 @@ static void library_names(const mblob_module *module, size_t most,
 
 static void visit_name(void *l, const char *name) { list_name(l, name); }
 
+static bool is_program(const mblob_module *module) {
+  return strcmp(module->type_key, MB_KEY_RELAX_EXECUTABLE) == 0 ||
+         strcmp(module->type_key, MB_KEY_RELAX_EXECUTABLE_OF_0_16) == 0;
+}
+
 static int list_module(mblob_module *module, void *argument) {
   struct listing *l = argument;
-  if (l->shown > SHOWN || l->walked++ == HINT_LIMIT) return 1;
+  if (l->shown >= COMPARED || l->walked++ == HINT_LIMIT) return 1;
   if (!module->is_library) {
+    l->has_program |= is_program(module);
     mb_known_names(module, visit_name, l);
     return 0;
   }
   if (mb_set_add(&l->seen, module->library) == 1)
-    library_names(module, SHOWN + 1 - l->shown, visit_name, l);
+    library_names(module, COMPARED - l->shown, visit_name, l);
   return 0;
 }
 
@@ -364,6 +372,9 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
         "its table of functions gives it the symbol '%s', and the library has no such function: "
         "pack it again",
         recorded.row->symbol);
+  else if (l.has_program)
+    mb_error_hint(
+        "a function of its program is run by mblob_executor_create(module, \"%.64s\", ...)", name);
   else if (module->is_library && strstr(name, "::"))
     mb_error_hint(
         "methods, templates and static functions cannot be called: pack with --function %s (in "
