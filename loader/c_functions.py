@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
@@ -19,7 +20,7 @@ from mblob.loader.c_types import (
     of_dwarf,
     of_row,
 )
-from mblob.loader.library_sources import mapped, opened_file
+from mblob.loader.library_sources import mapped
 from mblob.native.runtime import address_of, ffi, lib
 
 if TYPE_CHECKING:
@@ -64,13 +65,21 @@ def overloads_of(node: OpenedNode, name: str) -> str:
 
 def comment_of(node: OpenedNode, name: str) -> str:
     """The comment above a function in its source, as the file of its library has it; "" without."""
-    status = node.origin.status
+    elf = _file_of(node)
     try:
-        data = mapped(node.path, status) if status is not None else None
-        rows = exported_functions.read_table(ElfFile(data, node.path)) if data is not None else ()
+        rows = exported_functions.read_table(elf) if elf is not None else ()
     except errors.MblobError:  # written over since
         return ""
     return next((row.comment for row in rows if row.name == name), "")
+
+
+def _file_of(node: OpenedNode) -> ElfFile | None:
+    """The file that a library was loaded from; None if another one is there by now, or there was none."""
+    status = node.origin.status
+    data = mapped(node.path, status) if status is not None else None
+    with suppress(errors.MblobError):  # written over since
+        return ElfFile(data, node.path) if data is not None else None
+    return None
 
 
 def handle_of(module: Module) -> int:
@@ -83,21 +92,14 @@ def handle_of(module: Module) -> int:
     return handle
 
 
-def _file_of(node: OpenedNode) -> Any:
-    """The file that a library was loaded from; None if it is another one by now, or there was none."""
-    status = node.origin.status
-    return opened_file(node.path, status) if status is not None else None
-
-
 def _of_debug_info(node: OpenedNode, name: str) -> CDeclaration | None:
     """The declaration of a function by DWARF in the file of its library; None if there is none."""
-    file = _file_of(node)
-    if file is None:
+    elf = _file_of(node)
+    if elf is None:
         return None
     from mblob.binary.dwarf_functions import exported_function  # pyelftools takes its time
 
-    with file:
-        found = exported_function(file, name)
+    found = exported_function(elf, name)
     return of_dwarf(name, found) if found else None
 
 

@@ -6,13 +6,12 @@ pyelftools takes its time to load: modules import this one when there is somethi
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 from elftools.dwarf.dwarf_expr import DWARFExprParser
-from elftools.elf.elffile import ELFFile
 
+from mblob.binary.debug_sections import debug_information
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
@@ -26,6 +25,7 @@ from mblob.binary.dwarf_types import (
     unnamed,
     with_sign,
 )
+from mblob.binary.elf import ElfFile
 from mblob.binary.function_names import MANGLED
 from mblob.named_tuple import NamedTuple
 
@@ -125,46 +125,22 @@ class DebugFunctions:
 
 
 _LARGEST = 1 << 28  # bytes of DWARF in a finished file that is read for one function, decompressed
-_ZDEBUG_HEADER = 12  # "ZLIB", and the size when it is decompressed
-# What pyelftools decompresses and keeps.
-_READ = (".debug_", ".zdebug_", ".eh_frame", ".gnu_debugaltlink")
 
 
-def exported_function(file: BinaryIO, name: str) -> Function | None:
+def exported_function(elf: ElfFile, name: str) -> Function | None:
     """A function that a shared library exports; None if it has no DWARF of it, or too much, or DWARF
     that is not understood."""
     try:
-        elf: Any = ELFFile(file)
-        if not elf.has_dwarf_info() or _is_too_large(elf):
+        dwarf, symbol = debug_information(elf, _LARGEST), elf.find(name)
+        if dwarf is None or symbol is None:
             return None
-        address = elf.get_section_by_name(".dynsym").get_symbol_by_name(name)[0]["st_value"]
-        dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False)
-        units = [unit for unit in dwarf.iter_CUs() if _has_code(dwarf, unit, address)]
+        units = [unit for unit in dwarf.iter_CUs() if _has_code(dwarf, unit, symbol.st_value)]
         if units:
             return agreed(read_functions(dwarf, units).named(name))
         # gcc 10 lists no place for a function that jumps to another one that does the same
         return agreed([f for f in read_functions(dwarf).exported if f.name == name])
     except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return None
-
-
-def _is_too_large(elf: Any) -> bool:
-    """True if DWARF has more than `_LARGEST` bytes. The sizes in headers are not those of the data:
-    pyelftools decompresses without a limit where the header says 0, and all of .zdebug_*."""
-    left = _LARGEST
-    for section in elf.iter_sections():
-        if not section.name.startswith(_READ):
-            continue
-        size = section.data_size
-        if size > left or (section.compressed and not size):
-            return True
-        if section.name.startswith(".zdebug_"):
-            data = section.data()[_ZDEBUG_HEADER:]
-            size += len(zlib.decompressobj().decompress(data, left + 1))
-        left -= size
-        if left < 0:
-            return True
-    return False
 
 
 def _has_code(dwarf: Any, unit: Any, address: int) -> bool:

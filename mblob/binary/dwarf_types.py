@@ -164,8 +164,8 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
 
 
 _CHARS = {0x06: "signed char", 0x08: "unsigned char"}
-# Machines, as pyelftools calls them, whose ABI has no sign in a plain char.
-_UNSIGNED_CHARS = ("AArch64", "ARM", "RISC-V", "64-bit PowerPC", "PowerPC", "IBM S/390")
+# Machines whose ABI has no sign in a plain char.
+_UNSIGNED_CHARS = ("aarch64", "arm", "riscv", "ppc", "ppc64", "s390x")
 
 
 def with_sign(found: CType, machine: str = "") -> CType:

@@ -40,6 +40,9 @@ SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM
     17,
 )
 SHT_RELA, SHT_REL, SHF_COMPRESSED = 4, 9, 0x800
+# Names of DWARF's sections begin so: those of the standard, compressed by GNU's tools before SHF_COMPRESSED, and
+# those that wait in an object for link-time optimization (gcc).
+DEBUG_PREFIXES = (".debug_", ".zdebug_", ".gnu.debuglto_.debug_")
 SHT_INIT_ARRAY, SHT_FINI_ARRAY = 14, 15
 SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_X86_64_LARGE, SHF_EXCLUDE = (
     0x1,

@@ -34,10 +34,11 @@ def main(argv: list[str] | None = None) -> int:
             from mblob.cli.late_modules import load_when_used
 
             # Of pyelftools, for its debugging aids alone, which takes longer than all else of it; of
-            # pathlib; and what few commands need.
+            # pathlib, subprocess and shutil; and what few commands need.
             load_when_used(
-                "dataclasses", "inspect", "pdb", "traceback", "ipaddress", "json", "shlex"
-            )
+                "dataclasses", "inspect", "pdb", "traceback", "ipaddress", "bz2", "lzma",
+                "json", "shlex",
+            )  # fmt: skip
         from mblob.cli.command_line import execute
 
         if own:

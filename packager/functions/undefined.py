@@ -3,13 +3,11 @@ says of it, which is read once more, with functions that have no symbol of their
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from elftools.elf.elffile import ELFFile
-
+from mblob.binary.debug_sections import debug_information
 from mblob.binary.dwarf_functions import LIBRARY_NAMESPACES
 from mblob.binary.dwarf_types import (
     DEPTH,
@@ -29,7 +27,6 @@ from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.callers import caller
 from mblob.packager.modules.prototypes import STATIC
-from mblob.packager.objects.debug_info import relocated
 
 
 def undefined(
@@ -99,10 +96,9 @@ def _told(name: str, file: Any, contents: Any) -> str:
         return ""
     try:
         elf = ElfFile(map_file(file.path), file.label)
-        read: Any = ELFFile(io.BytesIO(relocated(elf)))
-        if not read.has_dwarf_info():
+        dwarf = debug_information(elf)
+        if dwarf is None:
             return ""
-        dwarf = read.get_dwarf_info(relocate_dwarf_sections=False)
         found = [entry for unit in dwarf.iter_CUs() for entry in _functions(unit.get_top_DIE())]
         written = {d.get_DIE_from_attribute("DW_AT_specification").offset: d for _, d in found
                    if "DW_AT_specification" in d.attributes}  # fmt: skip

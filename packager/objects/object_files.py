@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mblob.binary import archive
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
+    DEBUG_PREFIXES,
     EM_AARCH64,
     EM_RISCV,
     ET_REL,
@@ -441,8 +442,6 @@ def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
 
 # -- functions, as far as debug information tells --------------------------------------------------
 
-LTO_DEBUG = ".gnu.debuglto_"  # stands before names of sections that gcc -flto writes
-
 
 def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
     """The functions that an object defines, as far as debug information tells.
@@ -471,6 +470,5 @@ def exclude_debug_sections(path: Path, elf: ElfFile) -> None:
 def has_debug_info(elf: ElfFile) -> bool:
     """True if an object describes types, in its own sections or in those that wait for link-time
     optimization."""
-    return any(
-        section.name in (".debug_info", LTO_DEBUG + ".debug_info") for section in elf.sections
-    )
+    names = {f"{prefix}info" for prefix in DEBUG_PREFIXES}
+    return any(section.name in names for section in elf.sections)

@@ -40,13 +40,12 @@ class Below(Ours):
 
 
 @pytest.mark.parametrize(
-    "name", ["_fields", "_field_defaults", "__annotations__", "__doc__", "__module__", "__mro__"]
+    "name",
+    ["_fields", "_field_defaults", "__annotations__", "__doc__", "__module__", "__match_args__"],
 )
 def test_a_class_has_what_that_of_typing_has(name: str) -> None:
     ours, theirs = getattr(Ours, name), getattr(Theirs, name)
-    if name == "__mro__":
-        ours, theirs = ours[1:], theirs[1:]
-    elif name == "__annotations__":  # as texts; `typing` makes references of them
+    if name == "__annotations__":  # as texts; `typing` makes references of them
         ours, theirs = list(ours), list(theirs)
     assert ours == theirs
 
@@ -57,5 +56,16 @@ def test_values_behave_as_tuples_with_names() -> None:
     assert value._replace(y=5) == Ours(x=1, y=5)
     assert pickle.loads(pickle.dumps(value)) == value
     assert Below(1).twice() == 6 and isinstance(Below(1), Ours)
-    with pytest.raises(TypeError):
-        Ours()  # type: ignore[call-arg]
+    assert Ours._make([3, 4]) == (3, 4) and Ours(3)._asdict() == {"x": 3, "y": 2}
+    assert isinstance(value, tuple) and not hasattr(value, "__dict__")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda c: c(), lambda c: c(1, 2, 3), lambda c: c(1, x=1), lambda c: c(1, z=1), lambda c: c._make([])],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(make: Any) -> None:
+    for of_class in (Ours, Theirs, Below):
+        with pytest.raises(TypeError):
+            make(of_class)
+    with pytest.raises((ValueError, TypeError)):
+        Ours(1)._replace(z=1)
