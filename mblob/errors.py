@@ -289,8 +289,8 @@ class PortabilityWarning(UserWarning):
 
 
 class HiddenNameWarning(UserWarning):
-    """A name of the packed library does not give what it names: two modules have the same, or the
-    name is an attribute of every module."""
+    """A name of the packed library does not give what it names: two modules have the same, the name
+    is an attribute of every module, or a replaced function is still called by machine code."""
 
 
 # -- classes of Python beside those above ----------------------------------------------------------

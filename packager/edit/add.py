@@ -113,6 +113,8 @@ def add(
     Warns:
         PortabilityWarning: TVM could open the library, and cannot open the result; `strip` breaks
             the result; or nothing defines a symbol that the new code takes.
+        HiddenNameWarning: a function of a library with a model is replaced; the text says which one the
+            model calls.
 
     Raises:
         BuildError: nothing to add; a name that exists already; a library of TVM 0.21, or one that is

@@ -4,20 +4,21 @@ It is imported with the first code: payloads alone need nothing that compiles or
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from pathlib import Path
 from typing import Any
 
-from mblob.errors import MblobError, ToolchainError
+from mblob.errors import HiddenNameWarning, MblobError, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
-from mblob.format.type_keys import LIBRARY, RELAX_EXECUTABLES
+from mblob.format.type_keys import EXECUTORS, LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
 from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
 from mblob.packager.edit.rewrite import unchanged, write_library
-from mblob.packager.errors import BuildError, CannotJoinError, NameTakenError
+from mblob.packager.errors import BuildError, CannotJoinError, NameTakenError, warn
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
@@ -136,8 +137,8 @@ def with_code(
 
 
 def check_joined(library: Library, joined: Library) -> None:
-    """Warn of symbols that the new code takes, and that nothing defines; and of functions that nobody finds,
-    as the model has one of the name.
+    """Warn of symbols that the new code takes, and that nothing defines; of functions that nobody finds,
+    as the model has one of the name; and of functions that a model may call and that are replaced.
 
     Raises:
         BuildError: it defines what the library takes from others.
@@ -146,9 +147,32 @@ def check_joined(library: Library, joined: Library) -> None:
     old = {f.name for f in library.host_functions}
     new = (f.name for f in joined.host_functions if f.name not in old and f.abi != "plain")
     warn_of_own_functions(new, [e.type_key for e in library.entries])
+    _warn_of_replaced(library, joined)
     warn_of_undefined(
         joined.elf, Path(library.path), {u.name for u in undefined_symbols(library.elf)}
     )
+
+
+def _warn_of_replaced(library: Library, joined: Library) -> None:
+    """Say which function a model calls after one of the library was replaced: a graph and bytecode, which
+    have names, the new one, and machine code, which has addresses, the old one."""
+    models = [e for e in library.entries if e.type_key in EXECUTORS]
+    places = {s.name: s.st_value for s in joined.elf.dynsym if s.is_defined}
+    moved = {
+        s.name for s in library.elf.dynsym if s.is_defined and places.get(s.name) != s.st_value
+    }
+    for function in library.host_functions if models else ():
+        if function.symbol not in moved:
+            continue
+        called = function.name.encode()
+        # as JSON has it, and as a stream has it
+        named = re.escape(b'"%b"' % called), re.escape(len(called).to_bytes(8, "little") + called)
+        callers = [e.type_key for e in models if re.search(b"|".join(named), e.view())]
+        new = f"the {callers[0]} calls the new one, which must take the same" if callers else ""
+        warn(
+            f"{function.name!r} is replaced: {new}{new and '; '}machine code of the library calls the old one",
+            HiddenNameWarning,
+        )
 
 
 _RELINK = (

@@ -17,6 +17,7 @@ import pytest
 import mblob
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
+from mblob.errors import HiddenNameWarning
 from tests.packager.edit.test_add import GOLDEN, W, code_of, linked, packed, run_twice, tree_of
 
 pytestmark = [
@@ -520,3 +521,30 @@ def test_a_symbol_that_nothing_defines_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "new.c").write_text("int nowhere(int); int g(int x) { return nowhere(x); }\n")
     with pytest.warns(mblob.PortabilityWarning, match="nothing that is linked defines nowhere"):
         mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c", output=tmp_path / "new.so")
+
+
+SOFTMAX = "tvmgen_default_fused_nn_softmax"
+
+
+def test_a_replaced_function_is_told_with_who_calls_which(golden: Path, tmp_path: Path) -> None:
+    """Graphs look functions up by name; machine code has addresses."""
+    code = f"int {SOFTMAX}(void *a, int *b, int c, void *d, int *e, void *f) {{ return -1; }}"
+    (tmp_path / "k.c").write_text(code)
+    given: dict[str, Any] = {"kernels": [tmp_path / "k.c"], "replace": True}
+    with pytest.warns(HiddenNameWarning, match="the GraphExecutorFactory calls the new one, which"):
+        mblob.add(golden / "mlp_llvm.so", **given, output=tmp_path / "g.so")
+    with pytest.warns(HiddenNameWarning, match="is replaced: machine code of the library calls"):
+        mblob.add(golden / "aot_mlp.so", **given, output=tmp_path / "a.so")
+    known = np.load(golden / "mlp_llvm.npz")
+    graph = mblob.graph_executor.GraphModule(
+        mblob.load_module(tmp_path / "g.so")["default"](mblob.cpu())
+    )
+    with pytest.raises(mblob.KernelError, match="softmax"):
+        graph.run(data=known["data"])
+    library = mblob.load_module(tmp_path / "a.so")
+    model = mblob.aot_executor.AotModule(library["default"](mblob.cpu()))
+    model.set_input("data", known["data"])
+    model.run()
+    assert np.allclose(model.get_output(0).numpy(), known["out"])
+    with pytest.raises(mblob.KernelError):
+        library[SOFTMAX]()
