@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-struct parts {
+struct file_parts {
   const struct mb_slice *items;
   size_t count;
 };
 
-static bool write_all(int fd, struct parts parts) {
+static bool write_to_file(int fd, struct file_parts parts) {
   for (size_t i = 0; i < parts.count; i++)
     for (struct mb_slice left = parts.items[i]; left.size;) {
       const ssize_t n = write(fd, left.data, mb_size(left.size));
@@ -48,18 +48,18 @@ static bool name_it(int fd, const char *path, const char *beside) {
 }
 
 static bool put_nameless(const char *folder, const char *path, const char *beside, mode_t mode,
-                         struct parts parts) {
+                         struct file_parts parts) {
   const int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
-  const bool good = fd >= 0 && write_all(fd, parts) && name_it(fd, path, beside);
+  const bool good = fd >= 0 && write_to_file(fd, parts) && name_it(fd, path, beside);
   if (fd >= 0) (void)close(fd);
   return good;
 }
 
 /* Where a file system has only files with names, or a process no /proc. Returns an errno. */
-static int put_named(const char *path, const char *beside, mode_t mode, struct parts parts) {
+static int put_named(const char *path, const char *beside, mode_t mode, struct file_parts parts) {
   const int fd = open(beside, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0) return errno;
-  bool good = write_all(fd, parts);
+  bool good = write_to_file(fd, parts);
   int number = errno;
   if (close(fd) && good) good = false, number = errno;
   if (good && rename(beside, path) == 0) return 0;
@@ -69,7 +69,7 @@ static int put_named(const char *path, const char *beside, mode_t mode, struct p
 }
 
 int mb_whole_file_put(const char *path, mode_t mode, const struct mb_slice *parts, size_t count) {
-  const struct parts all = {parts, count};
+  const struct file_parts all = {parts, count};
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   const int length = (int)(name - path); /* of the folder with its slash */
   char *folder = NULL, *beside = NULL,

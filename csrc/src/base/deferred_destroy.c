@@ -21,8 +21,8 @@ void mb_destroy_waiting(void) {
   while (run_one(&ends.waiting)) continue;
 }
 
-static void end(struct mb_destruction *self, void (*call)(struct mb_destruction *self),
-                struct mb_destruction **list) {
+static void end_destruction(struct mb_destruction *self, void (*call)(struct mb_destruction *self),
+                            struct mb_destruction **list) {
   if (ends.depth == DEPTH) {
     self->end = call;
     self->next = *list;
@@ -37,9 +37,9 @@ static void end(struct mb_destruction *self, void (*call)(struct mb_destruction 
 }
 
 void mb_destroy(struct mb_destruction *self, void (*call)(struct mb_destruction *self)) {
-  end(self, call, &ends.waiting);
+  end_destruction(self, call, &ends.waiting);
 }
 
 void mb_destroy_library(struct mb_destruction *self, void (*call)(struct mb_destruction *self)) {
-  end(self, call, &ends.libraries);
+  end_destruction(self, call, &ends.libraries);
 }

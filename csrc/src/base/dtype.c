@@ -7,7 +7,7 @@
 #include "base/error.h"
 
 /* By their codes. */
-static const char NAMES[][8] = {MB_DTYPE_NAMES};
+static const char dtype_names[][8] = {MB_DTYPE_NAMES};
 
 /* Small floats, whose names say their bits: TVM's two (0.15 to 0.19), then DLPack's. */
 static const struct small {
@@ -97,9 +97,9 @@ static bool parse(const char *text, size_t size, bool stored, DLDataType *out) {
         parse_lanes(text + length, end, &out->lanes))
       return true;
   }
-  for (uint8_t code = 0; code < sizeof(NAMES) / sizeof(*NAMES); ++code) {
-    size_t length = strlen(NAMES[code]);
-    if (code == kDLOpaqueHandle || size <= length || memcmp(text, NAMES[code], length) != 0)
+  for (uint8_t code = 0; code < sizeof(dtype_names) / sizeof(*dtype_names); ++code) {
+    size_t length = strlen(dtype_names[code]);
+    if (code == kDLOpaqueHandle || size <= length || memcmp(text, dtype_names[code], length) != 0)
       continue;
     const char *p = text + length;
     unsigned bits;
@@ -176,8 +176,8 @@ const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
   int used;
   if (small)
     used = snprintf(text, MB_DTYPE_TEXT, "%s", small);
-  else if (dtype.code < sizeof(NAMES) / sizeof(*NAMES))
-    used = snprintf(text, MB_DTYPE_TEXT, "%s%d", NAMES[dtype.code], dtype.bits);
+  else if (dtype.code < sizeof(dtype_names) / sizeof(*dtype_names))
+    used = snprintf(text, MB_DTYPE_TEXT, "%s%d", dtype_names[dtype.code], dtype.bits);
   else
     used = snprintf(text, MB_DTYPE_TEXT, "custom[%d]%d", dtype.code, dtype.bits);
   if (dtype.lanes != 1)

@@ -22,7 +22,7 @@ struct error_state {
   uint64_t serial;
 };
 
-static __thread struct error_state state;
+static __thread struct error_state error_state;
 static const char out_of_memory[] = MB_TEXT_NO_MEMORY;
 
 static void free_texts(struct error_state *s) {
@@ -34,12 +34,12 @@ static void free_texts(struct error_state *s) {
   s->message = s->full = s->type_key = s->available = s->hint = NULL;
 }
 
-static void thread_exit(void *s) { free_texts(s); }
+static void free_thread_error(void *s) { free_texts(s); }
 
-static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
+static struct mb_thread_end error_at_end = MB_THREAD_END(free_thread_error);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void process_exit(void) { free_texts(&state); }
+__attribute__((destructor)) static void free_error(void) { free_texts(&error_state); }
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
@@ -53,19 +53,19 @@ static const char *code_of_kernel_text(const char *text) {
 }
 
 /* Forget the last failure and take `message` (heap, may be NULL for "out of memory"). */
-static void record(int status, char *message) {
-  mb_thread_end_set(&at_end, &state);
-  free_texts(&state);
-  state.message = message;
-  state.serial++;
-  state.info = (mblob_error_info){.status = status,
-                                  .message = message ? message : out_of_memory,
-                                  .code = status == MBLOB_E_ARGUMENT ? MB_ARGUMENT_VALUE : "",
-                                  .offset = MB_UNKNOWN,
-                                  .entry = MB_UNKNOWN,
-                                  .type_key = "",
-                                  .available = "",
-                                  .hint = ""};
+static void record_error(int status, char *message) {
+  mb_thread_end_set(&error_at_end, &error_state);
+  free_texts(&error_state);
+  error_state.message = message;
+  error_state.serial++;
+  error_state.info = (mblob_error_info){.status = status,
+                                        .message = message ? message : out_of_memory,
+                                        .code = status == MBLOB_E_ARGUMENT ? MB_ARGUMENT_VALUE : "",
+                                        .offset = MB_UNKNOWN,
+                                        .entry = MB_UNKNOWN,
+                                        .type_key = "",
+                                        .available = "",
+                                        .hint = ""};
 }
 
 /* ---- one line -------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static char *format_text(const char *format, va_list args) {
     va_start(args, format);                 \
     char *text = format_text(format, args); \
     va_end(args);                           \
-    record(status, text);                   \
+    record_error(status, text);             \
   } while (0)
 
 int mb_fail(int status, const char *format, ...) {
@@ -185,27 +185,27 @@ int mb_fail(int status, const char *format, ...) {
 
 int mb_fail_coded(int status, const char *code, const char *format, ...) {
   RECORD(status, format);
-  state.info.code = code;
+  error_state.info.code = code;
   return status;
 }
 
 int mb_fail_argument(const char *code, const char *format, ...) {
   RECORD(MBLOB_E_ARGUMENT, format);
-  state.info.code = code;
+  error_state.info.code = code;
   return MBLOB_E_ARGUMENT;
 }
 
 int mb_fail_format(const char *code, int64_t offset, int64_t entry, const char *format, ...) {
   RECORD(MBLOB_E_FORMAT, format);
-  state.info.code = code;
-  state.info.offset = offset;
-  state.info.entry = entry;
+  error_state.info.code = code;
+  error_state.info.offset = offset;
+  error_state.info.entry = entry;
   return MBLOB_E_FORMAT;
 }
 
 int mb_fail_digest(int64_t entry, const char *format, ...) {
   RECORD(MBLOB_E_DIGEST, format);
-  state.info.entry = entry;
+  error_state.info.entry = entry;
   return MBLOB_E_DIGEST;
 }
 
@@ -219,7 +219,7 @@ int mb_fail_memory(size_t size) {
   char *text = NULL;
   /* A small text may still be had where much was asked for. */
   if (size && asprintf(&text, "%s: %zu bytes", out_of_memory, size) < 0) text = NULL;
-  record(MBLOB_E_MEMORY, text);
+  record_error(MBLOB_E_MEMORY, text);
   return MBLOB_E_MEMORY;
 }
 
@@ -232,9 +232,9 @@ int mb_fail_errno(int number, const char *format, ...) {
 #else
   const char *name = strerror_r(number, reason, sizeof(reason)) ? "unknown error" : reason;
 #endif
-  if (asprintf(&text, "%s: %s", state.info.message, name) >= 0) {
-    free(state.message);
-    state.info.message = state.message = text;
+  if (asprintf(&text, "%s: %s", error_state.info.message, name) >= 0) {
+    free(error_state.message);
+    error_state.info.message = error_state.message = text;
   }
   return MBLOB_E_IO;
 }
@@ -242,18 +242,18 @@ int mb_fail_errno(int number, const char *format, ...) {
 int mb_fail_loader(const char *type_key, int64_t entry, const char *available, const char *hint,
                    const char *format, ...) {
   RECORD(MBLOB_E_LOADER, format);
-  state.info.entry = entry;
-  state.info.type_key = or_empty(state.type_key = strdup(type_key));
-  state.info.available = or_empty(state.available = copy_line(available));
-  state.info.hint = or_empty(state.hint = copy_line(hint));
+  error_state.info.entry = entry;
+  error_state.info.type_key = or_empty(error_state.type_key = strdup(type_key));
+  error_state.info.available = or_empty(error_state.available = copy_line(available));
+  error_state.info.hint = or_empty(error_state.hint = copy_line(hint));
   return MBLOB_E_LOADER;
 }
 
 int mb_error_key(const char *key, size_t size) {
-  free(state.type_key);
-  state.type_key = strndup(key, size);
-  state.info.type_key = or_empty(state.type_key);
-  return state.info.status;
+  free(error_state.type_key);
+  error_state.type_key = strndup(key, size);
+  error_state.info.type_key = or_empty(error_state.type_key);
+  return error_state.info.status;
 }
 
 int mb_fail_plain_function(const char *name, bool is_plain, const char *why, size_t size) {
@@ -280,8 +280,8 @@ int mb_fail_plain_function(const char *name, bool is_plain, const char *why, siz
 void mb_set_kernel_error(const char *text) {
   text = or_empty(text);
   const char *code = code_of_kernel_text(text); /* first: it may be the text of `state` */
-  record(MBLOB_E_KERNEL, strdup(text));
-  state.info.code = code;
+  record_error(MBLOB_E_KERNEL, strdup(text));
+  error_state.info.code = code;
 }
 
 /* Characters of "ValueError: " in front of a text, 0 if it names no kind of error. */
@@ -293,21 +293,21 @@ static size_t size_of_kind(const char *text) {
 }
 
 /* `context` behind the first `kept` bytes of the message, in place of the next `dropped` ones. */
-static void insert(const char *context, size_t kept, size_t dropped) {
+static void insert_context(const char *context, size_t kept, size_t dropped) {
   char *text = NULL, *line = *context ? copy_line(context) : NULL;
   if (!line) return;
-  int n = asprintf(&text, "%.*s%s: %s", (int)kept, state.info.message, line,
-                   state.info.message + kept + dropped);
+  int n = asprintf(&text, "%.*s%s: %s", (int)kept, error_state.info.message, line,
+                   error_state.info.message + kept + dropped);
   free(line);
   if (n < 0) return;
-  free(state.message);
-  free(state.full);
-  state.full = NULL;
-  state.info.message = state.message = text;
+  free(error_state.message);
+  free(error_state.full);
+  error_state.full = NULL;
+  error_state.info.message = error_state.message = text;
 }
 
 void mb_error_prefix(const char *context) {
-  if (state.info.message) insert(context, 0, 0);
+  if (error_state.info.message) insert_context(context, 0, 0);
 }
 
 /* Whether `text` has "CONTEXT: " among the places in front. */
@@ -321,21 +321,22 @@ static bool is_placed(const char *text, const char *context) {
 }
 
 void mb_error_place(const char *context) {
-  if (!state.info.message) return;
-  const size_t kept = size_of_kind(state.info.message);
-  if (!is_placed(state.info.message + kept, context)) insert(context, kept, 0);
+  if (!error_state.info.message) return;
+  const size_t kept = size_of_kind(error_state.info.message);
+  if (!is_placed(error_state.info.message + kept, context)) insert_context(context, kept, 0);
 }
 
 void mb_error_rename(const char *from, const char *to) {
-  if (!state.info.message) return;
-  const size_t kept = size_of_kind(state.info.message), size = strlen(from);
-  const char *at = state.info.message + kept;
-  if (strncmp(at, from, size) == 0 && at[size] == ':') insert(to, kept, size + 2);
+  if (!error_state.info.message) return;
+  const size_t kept = size_of_kind(error_state.info.message), size = strlen(from);
+  const char *at = error_state.info.message + kept;
+  if (strncmp(at, from, size) == 0 && at[size] == ':') insert_context(to, kept, size + 2);
 }
 
 void mb_error_of_arguments(void) {
-  if (state.info.status == MBLOB_E_KERNEL && state.info.message && !*state.info.code)
-    state.info.code = code_of_kernel_text(state.info.message);
+  if (error_state.info.status == MBLOB_E_KERNEL && error_state.info.message &&
+      !*error_state.info.code)
+    error_state.info.code = code_of_kernel_text(error_state.info.message);
 }
 
 void mb_error_hint(const char *format, ...) {
@@ -343,23 +344,24 @@ void mb_error_hint(const char *format, ...) {
   va_start(args, format);
   char *text = NULL, *hint = format_text(format, args);
   va_end(args);
-  size_t size = state.message ? strlen(state.message) : 0;
-  if (size > 1 && state.message[size - 1] == '.' && state.message[size - 2] != '.') size--;
-  if (!hint || !size || asprintf(&text, "%.*s; %s", (int)size, state.message, hint) < 0) {
+  size_t size = error_state.message ? strlen(error_state.message) : 0;
+  if (size > 1 && error_state.message[size - 1] == '.' && error_state.message[size - 2] != '.')
+    size--;
+  if (!hint || !size || asprintf(&text, "%.*s; %s", (int)size, error_state.message, hint) < 0) {
     free(hint);
     return;
   }
-  free(state.message);
-  free(state.full);
-  free(state.hint);
-  state.full = NULL;
-  state.info.message = state.message = text;
-  state.info.hint = state.hint = hint;
+  free(error_state.message);
+  free(error_state.full);
+  free(error_state.hint);
+  error_state.full = NULL;
+  error_state.info.message = error_state.message = text;
+  error_state.info.hint = error_state.hint = hint;
 }
 
 int mb_error_restatus(int status) {
-  if (status == MBLOB_E_ARGUMENT) state.info.code = MB_ARGUMENT_VALUE;
-  return state.info.status = status;
+  if (status == MBLOB_E_ARGUMENT) error_state.info.code = MB_ARGUMENT_VALUE;
+  return error_state.info.status = status;
 }
 
 const char *mblob_status_name(int status) {
@@ -390,7 +392,7 @@ bool mb_fail_thrown(int rc, const char *what) {
 
 int mb_fail_returned(int returned, uint64_t before, int unknown, const char *what) {
   if (mb_fail_thrown(returned, what)) return mb_error_restatus(unknown);
-  if (state.serial != before) return state.info.status;
+  if (error_state.serial != before) return error_state.info.status;
   const char *name = mblob_status_name(returned);
   return mb_fail(*name ? returned : unknown, "%s failed with status %d%s%s%s and gave no reason",
                  what, returned, *name ? " (" : "", name, *name ? ")" : "");
@@ -398,18 +400,18 @@ int mb_fail_returned(int returned, uint64_t before, int unknown, const char *wha
 
 int mb_fail_opening(int returned, uint64_t before, int unknown, const char *what) {
   int status = mb_fail_returned(returned, before, unknown, what);
-  if (status == MBLOB_E_NOT_FOUND) status = state.info.status = unknown;
+  if (status == MBLOB_E_NOT_FOUND) status = error_state.info.status = unknown;
   return status;
 }
 
-uint64_t mb_error_serial(void) { return state.serial; }
+uint64_t mb_error_serial(void) { return error_state.serial; }
 
 uint32_t mblob_abi_version(void) { return MBLOB_ABI_VERSION; }
 const char *mblob_version(void) { return MBLOB_VERSION; }
 
 const mblob_error_info *mblob_last_error_info(void) {
-  if (!state.info.message) record(MBLOB_OK, strdup("")), state.serial--;
-  return &state.info;
+  if (!error_state.info.message) record_error(MBLOB_OK, strdup("")), error_state.serial--;
+  return &error_state.info;
 }
 
 const char *mblob_last_error(void) {
@@ -417,18 +419,18 @@ const char *mblob_last_error(void) {
   if (!*info->code || info->status != MBLOB_E_FORMAT || info->offset < 0 ||
       strcmp(info->code, "not_elf") == 0)
     return info->message; /* of no place in a file */
-  if (!state.full &&
-      asprintf(&state.full, "%s (at byte %lld)", info->message, (long long)info->offset) < 0)
-    state.full = NULL;
-  return state.full ? state.full : info->message;
+  if (!error_state.full &&
+      asprintf(&error_state.full, "%s (at byte %lld)", info->message, (long long)info->offset) < 0)
+    error_state.full = NULL;
+  return error_state.full ? error_state.full : info->message;
 }
 
 int mblob_set_error(int status, const char *message) {
   if (status == MBLOB_OK || status == MBLOB_E_KERNEL) /* a kernel's text stays as it is */
     mb_set_kernel_error(message);
   else
-    record(status, copy_line(or_empty(message)));
-  return state.info.status;
+    record_error(status, copy_line(or_empty(message)));
+  return error_state.info.status;
 }
 
 int mb_set_coded_error(int status, const char *code, const char *message) {
@@ -436,7 +438,7 @@ int mb_set_coded_error(int status, const char *code, const char *message) {
                                    MB_ARGUMENT_DTYPE, MB_ARGUMENT_INDEX, MB_ARGUMENT_NAME};
   status = mblob_set_error(status, message);
   for (size_t i = 0; code && i < sizeof(codes) / sizeof(*codes); i++)
-    if (strcmp(codes[i], code) == 0) state.info.code = codes[i];
+    if (strcmp(codes[i], code) == 0) error_state.info.code = codes[i];
   return status;
 }
 
@@ -455,13 +457,15 @@ void mb_error_save(struct mb_saved_error *out) {
 }
 
 int mb_error_restore(const struct mb_saved_error *saved) {
-  record(saved->status, saved->message ? strdup(saved->message) : NULL);
-  state.info.code = saved->code;
-  state.info.offset = saved->offset;
-  state.info.entry = saved->entry;
-  if (saved->type_key) state.info.type_key = or_empty(state.type_key = strdup(saved->type_key));
-  if (saved->available) state.info.available = or_empty(state.available = strdup(saved->available));
-  if (saved->hint) state.info.hint = or_empty(state.hint = strdup(saved->hint));
+  record_error(saved->status, saved->message ? strdup(saved->message) : NULL);
+  error_state.info.code = saved->code;
+  error_state.info.offset = saved->offset;
+  error_state.info.entry = saved->entry;
+  if (saved->type_key)
+    error_state.info.type_key = or_empty(error_state.type_key = strdup(saved->type_key));
+  if (saved->available)
+    error_state.info.available = or_empty(error_state.available = strdup(saved->available));
+  if (saved->hint) error_state.info.hint = or_empty(error_state.hint = strdup(saved->hint));
   return saved->status;
 }
 

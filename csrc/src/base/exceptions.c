@@ -47,15 +47,15 @@ static void *function_beside(const void *code, const char *name) {
 /* ---- what was thrown ------------------------------------------------------------------------- */
 
 /* std::type_info, and what is behind it in the classes that have one base, or several. */
-struct type {
-  const struct type *const *vtable; /* [-1]: the type of this structure */
+struct class_type {
+  const struct class_type *const *vtable; /* [-1]: the type of this structure */
   const char *name;
   union {
-    const struct type *base;
+    const struct class_type *base;
     struct {
       unsigned flags, count;
       struct {
-        const struct type *type;
+        const struct class_type *type;
         long offset_flags; /* the offset times 256; 1: virtual, 2: public */
       } bases[];
     } several;
@@ -66,7 +66,7 @@ struct type {
  * One that std::rethrow_exception threw again has the object's address in place of the type
  * (libstdc++) or in front of it (libc++). */
 struct cxx {
-  const struct type *type;
+  const struct class_type *type;
   void *functions[3], *next;
   int counts[2];
   const void *places[3];
@@ -74,12 +74,12 @@ struct cxx {
   exception unwound;
 };
 
-static bool is_of(const struct type *type, const char *class) {
+static bool is_of(const struct class_type *type, const char *class) {
   return strcmp(type->vtable[-1]->name, class) == 0;
 }
 
 /* The std::exception in an object, NULL if there is none that is public. */
-static const void *standard(const struct type *type, const char *object, int depth) {
+static const void *standard(const struct class_type *type, const char *object, int depth) {
   if (strcmp(type->name, "St9exception") == 0) return object;
   if (depth == 0) return NULL;
   if (is_of(type, "N10__cxxabiv120__si_class_type_infoE"))
@@ -96,7 +96,8 @@ static const void *standard(const struct type *type, const char *object, int dep
   return found;
 }
 
-static char *describe(const struct type *type, const void *object, const void *runtime) {
+static char *describe_exception(const struct class_type *type, const void *object,
+                                const void *runtime) {
   union {
     void *address;
     char *(*call)(const char *name, char *buffer, size_t *size, int *status);
@@ -119,7 +120,7 @@ static char *describe(const struct type *type, const void *object, const void *r
 }
 
 /* Take note of an exception, and end it. */
-static void end(_Unwind_Exception_Class class, exception *unwound) {
+static void end_exception(_Unwind_Exception_Class class, exception *unwound) {
   static const char other[] = "an exception of another language than C++";
   const bool is_gnu = class >> 8 == 0x474E5543432B2B /* GNUCC++ */;
   free(thrown);
@@ -135,7 +136,7 @@ static void end(_Unwind_Exception_Class class, exception *unwound) {
     one = (const struct cxx *)object - 1;
   }
   const void *runtime = (const void *)(uintptr_t)unwound->exception_cleanup;
-  thrown = describe(one->type, object, runtime);
+  thrown = describe_exception(one->type, object, runtime);
   union {
     void *address;
     void *(*begin)(void *exception);
@@ -184,7 +185,7 @@ mb_catch(int version, _Unwind_Action actions, _Unwind_Exception_Class class, exc
   if (version != 1 || !set) return _URC_CONTINUE_UNWIND;
   if (actions & _UA_SEARCH_PHASE) return _URC_HANDLER_FOUND;
   if (!(actions & _UA_HANDLER_FRAME)) return _URC_CONTINUE_UNWIND;
-  end(class, unwound);
+  end_exception(class, unwound);
   set(frame, __builtin_eh_return_data_regno(0), (uintptr_t)(intptr_t)MB_THROWN);
   return _URC_INSTALL_CONTEXT;
 }

@@ -104,20 +104,20 @@ static float to_float(uint16_t half) {
 /* ---- as compilers pass halves ---------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-static mb_half_result result(uint16_t half) {
+static mb_half_result half_result(uint16_t half) {
   mb_half_result both = {.integer = half, .vector = 0};
   memcpy(&both.vector, &both.integer, sizeof(both.vector));
   return both;
 }
 #elif defined(__aarch64__)
-static mb_half_result result(uint16_t half) {
+static mb_half_result half_result(uint16_t half) {
   uint32_t bits = half;
   mb_half_result value;
   memcpy(&value, &bits, sizeof(value));
   return value;
 }
 #else
-static mb_half_result result(uint16_t half) { return half; }
+static mb_half_result half_result(uint16_t half) { return half; }
 #endif
 
 #if defined(__x86_64__) || defined(__aarch64__)
@@ -136,13 +136,13 @@ static uint16_t argument(mb_half_argument half) { return half; }
 
 HELPER uint16_t __gnu_f2h_ieee(float value) { return from_float(value); }
 HELPER float __gnu_h2f_ieee(uint16_t half) { return to_float(half); }
-HELPER mb_half_result __truncsfhf2(float value) { return result(from_float(value)); }
-HELPER mb_half_result __truncdfhf2(double value) { return result(from_double(value)); }
+HELPER mb_half_result __truncsfhf2(float value) { return half_result(from_float(value)); }
+HELPER mb_half_result __truncdfhf2(double value) { return half_result(from_double(value)); }
 HELPER float __extendhfsf2(mb_half_argument half) { return to_float(argument(half)); }
 HELPER double __extendhfdf2(mb_half_argument half) { return (double)to_float(argument(half)); }
 #if defined(__x86_64__)
 HELPER long double __extendhfxf2(mb_half_argument half) {
   return (long double)to_float(argument(half));
 }
-HELPER mb_half_result __truncxfhf2(long double value) { return result(from_extended(value)); }
+HELPER mb_half_result __truncxfhf2(long double value) { return half_result(from_extended(value)); }
 #endif

@@ -15,14 +15,14 @@ static size_t hash_of(const char *key) { /* FNV-1a */
 }
 
 /* Place of `key`, or the free place where it belongs. Needs capacity. */
-static size_t place_of(const struct mb_map_item *items, size_t capacity, const char *key) {
+static size_t place_of_key(const struct mb_map_item *items, size_t capacity, const char *key) {
   size_t i = hash_of(key) & (capacity - 1);
   while (items[i].key && strcmp(items[i].key, key) != 0) i = (i + 1) & (capacity - 1);
   return i;
 }
 
 void *mb_map_get(const struct mb_map *map, const char *key) {
-  return map->capacity ? map->items[place_of(map->items, map->capacity, key)].value : NULL;
+  return map->capacity ? map->items[place_of_key(map->items, map->capacity, key)].value : NULL;
 }
 
 bool mb_map_put(struct mb_map *map, const char *key, void *value) {
@@ -34,12 +34,13 @@ bool mb_map_put(struct mb_map *map, const char *key, void *value) {
       return false;
     }
     for (size_t i = 0; i < map->capacity; i++)
-      if (map->items[i].key) items[place_of(items, capacity, map->items[i].key)] = map->items[i];
+      if (map->items[i].key)
+        items[place_of_key(items, capacity, map->items[i].key)] = map->items[i];
     free(map->items);
     map->items = items;
     map->capacity = capacity;
   }
-  struct mb_map_item *item = &map->items[place_of(map->items, map->capacity, key)];
+  struct mb_map_item *item = &map->items[place_of_key(map->items, map->capacity, key)];
   map->count += item->key == NULL;
   *item = (struct mb_map_item){key, value};
   return true;
@@ -47,7 +48,7 @@ bool mb_map_put(struct mb_map *map, const char *key, void *value) {
 
 void *mb_map_remove(struct mb_map *map, const char *key) {
   if (!map->capacity) return NULL;
-  size_t mask = map->capacity - 1, hole = place_of(map->items, map->capacity, key);
+  size_t mask = map->capacity - 1, hole = place_of_key(map->items, map->capacity, key);
   void *value = map->items[hole].value;
   if (!map->items[hole].key) return NULL;
   map->count--;

@@ -21,21 +21,21 @@ char mb_json_peek(struct mb_json *j) {
   return j->pos < j->end && !j->error ? *j->pos : 0;
 }
 
-static bool expect(struct mb_json *j, char c, const char *what) {
+static bool expect_character(struct mb_json *j, char c, const char *what) {
   if (mb_json_peek(j) != c) return mb_json_fail(j, what);
   ++j->pos;
   return true;
 }
 
-static bool begin(struct mb_json *j, char open, const char *what) {
-  if (!expect(j, open, what)) return false;
+static bool begin_group(struct mb_json *j, char open, const char *what) {
+  if (!expect_character(j, open, what)) return false;
   if (j->depth == MB_NESTING_LIMIT) return mb_json_fail(j, "nested too deep");
   j->first[j->depth++] = true;
   return true;
 }
 
-bool mb_json_begin_object(struct mb_json *j) { return begin(j, '{', "expected an object"); }
-bool mb_json_begin_array(struct mb_json *j) { return begin(j, '[', "expected an array"); }
+bool mb_json_begin_object(struct mb_json *j) { return begin_group(j, '{', "expected an object"); }
+bool mb_json_begin_array(struct mb_json *j) { return begin_group(j, '[', "expected an array"); }
 
 /* Whether another member follows in the innermost object or array; passes the comma, or the closing
  * bracket. */
@@ -58,7 +58,7 @@ static bool more(struct mb_json *j, char close) {
 }
 
 bool mb_json_next_key(struct mb_json *j, struct mb_slice *key) {
-  return more(j, '}') && mb_json_string(j, key) && expect(j, ':', "expected ':'");
+  return more(j, '}') && mb_json_string(j, key) && expect_character(j, ':', "expected ':'");
 }
 
 bool mb_json_next_element(struct mb_json *j) { return more(j, ']'); }
@@ -92,7 +92,7 @@ static size_t decode_escape(const uint8_t *s, const uint8_t *end, uint32_t *out)
 }
 
 bool mb_json_string(struct mb_json *j, struct mb_slice *out) {
-  if (!expect(j, '"', "expected a string")) return false;
+  if (!expect_character(j, '"', "expected a string")) return false;
   const char *start = j->pos;
   int bits = 0; /* of all its bytes */
   while (j->pos < j->end && *j->pos != '"') {
@@ -151,7 +151,7 @@ bool mb_json_uint(struct mb_json *j, uint64_t *out) {
 }
 
 /* A number or a literal; what it means does not matter here. */
-static bool skip_word(struct mb_json *j) {
+static bool skip_json_word(struct mb_json *j) {
   for (const char *word = "true\0false\0null\0"; *word; word += strlen(word) + 1) {
     size_t size = strlen(word);
     if ((size_t)(j->end - j->pos) >= size && memcmp(j->pos, word, size) == 0) {
@@ -175,9 +175,9 @@ bool mb_json_skip(struct mb_json *j) {
     char c = mb_json_peek(j);
     struct mb_slice ignored;
     if (c == '{' || c == '[') {
-      if (!begin(j, c, "expected a value")) return false;
+      if (!begin_group(j, c, "expected a value")) return false;
       open[j->depth - 1] = c;
-    } else if (c == '"' ? !mb_json_string(j, &ignored) : !skip_word(j)) {
+    } else if (c == '"' ? !mb_json_string(j, &ignored) : !skip_json_word(j)) {
       return false;
     }
     /* Go to the next member of the innermost open one; close those that are complete. */

@@ -12,7 +12,7 @@
 static __thread struct {
   size_t id;
   unsigned held; /* counted locks */
-} mine;
+} own_locks;
 
 static atomic_size_t last_id, last_before_fork, survivor;
 static atomic_uint forks;
@@ -30,8 +30,9 @@ static void rest(void) { (void)nanosleep(&(const struct timespec){0, PAUSE}, NUL
 unsigned mb_forks(void) { return atomic_load_explicit(&forks, memory_order_relaxed); }
 
 size_t mb_thread_id(void) {
-  if (!mine.id) mine.id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
-  return mine.id;
+  if (!own_locks.id)
+    own_locks.id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
+  return own_locks.id;
 }
 
 bool mb_thread_is_gone(size_t id) {
@@ -61,7 +62,7 @@ static int64_t now(void) {
 /* Runs before the C library takes locks of its own. A constructor or kernel may fork inside of
  * ours: they stay its own. */
 static void before_fork(void) {
-  const unsigned own = mine.held ? 1 : 0;
+  const unsigned own = own_locks.held ? 1 : 0;
   (void)mb_thread_id();
   (void)atomic_fetch_add(&forking, 1);
   for (int64_t end = now() + PATIENCE; atomic_load(&inside.count) > own && now() < end;) rest();
@@ -73,9 +74,9 @@ static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
 
 static void in_child(void) {
   (void)pthread_mutex_init(&renewing, NULL);
-  atomic_store(&survivor, mine.id);
+  atomic_store(&survivor, own_locks.id);
   atomic_store(&last_before_fork, atomic_load(&last_id));
-  atomic_store(&inside.count, mine.held ? 1 : 0);
+  atomic_store(&inside.count, own_locks.held ? 1 : 0);
   atomic_store(&forking, 0);
   (void)atomic_fetch_add(&forks, 1);
 }
@@ -127,7 +128,7 @@ void mb_lock(struct mb_lock *lock) {
     lock->depth++;
     return;
   }
-  for (const bool counted = !lock->uncounted && !mine.held;;) {
+  for (const bool counted = !lock->uncounted && !own_locks.held;;) {
     while (counted && atomic_load(&forking)) rest();
     renew_after_fork(lock);
     (void)pthread_mutex_lock(&lock->mutex);
@@ -135,7 +136,7 @@ void mb_lock(struct mb_lock *lock) {
       break; /* those who wait for the mutex are not inside: its owner may be the one that forks */
     (void)pthread_mutex_unlock(&lock->mutex);
   }
-  mine.held += !lock->uncounted;
+  own_locks.held += !lock->uncounted;
   atomic_store_explicit(&lock->owner, me, memory_order_relaxed);
   lock->depth = 1;
 }
@@ -151,7 +152,7 @@ void mb_unlock(struct mb_lock *lock) {
   const bool uncounted = lock->uncounted; /* the lock may be gone as soon as it is free */
   disown(lock);
   (void)pthread_mutex_unlock(&lock->mutex);
-  if (!uncounted && !--mine.held) leave();
+  if (!uncounted && !--own_locks.held) leave();
 }
 
 /* ---- conditions ------------------------------------------------------------------------------ */
@@ -178,7 +179,7 @@ void mb_wait(struct mb_condition *condition, struct mb_lock *lock) {
   const unsigned depth = lock->depth;
   renew_condition(condition);
   disown(lock);
-  if (!lock->uncounted && !--mine.held) leave();
+  if (!lock->uncounted && !--own_locks.held) leave();
   (void)pthread_cond_wait(&condition->condition, &lock->mutex);
   (void)pthread_mutex_unlock(
       &lock->mutex); /* a fork may be under way: who comes back waits for it, as others do */
@@ -198,15 +199,15 @@ void mb_wake_one(struct mb_condition *condition) {
 
 /* ---- ends of threads ------------------------------------------------------------------------- */
 
-static _Atomic(struct mb_thread_end *) ends;
+static _Atomic(struct mb_thread_end *) thread_ends;
 static atomic_bool unloading;
 
 static bool make_key(struct mb_thread_end *end) {
   mb_lock(&end->lock);
   bool made = atomic_load(&end->made);
   if (!made && (made = pthread_key_create(&end->key, end->end) == 0)) {
-    end->next = atomic_load(&ends);
-    while (!atomic_compare_exchange_weak(&ends, &end->next, end)) {
+    end->next = atomic_load(&thread_ends);
+    while (!atomic_compare_exchange_weak(&thread_ends, &end->next, end)) {
     }
     atomic_store_explicit(&end->made, true, memory_order_release);
   }
@@ -224,6 +225,6 @@ void mb_thread_end_set(struct mb_thread_end *end, void *what) {
  * of the pool end before. */
 __attribute__((destructor(101))) static void forget_ends(void) {
   atomic_store(&unloading, true);
-  for (struct mb_thread_end *end = atomic_exchange(&ends, NULL); end; end = end->next)
+  for (struct mb_thread_end *end = atomic_exchange(&thread_ends, NULL); end; end = end->next)
     (void)pthread_key_delete(end->key);
 }

@@ -48,7 +48,7 @@ static int map_file(struct mb_source *source, const char *name) {
   return MBLOB_OK;
 }
 
-static int finish(struct mb_source *source, const char *name) {
+static int finish_open(struct mb_source *source, const char *name) {
   int status = map_file(source, name);
   if (!status && !source->path) status = mb_fail_memory(0);
   if (status) mb_source_close(source);
@@ -75,7 +75,7 @@ int mb_source_open(const char *path, struct mb_source *out) {
     return mb_fail_errno(errno, "%s: cannot be opened", *path ? path : "\"\" (an empty path)");
   out->path = realpath(path, NULL);
   if (!out->path) out->path = strdup(path);
-  return finish(out, path);
+  return finish_open(out, path);
 }
 
 int mb_source_open_fd(int fd, struct mb_source *out) {
@@ -85,10 +85,10 @@ int mb_source_open_fd(int fd, struct mb_source *out) {
   out->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (out->fd < 0) return mb_fail_errno(errno, "%s cannot be read", name);
   out->path = path_of(out->fd);
-  return finish(out, out->path && *out->path ? out->path : name);
+  return finish_open(out, out->path && *out->path ? out->path : name);
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size) {
+static int write_whole(int fd, const uint8_t *data, size_t size) {
   while (size) {
     ssize_t n = write(fd, data, size);
     if (n < 0 && errno == EINTR) continue;
@@ -113,7 +113,7 @@ int mb_source_open_memory(const void *data, size_t size, struct mb_source *out) 
   if (!size) return mb_fail_format("not_elf", 0, MB_UNKNOWN, "memory: " MB_TEXT_EMPTY);
   out->fd = mb_memory_file("mblob");
   if (out->fd < 0) return mb_fail_errno(errno, "memory: cannot make a memory file (memfd_create)");
-  int status = write_all(out->fd, data, size);
+  int status = write_whole(out->fd, data, size);
   if (!status && !mb_memory_file_seal(out->fd))
     status = mb_fail_errno(errno, "memory: cannot seal the memory file");
   if (status) {
@@ -121,7 +121,7 @@ int mb_source_open_memory(const void *data, size_t size, struct mb_source *out) 
     return status;
   }
   out->path = strdup("");
-  return finish(out, "memory");
+  return finish_open(out, "memory");
 }
 
 void mb_source_prefetch(const uint8_t *start, size_t size) {

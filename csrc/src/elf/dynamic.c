@@ -219,7 +219,7 @@ static int check_symbols(const struct mb_elf *elf) {
   return status;
 }
 
-static int read_tables(struct mb_elf *elf) {
+static int read_dynamic_tables(struct mb_elf *elf) {
   uint64_t strings = 0, symbols = 0, hash = 0, at = 0;
   if (!mb_elf_tag(elf, DT_STRTAB, &strings) || !mb_elf_tag(elf, DT_SYMTAB, &symbols) ||
       !mb_elf_tag(elf, DT_STRSZ, &elf->strings_size))
@@ -271,7 +271,7 @@ static bool occurs_again(const struct mb_elf *elf, uint64_t i) {
   return false;
 }
 
-static int check_functions(const struct mb_elf *elf, int64_t size_tag, uint64_t start) {
+static int check_function_tags(const struct mb_elf *elf, int64_t size_tag, uint64_t start) {
   uint64_t size = mb_elf_tag_or_zero(elf, size_tag);
   if (mb_elf_is_loaded(elf, start, size, 0)) return MBLOB_OK;
   return mb_elf_bad("%llu bytes of constructors at %#llx lie outside the library", (ull)size,
@@ -287,9 +287,9 @@ static int check_address(const struct mb_elf *elf, int64_t tag, uint64_t value) 
       return mb_elf_is_code(elf, value)
                  ? MBLOB_OK
                  : mb_elf_bad("a constructor at %#llx lies outside the code", (ull)value);
-    case DT_INIT_ARRAY: return check_functions(elf, DT_INIT_ARRAYSZ, value);
-    case DT_PREINIT_ARRAY: return check_functions(elf, DT_PREINIT_ARRAYSZ, value);
-    case DT_FINI_ARRAY: return check_functions(elf, DT_FINI_ARRAYSZ, value);
+    case DT_INIT_ARRAY: return check_function_tags(elf, DT_INIT_ARRAYSZ, value);
+    case DT_PREINIT_ARRAY: return check_function_tags(elf, DT_PREINIT_ARRAYSZ, value);
+    case DT_FINI_ARRAY: return check_function_tags(elf, DT_FINI_ARRAYSZ, value);
     case DT_PLTGOT: /* three words of the linker's, then the slots */
       return value % word == 0 &&
                      mb_elf_is_loaded(elf, value, 3 * word, MB_ELF_FUNCTIONS_ARE_CODE ? PF_W : 0)
@@ -410,7 +410,7 @@ int mb_elf_read_dynamic(struct mb_elf *elf) {
   elf->dynamic_count = end;
   if (mb_elf_tag_or_zero(elf, DT_FLAGS_1) & DF_1_PIE)
     return mb_fail_format("elf_header", 16, MB_UNKNOWN, "an executable; link it with -shared");
-  int status = read_tables(elf);
+  int status = read_dynamic_tables(elf);
   if (!status) status = check_tags(elf);
   if (!status) status = mb_elf_check_versions(elf);
   if (!status) status = mb_elf_check_relocations(elf);

@@ -79,7 +79,7 @@ static int check_machine(unsigned class, unsigned data, unsigned machine) {
                        32u * NATIVE_CLASS, NATIVE_DATA == ELFDATA2LSB ? "little" : "big");
 }
 
-static int read_header(struct mb_elf *elf) {
+static int read_elf_header(struct mb_elf *elf) {
   const uint8_t *d = elf->data;
   if (elf->size < 4 || memcmp(d, ELFMAG, SELFMAG) != 0)
     return mb_fail_format("not_elf", 0, MB_UNKNOWN,
@@ -367,7 +367,7 @@ uint64_t mb_elf_bytes_from(const struct mb_elf *elf, uint64_t vaddr) {
 
 int mb_elf_read(const uint8_t *data, uint64_t size, struct mb_elf *out) {
   *out = (struct mb_elf){.data = data, .size = size};
-  int status = read_header(out);
+  int status = read_elf_header(out);
   if (!status) status = read_segments(out);
   if (!status) status = mb_elf_check_notes(out);
   if (!status) status = check_sections(out);

@@ -7,7 +7,7 @@ static const char owner[] = "mblob"; /* with its NUL */
 static uint64_t padded(uint64_t size, uint64_t align) { return (size + align - 1) & ~(align - 1); }
 
 /* One of our descriptors: version, flags, CRC-32 of the table of functions. */
-static void add(struct mb_announced *out, const uint8_t *descriptor, uint64_t size) {
+static void add_announced(struct mb_announced *out, const uint8_t *descriptor, uint64_t size) {
   uint32_t words[3] = {0, 0, 0};
   memcpy(words, descriptor, mb_size(size < sizeof(words) ? size : sizeof(words)));
   if (words[0] < 1) return;
@@ -71,7 +71,7 @@ static void read_segment(const struct mb_elf *elf, const ElfW(Phdr) * s, struct 
     if (desc > s->p_filesz - at || note.n_descsz > s->p_filesz - at - desc) break;
     if (note.n_type == 1 && note.n_namesz == sizeof(owner) && note.n_descsz >= 8 &&
         memcmp(p + sizeof(note), owner, sizeof(owner)) == 0)
-      add(out, p + desc, note.n_descsz);
+      add_announced(out, p + desc, note.n_descsz);
     if (total > s->p_filesz - at) break;
     at += total;
   }

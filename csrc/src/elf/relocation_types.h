@@ -72,7 +72,7 @@ static inline enum meaning meaning_of(uint64_t type) {
 
 /* The bytes that belong to it: with the number of a module the offset, which has a relocation of
  * its own or is there. */
-static inline uint64_t size_of(enum meaning meaning) {
+static inline uint64_t size_of_meaning(enum meaning meaning) {
   switch (meaning) {
     case PART_1: return 1;
     case PART_2: return 2;

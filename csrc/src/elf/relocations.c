@@ -90,7 +90,7 @@ static int check_place(struct reloc_checker *l, uint64_t vaddr, uint64_t size) {
 }
 
 /* Room to note which bytes of the file relocations write. */
-static int make_room(struct reloc_checker *l) {
+static int make_written_room(struct reloc_checker *l) {
   uint64_t start = UINT64_MAX, end = 0;
   for (unsigned i = 0; i < l->elf->header.e_phnum; i++) {
     ElfW(Phdr) s = mb_elf_segment(l->elf, i);
@@ -141,7 +141,8 @@ static int check_symbol(const struct reloc_checker *l, uint64_t i) {
 }
 
 /* A call goes through its slot into the linkage table until it is bound, which writes the slot. */
-static int check_call(const struct reloc_checker *l, const ElfW(Sym) * symbol, uint64_t vaddr) {
+static int check_called_address(const struct reloc_checker *l, const ElfW(Sym) * symbol,
+                                uint64_t vaddr) {
   uint64_t at = 0;
   ElfW(Addr) target = 0;
   if (symbol->st_shndx != SHN_UNDEF && symbol->st_shndx != SHN_ABS &&
@@ -178,7 +179,7 @@ static int count_word(struct word_table *table, uint64_t vaddr, uint64_t size) {
 }
 
 /* A constructor or destructor by its symbol. What others define is not known here. */
-static int check_function(const struct mb_elf *elf, uint64_t i, uint64_t addend) {
+static int check_function_table(const struct mb_elf *elf, uint64_t i, uint64_t addend) {
   const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
   if (symbol.st_shndx != SHN_UNDEF) return check_target(elf, symbol.st_value + addend, true);
   if (addend || ELF64_ST_BIND(symbol.st_info) != STB_GLOBAL)
@@ -290,14 +291,14 @@ static int check_named(const struct reloc_checker *l, const struct table *t, uin
   }
   if (ELF64_ST_TYPE(symbol.st_info) == STT_TLS)
     return mb_elf_bad("a relocation takes the address of a thread-local symbol");
-  return t->calls && meaning == SLOT ? check_call(l, &symbol, r->r_offset) : MBLOB_OK;
+  return t->calls && meaning == SLOT ? check_called_address(l, &symbol, r->r_offset) : MBLOB_OK;
 }
 
 static int check_meaning(struct reloc_checker *l, const struct table *t, uint64_t i,
                          const ElfW(Rela) * r) {
   enum meaning meaning = meaning_of(R_TYPE(r->r_info));
   uint64_t addend = addend_of(l, t, r);
-  const uint64_t size = size_of(meaning);
+  const uint64_t size = size_of_meaning(meaning);
   struct word_table *functions = functions_at(l, r->r_offset, size);
   if (meaning == UNKNOWN) return mb_elf_bad("a relocation is of no known type");
   /* glibc binds these late, and no others: the machines' elf_machine_lazy_rel. */
@@ -321,7 +322,7 @@ static int check_meaning(struct reloc_checker *l, const struct table *t, uint64_
   if (is_relative && R_SYM(r->r_info)) return mb_elf_bad("a relative relocation names a symbol");
   if (is_relative || (meaning == ADDRESS && !R_SYM(r->r_info))) /* symbol 0 is the library's base */
     return check_target(l->elf, addend, meaning == RESOLVER || functions);
-  if (functions) status = check_function(l->elf, R_SYM(r->r_info), addend);
+  if (functions) status = check_function_table(l->elf, R_SYM(r->r_info), addend);
   return status ? status : check_named(l, t, i, r, meaning);
 }
 
@@ -341,7 +342,7 @@ static int check_one(struct reloc_checker *l, const struct table *t, uint64_t i)
   /* One that does nothing in place of a call leaves its slot without an address. */
   const bool binds = t->calls && MB_ELF_FUNCTIONS_ARE_CODE;
   if (status || (meaning == NONE && i >= t->relative && !binds)) return status;
-  status = check_place(l, r.r_offset, size_of(meaning));
+  status = check_place(l, r.r_offset, size_of_meaning(meaning));
   return status                      ? status
          : MB_ELF_FUNCTIONS_ARE_CODE ? check_meaning(l, t, i, &r)
                                      : check_any(l, &r);
@@ -438,7 +439,7 @@ static int find_functions(struct reloc_checker *l, uint64_t relocations) {
   return MBLOB_OK;
 }
 
-static bool is_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
+static bool is_kernel_slot(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
   unsigned type = ELF64_ST_TYPE(symbol->st_info);
   return (type == STT_OBJECT || type == STT_NOTYPE || type == STT_COMMON) &&
          symbol->st_shndx != SHN_ABS &&
@@ -452,7 +453,7 @@ static int find_slots(struct mb_elf *elf, struct reloc_checker *l) {
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++) {
     ElfW(Sym) symbol;
     const char *name = mb_slot_name(i);
-    if (!mb_elf_find(elf, name, &symbol) || !is_slot(elf, &symbol)) continue;
+    if (!mb_elf_find(elf, name, &symbol) || !is_kernel_slot(elf, &symbol)) continue;
     const uint64_t at = symbol.st_value;
     if (mb_elf_becomes_read_only(elf, at) || mb_elf_becomes_read_only(elf, at + size - 1))
       return mb_fail_format("elf_header", MB_UNKNOWN, MB_UNKNOWN,
@@ -480,13 +481,13 @@ static void find_calls(struct reloc_checker *l, const struct table *t) {
   for (uint64_t i = 0; i < t->size / t->each; i++) {
     ElfW(Rel) r = relocation(l, t, i);
     if (r.r_offset < calls->range.start) calls->range.start = r.r_offset;
-    calls->range.size += size_of(meaning_of(R_TYPE(r.r_info)));
+    calls->range.size += size_of_meaning(meaning_of(R_TYPE(r.r_info)));
   }
 }
 
 /* Without its relocation each constructor or destructor would be called where nothing is, and so
  * would what a call names. */
-static int check_counts(const struct word_table *p) {
+static int check_table_counts(const struct word_table *p) {
   return p->given == p->range.size ? MBLOB_OK : mb_elf_bad("a %s has no address", p->what);
 }
 
@@ -526,14 +527,15 @@ int mb_elf_check_relocations(struct mb_elf *elf) {
   if (status) return status;
   status = find_functions(
       &l, tables[0].size / tables[0].each + tables[1].size / tables[1].each + 8 * packed.size);
-  if (!status) status = make_room(&l);
+  if (!status) status = make_written_room(&l);
   if (!status) status = find_slots(elf, &l);
   find_calls(&l, &tables[2]);
   for (size_t i = 0; i < 2; i++) leave_out(&tables[i], &tables[2]);
   if (!status) status = check_packed(&l, &packed);
   for (size_t i = 0; i < 3 && !status; i++) status = check_table(&l, &tables[i]);
-  for (size_t i = 0; i < FUNCTION_TABLES && !status; i++) status = check_counts(&l.functions[i]);
-  if (!status) status = check_counts(&l.calls);
+  for (size_t i = 0; i < FUNCTION_TABLES && !status; i++)
+    status = check_table_counts(&l.functions[i]);
+  if (!status) status = check_table_counts(&l.calls);
   free(l.written);
   return status;
 }

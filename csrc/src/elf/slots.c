@@ -3,7 +3,7 @@
 
 #include "elf/elf.h"
 
-#define NAMES(NAME)                              \
+#define SLOT_NAMES(NAME)                         \
   NAME(0, "__TVMFuncCall")                       \
   NAME(1, "__TVMAPISetLastError")                \
   NAME(2, "__TVMBackendGetFuncFromEnv")          \
@@ -22,13 +22,13 @@
 
 /* Texts and numbers, in which nothing has to be relocated. */
 #define MEMBER(i, name) char name_##i[sizeof(name)];
-#define TEXT(i, name) .name_##i = name,
+#define SLOT_TEXT(i, name) .name_##i = name,
 #define PLACE(i, name) [i] = offsetof(struct texts, name_##i),
 
 struct texts {
-  NAMES(MEMBER)
+  SLOT_NAMES(MEMBER)
 };
-static const struct texts texts = {NAMES(TEXT)};
-static const uint16_t places[MB_SLOTS_AND_CONTEXTS] = {NAMES(PLACE)};
+static const struct texts texts = {SLOT_NAMES(SLOT_TEXT)};
+static const uint16_t places[MB_SLOTS_AND_CONTEXTS] = {SLOT_NAMES(PLACE)};
 
 const char *mb_slot_name(size_t i) { return (const char *)&texts + places[i]; }

@@ -15,7 +15,7 @@ static const char *string_at(const struct mb_elf *elf, uint64_t at) {
   return at < elf->strings_size ? elf->strings + at : NULL;
 }
 
-struct reader {
+struct version_reader {
   const struct mb_elf *elf;
   unsigned left; /* records that may still be read, so a chain that goes in circles ends */
   unsigned highest;
@@ -23,7 +23,7 @@ struct reader {
   bool needs_libc, announces_packed; /* of glibc; by a version that stands for DT_RELR */
 };
 
-static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size) {
+static int read_version_record(struct version_reader *r, uint64_t vaddr, void *out, size_t size) {
   uint64_t at = 0;
   if (!r->left--) return mb_elf_bad("there are too many versions");
   if (!mb_elf_offset(r->elf, vaddr, size, &at))
@@ -33,12 +33,12 @@ static int read_record(struct reader *r, uint64_t vaddr, void *out, size_t size)
 }
 
 /* Many places may name the same long text, so texts of any length would be read over and over. */
-static const char *file_at(const struct mb_elf *elf, uint64_t at) {
+static const char *needed_file_at(const struct mb_elf *elf, uint64_t at) {
   const char *name = string_at(elf, at);
   return name && strnlen(name, MB_ELF_NAME_LIMIT) < MB_ELF_NAME_LIMIT ? name : NULL;
 }
 
-static int read_needed(struct reader *r) {
+static int read_needed(struct version_reader *r) {
   for (uint64_t i = 0; i < r->elf->dynamic_count; i++) {
     ElfW(Dyn) d = mb_elf_tag_at(r->elf, i);
     if (d.d_tag != DT_NEEDED) continue;
@@ -49,15 +49,15 @@ static int read_needed(struct reader *r) {
   return MBLOB_OK;
 }
 
-static void record_index(struct reader *r, unsigned index) {
+static void record_index(struct version_reader *r, unsigned index) {
   if ((index & INDEX_MASK) > r->highest) r->highest = index & INDEX_MASK;
 }
 
 /* The versions of one library. */
-static int check_needed_versions(struct reader *r, uint64_t vaddr, unsigned count) {
+static int check_needed_versions(struct version_reader *r, uint64_t vaddr, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     ElfW(Vernaux) aux;
-    int status = read_record(r, vaddr, &aux, sizeof(aux));
+    int status = read_version_record(r, vaddr, &aux, sizeof(aux));
     if (status) return status;
     if (!string_at(r->elf, aux.vna_name) || (aux.vna_other & INDEX_MASK) < FIRST_INDEX)
       return mb_elf_bad("a version has no name or no number");
@@ -78,15 +78,15 @@ static bool is_expanded(const char *file) {
   return false;
 }
 
-static int check_needed(struct reader *r) {
+static int check_needed(struct version_reader *r) {
   uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERNEEDNUM);
   if (!mb_elf_tag(r->elf, DT_VERNEED, &vaddr)) return MBLOB_OK;
   int status = read_needed(r);
   for (uint64_t i = 0; i < count && !status; i++) {
     ElfW(Verneed) need;
-    status = read_record(r, vaddr, &need, sizeof(need));
+    status = read_version_record(r, vaddr, &need, sizeof(need));
     if (status) return status;
-    const char *file = file_at(r->elf, need.vn_file);
+    const char *file = needed_file_at(r->elf, need.vn_file);
     if (need.vn_version != VER_NEED_CURRENT || !file || !mb_map_get(&r->needed, file))
       return mb_elf_bad("versions are needed of a library that is not needed");
     if (is_expanded(file))
@@ -121,16 +121,16 @@ bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file
   return false;
 }
 
-static int check_defined(struct reader *r) {
+static int check_defined_versions(struct version_reader *r) {
   uint64_t vaddr = 0, count = mb_elf_tag_or_zero(r->elf, DT_VERDEFNUM);
   if (!mb_elf_tag(r->elf, DT_VERDEF, &vaddr)) return MBLOB_OK;
   for (uint64_t i = 0; i < count; i++) {
     ElfW(Verdef) def;
     ElfW(Verdaux) aux;
-    int status = read_record(r, vaddr, &def, sizeof(def));
+    int status = read_version_record(r, vaddr, &def, sizeof(def));
     if (!status)
-      status =
-          read_record(r, vaddr + def.vd_aux, &aux, sizeof(aux)); /* further ones name its parents */
+      status = read_version_record(r, vaddr + def.vd_aux, &aux,
+                                   sizeof(aux)); /* further ones name its parents */
     if (status) return status;
     if (def.vd_version != VER_DEF_CURRENT || !string_at(r->elf, aux.vda_name))
       return mb_elf_bad("a version has no name or no number");
@@ -160,10 +160,10 @@ int mb_elf_check_version(const struct mb_elf *elf, uint64_t i) {
 
 int mb_elf_check_versions(struct mb_elf *elf) {
   uint64_t vaddr = 0, at = 0, ignored = 0;
-  struct reader r = {.elf = elf, .left = RECORD_LIMIT, .highest = FIRST_INDEX - 1};
+  struct version_reader r = {.elf = elf, .left = RECORD_LIMIT, .highest = FIRST_INDEX - 1};
   int status = check_needed(&r);
   mb_map_free(&r.needed);
-  if (!status) status = check_defined(&r);
+  if (!status) status = check_defined_versions(&r);
   elf->highest_version = r.highest;
   if (status || !mb_elf_tag(elf, DT_VERSYM, &vaddr)) return status;
   /* glibc looks versions up in a table that it makes of the two others. */

@@ -15,7 +15,7 @@
 
 /* ---- modules and functions ------------------------------------------------------------------- */
 
-static int result(int status) { return status ? -1 : 0; }
+static int c_api_result(int status) { return status ? -1 : 0; }
 
 int TVMModLoadFromFile(const char *file_name, const char *format, TVMModuleHandle *out) {
   (void)format; /* the content decides */
@@ -23,12 +23,12 @@ int TVMModLoadFromFile(const char *file_name, const char *format, TVMModuleHandl
   *out = NULL;
   if (MB_IS_NULL(file_name)) return -1;
   mb_enter();
-  return result(mb_open(file_name, (mblob_module **)out));
+  return c_api_result(mb_open(file_name, (mblob_module **)out));
 }
 
 int TVMModImport(TVMModuleHandle mod, TVMModuleHandle dep) {
   if (MB_NO_MODULE(mod) || MB_NO_MODULE(dep)) return -1;
-  return result(mblob_module_import(mod, dep));
+  return c_api_result(mblob_module_import(mod, dep));
 }
 
 int TVMModGetFunction(TVMModuleHandle mod, const char *func_name, int query_imports,
@@ -40,7 +40,7 @@ int TVMModGetFunction(TVMModuleHandle mod, const char *func_name, int query_impo
   int status =
       mb_module_find(mod, func_name, query_imports ? MB_WITH_IMPORTS : MB_ITSELF, &function);
   *out = status ? NULL : mblob_function_retain(function);
-  return result(status);
+  return c_api_result(status);
 }
 
 int TVMModFree(TVMModuleHandle mod) {
@@ -69,7 +69,7 @@ int TVMFuncCreateFromCFunc(TVMPackedCFunc func, void *resource_handle, TVMPacked
   if (mb_is_null(__func__, "func", (const void *)(uintptr_t)func)) return -1;
   int status = mblob_function_create(func, resource_handle, fin, &function);
   *out = function;
-  return result(status);
+  return c_api_result(status);
 }
 
 /* `mod_node` is what the context slot held, or a module. */
@@ -95,7 +95,7 @@ int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionH
 int TVMFuncRegisterGlobal(const char *name, TVMFunctionHandle f, int override) {
   if (MB_IS_NULL(name) || MB_NO_FUNCTION(f)) return -1;
   mb_enter();
-  return result(mb_global_register(name, f, override != 0));
+  return c_api_result(mb_global_register(name, f, override != 0));
 }
 
 int TVMFuncGetGlobal(const char *name, TVMFunctionHandle *out) {
@@ -106,20 +106,20 @@ int TVMFuncGetGlobal(const char *name, TVMFunctionHandle *out) {
   mb_enter();
   int status = mb_global_get(name, &function);
   *out = function;
-  return result(status);
+  return c_api_result(status);
 }
 
 int TVMFuncRemoveGlobal(const char *name) {
   if (MB_IS_NULL(name)) return -1;
   mb_enter();
-  return result(mb_global_remove(name));
+  return c_api_result(mb_global_remove(name));
 }
 
 /* The list that the calling thread got last. */
 static __thread const char **listed;
-static struct mb_thread_end at_end = MB_THREAD_END(free);
+static struct mb_thread_end listed_at_end = MB_THREAD_END(free);
 
-__attribute__((destructor)) static void process_exit(void) {
+__attribute__((destructor)) static void free_listed(void) {
   free(listed);
   listed = NULL;
 }
@@ -130,10 +130,10 @@ int TVMFuncListGlobalNames(int *out_size, const char ***out_array) {
   if (MB_IS_NULL(out_size) || MB_IS_NULL(out_array)) return -1;
   mb_enter();
   int status = mb_global_names(&names, &count);
-  if (status) return result(status);
+  if (status) return c_api_result(status);
   free(listed);
   listed = names;
-  mb_thread_end_set(&at_end, listed);
+  mb_thread_end_set(&listed_at_end, listed);
   *out_size = (int)count;
   *out_array = names;
   return 0;
@@ -142,14 +142,14 @@ int TVMFuncListGlobalNames(int *out_size, const char ***out_array) {
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 /* Only other devices than the host may have to be looked for. */
-static __attribute__((noinline)) DLDevice device_of(int device_type, int device_id) {
+static __attribute__((noinline)) DLDevice known_device(int device_type, int device_id) {
   if (device_type != kDLCPU) mb_enter();
   return (DLDevice){(DLDeviceType)device_type, device_id};
 }
 
 int TVMArrayAlloc(const tvm_index_t *shape, int ndim, int dtype_code, int dtype_bits,
                   int dtype_lanes, int device_type, int device_id, TVMArrayHandle *out) {
-  const DLDevice device = device_of(device_type, device_id);
+  const DLDevice device = known_device(device_type, device_id);
   if (MB_IS_NULL(out)) return -1;
   *out = NULL;
   const DLDataType dtype = {(uint8_t)dtype_code, (uint8_t)dtype_bits, (uint16_t)dtype_lanes};
@@ -224,27 +224,29 @@ void TVMDLManagedTensorCallDeleter(DLManagedTensor *tensor) {
 
 int TVMStreamCreate(int device_type, int device_id, TVMStreamHandle *out) {
   if (MB_IS_NULL(out)) return -1;
-  return mb_named_result(__func__, mb_device_stream_create(device_of(device_type, device_id), out));
+  return mb_named_result(__func__,
+                         mb_device_stream_create(known_device(device_type, device_id), out));
 }
 
 int TVMStreamFree(int device_type, int device_id, TVMStreamHandle stream) {
   return mb_named_result(__func__,
-                         mb_device_stream_free(device_of(device_type, device_id), stream));
+                         mb_device_stream_free(known_device(device_type, device_id), stream));
 }
 
 int TVMSetStream(int device_type, int device_id, TVMStreamHandle handle) {
-  return mb_named_result(__func__, mb_device_set_stream(device_of(device_type, device_id), handle));
+  return mb_named_result(__func__,
+                         mb_device_set_stream(known_device(device_type, device_id), handle));
 }
 
 int TVMSynchronize(int device_type, int device_id, TVMStreamHandle stream) {
   return mb_named_result(__func__,
-                         mb_device_synchronize(device_of(device_type, device_id), stream));
+                         mb_device_synchronize(known_device(device_type, device_id), stream));
 }
 
 int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle src,
                                TVMStreamHandle dst) {
   return mb_named_result(__func__,
-                         mb_device_stream_wait(device_of(device_type, device_id), dst, src));
+                         mb_device_stream_wait(known_device(device_type, device_id), dst, src));
 }
 
 int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
@@ -258,7 +260,7 @@ int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDat
 void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
                                int dtype_bits_hint) {
   (void)dtype_code_hint, (void)dtype_bits_hint;
-  return mb_workspace_alloc(device_of(device_type, device_id), nbytes);
+  return mb_workspace_alloc(known_device(device_type, device_id), nbytes);
 }
 
 static int check_scope(DLDevice dev, const char *mem_scope) {

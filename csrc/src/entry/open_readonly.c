@@ -4,7 +4,8 @@
 #include "core/library/library.h"
 #include "core/loaded/loaded.h"
 
-static int look(struct mb_source *source, const mblob_open_options *options, mblob_module **out) {
+static int look_without_loading(struct mb_source *source, const mblob_open_options *options,
+                                mblob_module **out) {
   struct mb_library *library = mb_library_new(source);
   if (!library) {
     mb_source_close(source);
@@ -32,5 +33,5 @@ int mblob_open_readonly(const char *path, int verify, mblob_module **out) {
   if (MB_IS_NULL(path)) return MBLOB_E_ARGUMENT;
   int status = mb_take_options(&wanted, &options);
   if (!status) status = mb_source_open(path, &source);
-  return status ? status : look(&source, &options, out);
+  return status ? status : look_without_loading(&source, &options, out);
 }

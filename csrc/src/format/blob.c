@@ -27,8 +27,8 @@ struct mb_entry mb_blob_entry(const struct mb_blob *blob, uint64_t i) {
   return blob->has_index ? mb_index_entry(blob, i) : blob->entries[i];
 }
 
-static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify,
-                     const struct mb_measures *measures) {
+static int read_any_blob(struct mb_blob *blob, uint64_t size, bool index_expected, int verify,
+                         const struct mb_measures *measures) {
   if (size < 16)
     return mb_fail_format("truncated", 0, MB_UNKNOWN, "blob: %llu bytes, expected at least 16",
                           (unsigned long long)size);
@@ -57,7 +57,7 @@ static int read_blob(struct mb_blob *blob, uint64_t size, bool index_expected, i
 int mb_blob_read(const uint8_t *bytes, uint64_t size, enum mb_dialect dialect, bool index_expected,
                  int verify, const struct mb_measures *measures, struct mb_blob *out) {
   *out = (struct mb_blob){.bytes = bytes, .dialect = dialect};
-  int status = read_blob(out, size, index_expected, verify, measures);
+  int status = read_any_blob(out, size, index_expected, verify, measures);
   if (status) mb_blob_free(out);
   return status;
 }

@@ -10,7 +10,7 @@ enum { FIELDS = 5 };                /* and a prototype, which may be missing */
 enum { LONGEST_NOTE = 4096 };       /* bytes of one that an error shows */
 #define ALIGNMENT_LIMIT (1ul << 20) /* bytes */
 
-static int bad(const char *what, size_t line) {
+static int bad_line(const char *what, size_t line) {
   return mb_fail_format("function_table", MB_UNKNOWN, MB_UNKNOWN, "%s: line %zu %s",
                         MB_FUNCTION_TABLE_SYMBOL, line, what);
 }
@@ -30,19 +30,19 @@ static bool split(char *line, char *fields[FIELDS + 1]) {
 
 static int read_row(char *line, size_t number, struct mb_function_row *row) {
   char *fields[FIELDS + 1], *end;
-  if (!split(line, fields)) return bad("has neither five nor six fields", number);
+  if (!split(line, fields)) return bad_line("has neither five nor six fields", number);
   row->name = fields[0];
   row->symbol = fields[1];
   row->packed = strcmp(fields[2], "packed") == 0;
   row->types = fields[4];
   row->prototype = fields[FIELDS];
-  if (!*row->name || !*row->symbol) return bad("has no name or no symbol", number);
+  if (!*row->name || !*row->symbol) return bad_line("has no name or no symbol", number);
   if (!row->packed && strcmp(fields[2], "plain") != 0)
-    return bad("is neither plain nor packed", number);
-  if (fields[3][0] < '0' || fields[3][0] > '9') return bad("has no alignment", number);
+    return bad_line("is neither plain nor packed", number);
+  if (fields[3][0] < '0' || fields[3][0] > '9') return bad_line("has no alignment", number);
   unsigned long alignment = strtoul(fields[3], &end, 10);
   if (*end || alignment > ALIGNMENT_LIMIT || (alignment & (alignment - 1)))
-    return bad("has an alignment that is no power of two up to 2^20", number);
+    return bad_line("has an alignment that is no power of two up to 2^20", number);
   row->alignment = (uint32_t)alignment;
   return 0;
 }
@@ -55,11 +55,11 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
     next = strchr(line, '\n');
     if (next) *next++ = 0;
     int status = number > 1 ? read_row(line, number, &table->rows[table->count++])
-                 : strcmp(line, FIRST_LINE) != 0 ? bad("is not '" FIRST_LINE "'", number)
+                 : strcmp(line, FIRST_LINE) != 0 ? bad_line("is not '" FIRST_LINE "'", number)
                                                  : 0;
     if (status) return status;
   }
-  return table->text[0] ? 0 : bad("is not '" FIRST_LINE "'", 1);
+  return table->text[0] ? 0 : bad_line("is not '" FIRST_LINE "'", 1);
 }
 
 /* The notes behind `size` bytes of a table, which are for people: what is none is left out. */
@@ -109,11 +109,11 @@ int mb_function_table_read(struct mb_slice bytes, const uint32_t *crc,
                            struct mb_function_table *out) {
   *out = (struct mb_function_table){0};
   const uint8_t *end = bytes.size ? memchr(bytes.data, 0, mb_size(bytes.size)) : NULL;
-  if (!end) return bad("goes on without a terminating NUL", 1);
+  if (!end) return bad_line("goes on without a terminating NUL", 1);
   size_t size = (size_t)(end - bytes.data), lines = 1;
   int status = check_crc(bytes.data, size + 1, crc);
   if (status) return status;
-  if (!mb_is_utf8(bytes.data, size)) return bad("or a later one is not UTF-8", 1);
+  if (!mb_is_utf8(bytes.data, size)) return bad_line("or a later one is not UTF-8", 1);
   for (size_t i = 0; i < size; i++) lines += bytes.data[i] == '\n';
   out->text = malloc(size + 1);
   if (!out->text) return mb_fail_memory(size + 1);

@@ -74,7 +74,7 @@ static int read_footer(struct mb_blob *blob, bool expected, struct layout *l, ui
 
 /* ---- header and tables ----------------------------------------------------------------------- */
 
-static int read_header(struct mb_blob *blob, struct layout *l) {
+static int read_index_header(struct mb_blob *blob, struct layout *l) {
   if (l->size < HEADER_SIZE)
     return damaged(l, MB_UNKNOWN, "%llu bytes, its header alone has %d", (ull)l->size, HEADER_SIZE);
   const uint8_t *h = l->raw;
@@ -109,7 +109,7 @@ static int read_header(struct mb_blob *blob, struct layout *l) {
   return MBLOB_OK;
 }
 
-static int read_tree(struct mb_blob *blob, const struct layout *l) {
+static int read_index_tree(struct mb_blob *blob, const struct layout *l) {
   const uint8_t *p = l->raw + l->tree_at;
   const uint64_t count = l->count + 1 + l->children;
   if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && (uintptr_t)p % sizeof(uint64_t) == 0) {
@@ -127,8 +127,8 @@ static int read_tree(struct mb_blob *blob, const struct layout *l) {
 
 /* ---- records --------------------------------------------------------------------------------- */
 
-static int read_name(const struct layout *l, const uint8_t *place, int64_t entry,
-                     struct mb_slice *out) {
+static int read_key_name(const struct layout *l, const uint8_t *place, int64_t entry,
+                         struct mb_slice *out) {
   uint64_t offset = mb_u32_at(place), size = mb_u32_at(place + 4);
   if (size > l->strings_size || offset > l->strings_size - size)
     return damaged(l, entry, "a name of %llu bytes at %llu lies outside %llu bytes of names",
@@ -169,7 +169,7 @@ static int check_record(const struct mb_blob *blob, const struct layout *l, uint
   struct mb_slice key;
   if (key_size < 1 || key_size > MB_KEY_LIMIT)
     return damaged(l, entry, "a type key of %u bytes, expected 1 to %d", key_size, MB_KEY_LIMIT);
-  int status = read_name(l, r + 16, entry, &key);
+  int status = read_key_name(l, r + 16, entry, &key);
   if (status) return status;
   const struct mb_entry found = mb_index_entry(blob, i), *e = &found;
   *library = e->library;
@@ -204,8 +204,8 @@ static int check_records(struct mb_blob *blob, const struct layout *l) {
     libraries += library;
   }
   if (blob->has_tree && libraries > 1) return damaged(l, MB_UNKNOWN, "more than one library");
-  int status = read_name(l, l->raw + 48, MB_UNKNOWN, &ignored);             /* target */
-  return status ? status : read_name(l, l->raw + 56, MB_UNKNOWN, &ignored); /* producer */
+  int status = read_key_name(l, l->raw + 48, MB_UNKNOWN, &ignored);             /* target */
+  return status ? status : read_key_name(l, l->raw + 56, MB_UNKNOWN, &ignored); /* producer */
 }
 
 /* Reads the index if there is one. `check`: its checksum as well, not only its bounds. */
@@ -218,8 +218,8 @@ int mb_index_find(struct mb_blob *blob, bool expected, bool check) {
   if (l.size > MB_SOURCE_ENDS) mb_source_prefetch(l.raw, mb_size(l.size));
   if (check && mb_crc32(0, l.raw, l.size) != crc)
     return damaged(&l, MB_UNKNOWN, "its checksum is wrong");
-  status = read_header(blob, &l);
-  if (!status) status = read_tree(blob, &l);
+  status = read_index_header(blob, &l);
+  if (!status) status = read_index_tree(blob, &l);
   return status ? status : check_records(blob, &l);
 }
 

@@ -8,6 +8,9 @@
 #include "base/base.h"
 #include "format/safetensors.h"
 
+#define MB_NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F) /* the start of an NDArray record */
+#define MB_PARAMS_MAGIC UINT64_C(0xF7E58D4F05049CB7)  /* of a dictionary of save_param_dict */
+
 /* Whether the addresses of elements of `item_size` bytes fit into 63 bits; a dimension of 0 counts
  * as 1. `bytes` gets what they need. */
 bool mb_is_addressable(const int64_t *shape, uint32_t ndim, uint64_t item_size, uint64_t *bytes);

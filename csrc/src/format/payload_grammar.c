@@ -238,7 +238,7 @@ static const struct type {
 enum { STRING_TYPE = 11, ARRAY_TYPE, TYPES };
 
 /* Pass over one word of a layout; without a cursor only tell whether it is one. */
-static bool skip_word(struct mb_cursor *c, const char *word, size_t size) {
+static bool skip_grammar_word(struct mb_cursor *c, const char *word, size_t size) {
   uint64_t count = 1;
   size_t t = 0, name = 0;
   while (t < TYPES && (name = strlen(types[t].name), size < name || size > name + 1 ||
@@ -267,7 +267,7 @@ int mb_layout_check(const char *layout) {
   for (size_t size;; word += size + 1) {
     size = strcspn(word, ",");
     bool is_last = !word[size];
-    if (!skip_word(NULL, word, size) && !(is_last && strcmp(word, "rest") == 0)) break;
+    if (!skip_grammar_word(NULL, word, size) && !(is_last && strcmp(word, "rest") == 0)) break;
     if (is_last) return MBLOB_OK;
   }
   return mb_fail(
@@ -281,7 +281,7 @@ bool mb_layout_walk(const char *layout, struct mb_cursor *c, bool *rest) {
   for (layout = named_layout(layout);; layout++) {
     size_t size = strcspn(layout, ",");
     *rest = strcmp(layout, "rest") == 0;
-    if (*rest || !skip_word(c, layout, size) || !*(layout += size)) break;
+    if (*rest || !skip_grammar_word(c, layout, size) || !*(layout += size)) break;
   }
   return *rest || !*layout;
 }

@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "format/blob.h"
 
-static const struct mb_slice library_key = MB_LIBRARY_SLICE;
+static const struct mb_slice classic_library_key = MB_LIBRARY_SLICE;
 
 bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const char *what) {
   *out = NULL;
@@ -19,7 +19,7 @@ bool mb_read_u64s(struct mb_cursor *c, uint64_t **out, uint64_t *count, const ch
   return true;
 }
 
-static int read_tree(struct mb_blob *blob, struct mb_cursor *c) {
+static int read_classic_tree(struct mb_blob *blob, struct mb_cursor *c) {
   int64_t start = (int64_t)c->pos;
   uint64_t row_count = 0;
   c->entry = MB_UNKNOWN;
@@ -54,7 +54,7 @@ static int imply_library(struct mb_blob *blob) {
   if (!mb_blob_add(blob)) return MBLOB_E_MEMORY;
   memmove(blob->entries + 1, blob->entries,
           mb_size((blob->entry_count - 1) * sizeof(*blob->entries)));
-  blob->entries[0] = (struct mb_entry){.key = library_key, .library = true, .alignment = 1};
+  blob->entries[0] = (struct mb_entry){.key = classic_library_key, .library = true, .alignment = 1};
   return imply_tree(blob);
 }
 
@@ -118,7 +118,7 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   if (!entry) return MBLOB_E_MEMORY;
   entry->item_offset = item;
   if (mb_slice_is(key, MB_LIB_KEY)) {
-    entry->key = library_key;
+    entry->key = classic_library_key;
     entry->library = true;
     return MBLOB_OK;
   }
@@ -133,9 +133,9 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
 
 /* A key, and who tells where its payload ends; *known: its grammar, or the format itself. `told`: of
  * the item before. */
-static int next_key(struct mb_cursor *c, enum mb_dialect dialect,
-                    const struct mb_measures *measures, const struct told *told,
-                    struct mb_slice *key, struct mb_measure *measure, bool *known) {
+static int next_stream_key(struct mb_cursor *c, enum mb_dialect dialect,
+                           const struct mb_measures *measures, const struct told *told,
+                           struct mb_slice *key, struct mb_measure *measure, bool *known) {
   uint64_t start = c->pos;
   char why[160] = "";
   if (!mb_read_key(c, key, "key"))
@@ -161,7 +161,7 @@ int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
     struct mb_slice key;
     bool known = false;
     c.entry = (int64_t)i;
-    int status = next_key(&c, blob->dialect, measures, &told, &key, &measure, &known);
+    int status = next_stream_key(&c, blob->dialect, measures, &told, &key, &measure, &known);
     if (status) return status;
     told.key.data = NULL;
     if (blob->row_ptr)
@@ -170,7 +170,7 @@ int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
                             (unsigned long long)i, (int)(key.size < 64 ? key.size : 64),
                             (const char *)key.data);
     status = mb_slice_is(key, MB_TREE_KEY)
-                 ? read_tree(blob, &c)
+                 ? read_classic_tree(blob, &c)
                  : read_item(blob, &c, key, item, measures, known ? NULL : &measure, count - 1 - i,
                              &told);
     if (status) return status;
@@ -183,7 +183,7 @@ int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
 
 /* ---- stream against index -------------------------------------------------------------------- */
 
-static int differs(const struct mb_cursor *c, const char *what) {
+static int differs_in_classic(const struct mb_cursor *c, const char *what) {
   return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
                         "the stream has %s, the index says otherwise", what);
 }
@@ -193,7 +193,7 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   struct mb_slice key;
   int status = MBLOB_OK;
   if (!mb_read_key(c, &key, "key")) return MBLOB_E_FORMAT;
-  if (!mb_slice_is(key, MB_TREE_KEY)) return differs(c, "no import tree");
+  if (!mb_slice_is(key, MB_TREE_KEY)) return differs_in_classic(c, "no import tree");
   if (!mb_read_u64s(c, &row_ptr, &row_count, "row_ptr") ||
       !mb_read_u64s(c, &child, &child_count, "child"))
     status = mblob_last_error_info()->status;
@@ -202,7 +202,7 @@ static int compare_tree(const struct mb_blob *blob, struct mb_cursor *c, uint64_
   if (!status && (listed != blob->entry_count || child_count != blob->child_count ||
                   memcmp(row_ptr, blob->row_ptr, mb_size(row_count * sizeof(uint64_t))) != 0 ||
                   memcmp(child, blob->child, mb_size(child_count * sizeof(uint64_t))) != 0))
-    status = differs(c, "another import tree");
+    status = differs_in_classic(c, "another import tree");
   free(row_ptr);
   free(child);
   return status;
@@ -215,28 +215,29 @@ int mb_stream_compare(const struct mb_blob *blob) {
   for (uint64_t i = 0; i < blob->entry_count; i++)
     listed += mb_blob_entry(blob, i).item_offset != 0;
   if (!mb_read_u64(&c, &count, "blob.count")) return MBLOB_E_FORMAT;
-  if (count != listed && count != listed + 1) return differs(&c, "another number of items");
+  if (count != listed && count != listed + 1)
+    return differs_in_classic(&c, "another number of items");
   for (uint64_t i = 0; i < blob->entry_count; i++) {
     const struct mb_entry entry = mb_blob_entry(blob, i), *e = &entry;
     struct mb_slice key;
     if (!e->item_offset) continue;
     c.entry = (int64_t)i;
-    if (e->item_offset != c.pos) return differs(&c, "this item elsewhere");
+    if (e->item_offset != c.pos) return differs_in_classic(&c, "this item elsewhere");
     if (!mb_read_key(&c, &key, "key")) return MBLOB_E_FORMAT;
     bool same = e->library ? mb_slice_is(key, MB_LIB_KEY)
                            : key.size == e->key.size &&
                                  memcmp(key.data, e->key.data, mb_size(key.size)) == 0;
-    if (!same) return differs(&c, "another key");
+    if (!same) return differs_in_classic(&c, "another key");
     if (e->bulk && e->offset < blob->stream_size)
-      return differs(&c, "a payload that the index places behind it");
+      return differs_in_classic(&c, "a payload that the index places behind it");
     if (e->bulk || e->library) continue;
-    if (e->offset != c.pos) return differs(&c, "its payload here");
+    if (e->offset != c.pos) return differs_in_classic(&c, "its payload here");
     if (!mb_skip(&c, e->size, "payload")) return MBLOB_E_FORMAT;
   }
   c.entry = MB_UNKNOWN;
   if ((count > listed) != blob->has_tree)
-    return differs(&c, count > listed ? "an import tree" : "no import tree");
+    return differs_in_classic(&c, count > listed ? "an import tree" : "no import tree");
   int status = count > listed ? compare_tree(blob, &c, listed) : MBLOB_OK;
-  if (!status && mb_left(&c)) status = differs(&c, "bytes after its last item");
+  if (!status && mb_left(&c)) status = differs_in_classic(&c, "bytes after its last item");
   return status;
 }

@@ -9,10 +9,10 @@
 
 typedef unsigned long long ull;
 
-static const struct mb_slice library_key = MB_LIBRARY_SLICE;
+static const struct mb_slice ffi_library_key = MB_LIBRARY_SLICE;
 
 /* The tree in front; the cursor ends behind it. */
-static int read_tree(struct mb_blob *blob, struct mb_cursor *c, uint64_t *modules) {
+static int read_ffi_tree(struct mb_blob *blob, struct mb_cursor *c, uint64_t *modules) {
   uint64_t rows = 0, start = c->pos;
   if (!mb_read_u64s(c, &blob->row_memory, &rows, "import tree: indptr") ||
       !mb_read_u64s(c, &blob->child_memory, &blob->child_count, "import tree: child"))
@@ -43,7 +43,7 @@ static bool read_module(struct mb_cursor *c, struct mb_slice *key, bool *library
 int mb_modules_read(struct mb_blob *blob) {
   struct mb_cursor c = {blob->bytes, 8, blob->size, MB_UNKNOWN};
   uint64_t modules = 0, known = UINT64_MAX;
-  int status = read_tree(blob, &c, &modules);
+  int status = read_ffi_tree(blob, &c, &modules);
   for (uint64_t i = 0; !status && i < modules; i++) {
     struct mb_slice payload;
     struct mb_entry *entry = mb_blob_add(blob);
@@ -55,7 +55,7 @@ int mb_modules_read(struct mb_blob *blob) {
     entry->size = payload.size;
     if (payload.data) entry->offset = (uint64_t)(payload.data - blob->bytes);
     if (!entry->library) continue;
-    entry->key = library_key;
+    entry->key = ffi_library_key;
     if (known != UINT64_MAX)
       return mb_fail_format(
           "two_libraries", (int64_t)entry->item_offset, (int64_t)i,
@@ -86,7 +86,7 @@ int mb_modules_check(const struct mb_blob *blob) {
 
 /* ---- against the index ----------------------------------------------------------------------- */
 
-static int differs(const struct mb_cursor *c, const char *what) {
+static int differs_in_ffi(const struct mb_cursor *c, const char *what) {
   return mb_fail_format("index_damaged", (int64_t)c->pos, c->entry,
                         "the modules have %s, the index says otherwise", what);
 }
@@ -102,27 +102,28 @@ int mb_modules_compare(const struct mb_blob *blob) {
   struct mb_cursor c = {blob->bytes, 8, blob->stream_size, MB_UNKNOWN};
   struct mb_blob stream = {.bytes = blob->bytes, .size = blob->size};
   uint64_t modules = 0;
-  int status = read_tree(&stream, &c, &modules);
-  if (!status && !same_tree(&stream, blob, modules)) status = differs(&c, "another import tree");
+  int status = read_ffi_tree(&stream, &c, &modules);
+  if (!status && !same_tree(&stream, blob, modules))
+    status = differs_in_ffi(&c, "another import tree");
   for (uint64_t i = 0; !status && i < modules; i++) {
     const struct mb_entry e = mb_blob_entry(blob, i);
     struct mb_slice key, payload;
     bool library;
     c.entry = (int64_t)i;
     if (e.item_offset != c.pos)
-      status = differs(&c, "this one elsewhere");
+      status = differs_in_ffi(&c, "this one elsewhere");
     else if (!read_module(&c, &key, &library, &payload))
       status = mblob_last_error_info()->status;
     else if (library != e.library ||
              (!library &&
               (key.size != e.key.size || memcmp(key.data, e.key.data, mb_size(key.size)) != 0)))
-      status = differs(&c, "another kind");
+      status = differs_in_ffi(&c, "another kind");
     else if (!library && !e.bulk &&
              (payload.size != e.size || payload.data != blob->bytes + e.offset))
-      status = differs(&c, "another payload");
+      status = differs_in_ffi(&c, "another payload");
   }
   c.entry = MB_UNKNOWN;
-  if (!status && mb_left(&c)) status = differs(&c, "bytes behind the last one");
+  if (!status && mb_left(&c)) status = differs_in_ffi(&c, "bytes behind the last one");
   mb_blob_free(&stream);
   return status;
 }

@@ -14,7 +14,7 @@ struct cell {
   int code;
 };
 
-static void clear(struct cell *cell) {
+static void clear_cell(struct cell *cell) {
   if (cell->code == kTVMStr || cell->code == kTVMBytes)
     free(cell->value.v_handle);
   else
@@ -23,7 +23,7 @@ static void clear(struct cell *cell) {
 }
 
 /* Replace a text, which belongs to whoever passed it, by a copy. */
-static bool copy_text(struct cell *cell) {
+static bool copy_cell_text(struct cell *cell) {
   void *copy = NULL;
   if (cell->code == kTVMStr) {
     copy = strdup(cell->value.v_str);
@@ -53,7 +53,7 @@ int TVMBackendAnyListSetPackedArg(void *anylist, int index, TVMValue *args, int 
 
 int TVMBackendAnyListResetItem(void *anylist, int index) {
   if (MB_IS_NULL(anylist)) return -1;
-  clear((struct cell *)anylist + index);
+  clear_cell((struct cell *)anylist + index);
   return 0;
 }
 
@@ -64,8 +64,8 @@ int TVMBackendAnyListMoveFromPackedReturn(void *anylist, int index, TVMValue *ar
   struct cell moved = {args[ret_offset], type_codes[ret_offset]};
   int status = mb_return_check_value(moved.value, moved.code);
   if (status) return mb_named_result(__func__, status);
-  if ((moved.code == kTVMStr || moved.code == kTVMBytes) && !copy_text(&moved)) return -1;
-  clear(cell);
+  if ((moved.code == kTVMStr || moved.code == kTVMBytes) && !copy_cell_text(&moved)) return -1;
+  clear_cell(cell);
   args[ret_offset].v_handle = NULL;
   type_codes[ret_offset] = kTVMNullptr;
   status = mb_value_keep_aligned(&moved.value, moved.code);

@@ -20,19 +20,19 @@ enum {
 static const struct {
   char key[20];
   uint32_t index;
-} types[] = {{"runtime.Object", ROOT_TYPE},
-             {"runtime.Module", MODULE_TYPE},
-             {"runtime.NDArray", 2},
-             {"runtime.String", MB_STRING_TYPE},
-             {"Array", MB_ARRAY_TYPE},
-             {"Map", MB_MAP_TYPE},
-             {"runtime.ShapeTuple", MB_SHAPE_TYPE},
-             {"runtime.PackedFunc", FUNCTION_TYPE}};
+} object_types[] = {{"runtime.Object", ROOT_TYPE},
+                    {"runtime.Module", MODULE_TYPE},
+                    {"runtime.NDArray", 2},
+                    {"runtime.String", MB_STRING_TYPE},
+                    {"Array", MB_ARRAY_TYPE},
+                    {"Map", MB_MAP_TYPE},
+                    {"runtime.ShapeTuple", MB_SHAPE_TYPE},
+                    {"runtime.PackedFunc", FUNCTION_TYPE}};
 
-static int fail(int status) { return status ? -1 : 0; }
+static int fail_as(int status) { return status ? -1 : 0; }
 
 /* Of what a handle points to; NO_TYPE (recorded) if it is no object. */
-static int type_of(const char *function, TVMObjectHandle obj) {
+static int checked_type_of(const char *function, TVMObjectHandle obj) {
   const uint32_t tag = obj ? *(const uint32_t *)obj : 0;
   if (tag == MB_TAG_MODULE) return MODULE_TYPE;
   if (tag == MB_TAG_FUNCTION) return FUNCTION_TYPE;
@@ -44,37 +44,38 @@ static int type_of(const char *function, TVMObjectHandle obj) {
 }
 
 /* The code under which values of that type are counted. */
-static int code_of(int type) {
+static int code_of_object_type(int type) {
   if (type == MODULE_TYPE) return kTVMModuleHandle;
   return type == FUNCTION_TYPE ? kTVMPackedFuncHandle : kTVMObjectHandle;
 }
 
 int TVMObjectTypeKey2Index(const char *type_key, unsigned *out_tindex) {
   if (MB_IS_NULL(type_key) || MB_IS_NULL(out_tindex)) return -1;
-  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-    if (strcmp(types[i].key, type_key) == 0) {
-      *out_tindex = types[i].index;
+  for (size_t i = 0; i < sizeof(object_types) / sizeof(*object_types); i++)
+    if (strcmp(object_types[i].key, type_key) == 0) {
+      *out_tindex = object_types[i].index;
       return 0;
     }
-  return fail(mb_fail(MBLOB_E_NOT_FOUND,
-                      "TVMObjectTypeKey2Index: no object type '%s' is in this runtime", type_key));
+  return fail_as(mb_fail(MBLOB_E_NOT_FOUND,
+                         "TVMObjectTypeKey2Index: no object type '%s' is in this runtime",
+                         type_key));
 }
 
 int TVMObjectTypeIndex2Key(unsigned tindex, char **out_type_key) {
   if (MB_IS_NULL(out_type_key)) return -1;
   *out_type_key = NULL;
-  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-    if (types[i].index == tindex) {
-      *out_type_key = strdup(types[i].key);
-      return *out_type_key ? 0 : fail(mb_fail_memory(strlen(types[i].key)));
+  for (size_t i = 0; i < sizeof(object_types) / sizeof(*object_types); i++)
+    if (object_types[i].index == tindex) {
+      *out_type_key = strdup(object_types[i].key);
+      return *out_type_key ? 0 : fail_as(mb_fail_memory(strlen(object_types[i].key)));
     }
-  return fail(mb_fail(MBLOB_E_NOT_FOUND,
-                      "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
+  return fail_as(mb_fail(MBLOB_E_NOT_FOUND,
+                         "TVMObjectTypeIndex2Key: no object type %u is in this runtime", tindex));
 }
 
 int TVMObjectGetTypeIndex(TVMObjectHandle obj, unsigned *out_tindex) {
   if (MB_IS_NULL(out_tindex)) return -1;
-  const int type = type_of(__func__, obj);
+  const int type = checked_type_of(__func__, obj);
   if (type == NO_TYPE) return -1;
   *out_tindex = (unsigned)type;
   return 0;
@@ -87,17 +88,17 @@ int TVMObjectDerivedFrom(uint32_t child_type_index, uint32_t parent_type_index, 
 }
 
 int TVMObjectRetain(TVMObjectHandle obj) {
-  const int type = type_of(__func__, obj);
+  const int type = checked_type_of(__func__, obj);
   if (type == NO_TYPE) return -1;
-  mb_value_retain((TVMValue){.v_handle = obj}, code_of(type));
+  mb_value_retain((TVMValue){.v_handle = obj}, code_of_object_type(type));
   return 0;
 }
 
 int TVMObjectFree(TVMObjectHandle obj) {
   if (!obj) return 0;
-  const int type = type_of(__func__, obj);
+  const int type = checked_type_of(__func__, obj);
   if (type == NO_TYPE) return -1;
-  mblob_value_release((TVMValue){.v_handle = obj}, code_of(type));
+  mblob_value_release((TVMValue){.v_handle = obj}, code_of_object_type(type));
   return 0;
 }
 

@@ -11,7 +11,7 @@
 #include "core/device/device.h"
 #include "core/threads/threads.h"
 
-static int load_from_file(void *object, struct mb_call *call) {
+static int load_file(void *object, struct mb_call *call) {
   (void)object;
   const char *path = NULL;
   mblob_module *module = NULL;
@@ -71,7 +71,7 @@ static int save_through(void *self, int (*write)(void *, const void *, size_t), 
 static void release_function(void *self) { mblob_function_release(self); }
 
 /* (type key, function[, it can save]) -> a module; function(name) gives its functions. */
-static int create(void *object, struct mb_call *call) {
+static int create_by_name(void *object, struct mb_call *call) {
   (void)object;
   const char *key = NULL;
   mblob_module *module = NULL;
@@ -252,10 +252,10 @@ static int global_names(void *object, struct mb_call *call) {
 }
 
 const struct mb_method mb_host_functions[] = {
-    {"runtime.ModuleLoadFromFile", load_from_file},
+    {"runtime.ModuleLoadFromFile", load_file},
     {"runtime.ModuleGetTypeKey", type_key},
     {"mblob.ModuleTypeKeyText", type_key_text},
-    {"mblob.ModuleCreate", create},
+    {"mblob.ModuleCreate", create_by_name},
     {"mblob.UseCount", use_count},
     {"runtime.ModuleImportsSize", imports_size},
     {"runtime.ModuleGetImport", get_import},

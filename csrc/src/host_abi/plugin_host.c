@@ -21,7 +21,7 @@ struct loop {
   void *data;
 };
 
-static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
+static int run_plugin_task(int task_id, TVMParallelGroupEnv *env, void *data) {
   const struct loop *loop = data;
   return loop->task(task_id, env->num_task, loop->data);
 }
@@ -30,8 +30,8 @@ static int parallel(int (*task)(int task_id, int task_count, void *data), void *
                     int task_count) {
   struct loop loop = {task, data};
   if (task_count <= 0) return MBLOB_OK;
-  return mb_parallel_launch(run_task, &loop, task_count) ? mblob_last_error_info()->status
-                                                         : MBLOB_OK;
+  return mb_parallel_launch(run_plugin_task, &loop, task_count) ? mblob_last_error_info()->status
+                                                                : MBLOB_OK;
 }
 
 static int return_strings(void *ret, const char *const *texts, size_t count) {

@@ -18,14 +18,14 @@ struct mb_aligned_pair {
 
 /* ---- what was copied ------------------------------------------------------------------------- */
 
-static size_t place_of(const struct mb_aligned *c, const void *key) {
+static size_t place_of_value(const struct mb_aligned *c, const void *key) {
   return ((uintptr_t)key >> 2) * (uintptr_t)0x9e3779b1u & (c->place_count - 1);
 }
 
 /* The pairs of that key: `*at` is 0 for the first, then the last answer. NULL: no more. */
 static struct mb_aligned_pair *next_pair(const struct mb_aligned *c, const void *key, size_t *at) {
   if (!c->place_count) return NULL;
-  size_t i = *at ? *at : place_of(c, key);
+  size_t i = *at ? *at : place_of_value(c, key);
   for (; c->places[i & (c->place_count - 1)]; i++) {
     struct mb_aligned_pair *pair = &c->pairs[c->places[i & (c->place_count - 1)] - 1];
     *at = i + 1;
@@ -35,7 +35,7 @@ static struct mb_aligned_pair *next_pair(const struct mb_aligned *c, const void 
 }
 
 static void put_place(struct mb_aligned *c, uint32_t pair) {
-  size_t i = place_of(c, c->pairs[pair - 1].key);
+  size_t i = place_of_value(c, c->pairs[pair - 1].key);
   while (c->places[i]) i = (i + 1) & (c->place_count - 1);
   c->places[i] = pair;
 }
@@ -60,8 +60,8 @@ static int grow(struct mb_aligned *c) {
 }
 
 /* Takes over the reference in `to`. */
-static void add(struct mb_aligned *c, const void *key, TVMValue from, TVMValue to, int code,
-                bool is_copy) {
+static void add_copied(struct mb_aligned *c, const void *key, TVMValue from, TVMValue to, int code,
+                       bool is_copy) {
   mb_value_retain(from, code);
   c->pairs[c->count++] = (struct mb_aligned_pair){key, from, to, code, is_copy, false};
   put_place(c, (uint32_t)c->count);
@@ -70,7 +70,7 @@ static void add(struct mb_aligned *c, const void *key, TVMValue from, TVMValue t
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 /* Another view of a copy. */
-static int view_of(const DLTensor *like, DLTensor *copy, DLTensor **out) {
+static int aligned_view_of(const DLTensor *like, DLTensor *copy, DLTensor **out) {
   DLTensor view = *like;
   view.data = copy->data;
   view.byte_offset = 0;
@@ -91,7 +91,7 @@ static int align_tensor(struct mb_aligned *c, TVMValue *value) {
   for (size_t at = 0; !copy && (pair = next_pair(c, data, &at));)
     if (pair->code == kTVMNDArrayHandle && pair->is_copy &&
         !mb_tensor_size(pair->from.v_handle, &other) && other == size)
-      status = view_of(t, pair->to.v_handle, &copy);
+      status = aligned_view_of(t, pair->to.v_handle, &copy);
   if (!status && !copy) {
     status = grow(c);
     const bool is_copy =
@@ -104,7 +104,7 @@ static int align_tensor(struct mb_aligned *c, TVMValue *value) {
     }
     if (!status) {
       mb_array_retain(copy);
-      add(c, data, *value, (TVMValue){.v_handle = copy}, kTVMNDArrayHandle, is_copy);
+      add_copied(c, data, *value, (TVMValue){.v_handle = copy}, kTVMNDArrayHandle, is_copy);
     }
   }
   if (!status) value->v_handle = copy;
@@ -125,7 +125,7 @@ static int align_container(struct mb_aligned *c, TVMValue *value) {
   if (status) return status;
   if (!pair) {
     mb_object_retain(copy);
-    add(c, value->v_handle, *value, (TVMValue){.v_handle = copy}, kTVMObjectHandle, false);
+    add_copied(c, value->v_handle, *value, (TVMValue){.v_handle = copy}, kTVMObjectHandle, false);
   }
   value->v_handle = copy;
   return MBLOB_OK;

@@ -77,43 +77,43 @@ void mblob_function_release(mblob_function *function) {
 }
 
 /* What a function stands for: alignment and signature are that function's. */
-static const mblob_function *behind(const mblob_function *function) {
+static const mblob_function *target_behind(const mblob_function *function) {
   while (function->kind == MB_FORWARD) function = function->u.target;
   return function;
 }
 
 uint32_t mblob_function_alignment(const mblob_function *function) {
-  return function ? behind(function)->alignment : 0;
+  return function ? target_behind(function)->alignment : 0;
 }
 
 const char *mblob_function_signature(const mblob_function *function) {
-  return function ? behind(function)->signature : "";
+  return function ? target_behind(function)->signature : "";
 }
 
 const char *mblob_function_prototype(const mblob_function *function) {
-  return function ? behind(function)->prototype : "";
+  return function ? target_behind(function)->prototype : "";
 }
 
 int mblob_function_first_output(const mblob_function *function) {
-  return function ? behind(function)->first_output : 0;
+  return function ? target_behind(function)->first_output : 0;
 }
 
 mblob_argument_mode mblob_function_argument_mode(const mblob_function *function) {
-  return function ? behind(function)->takes : MBLOB_ARGUMENTS_CLASSIC;
+  return function ? target_behind(function)->takes : MBLOB_ARGUMENTS_CLASSIC;
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 /* `rc` is what the callee returned, `before` the count of errors when it was called. */
-static int failed(const mblob_function *function, int rc, uint64_t before) {
+static int call_failed(const mblob_function *function, int rc, uint64_t before) {
   if (mb_fail_thrown(rc, function->name)) return MBLOB_E_KERNEL;
   if (mb_error_serial() == before)
     return mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, function->name, rc);
   return mblob_last_error_info()->status;
 }
 
-static int call_kernel(mblob_function *function, const TVMValue *args, const int *codes, int count,
-                       struct mb_return *result) {
+static int call_code(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                     struct mb_return *result) {
   union {
     void *address;
     TVMBackendPackedCFunc call;
@@ -127,7 +127,7 @@ static int call_kernel(mblob_function *function, const TVMValue *args, const int
                      &result->code, NULL);
   if (rc) {
     result->code = kTVMNullptr;
-    return failed(function, rc, before);
+    return call_failed(function, rc, before);
   }
   return mb_return_check(function->name, result);
 }
@@ -175,7 +175,7 @@ static int call_callback(mblob_function *function, const TVMValue *args, const i
   MB_CATCHES;
   int rc = function->u.callback.call((TVMValue *)(uintptr_t)args, (int *)(uintptr_t)codes, count,
                                      result, function->u.callback.resource);
-  return rc ? failed(function, rc, before) : MBLOB_OK;
+  return rc ? call_failed(function, rc, before) : MBLOB_OK;
 }
 
 int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
@@ -194,7 +194,7 @@ int mblob_function_call(mblob_function *function, const TVMValue *args, const in
     function = next;
   }
   if (!status)
-    status = function->kind == MB_KERNEL ? call_kernel(function, args, codes, count, &result)
+    status = function->kind == MB_KERNEL ? call_code(function, args, codes, count, &result)
              : function->kind == MB_SAFE_CALL
                  ? call_safe(function, args, codes, count, &result)
                  : call_callback(function, args, codes, count, &result);

@@ -29,7 +29,8 @@ static void free_global(struct global *g) {
 }
 
 /* With the lock. `*old` is what was replaced. */
-static int add(const char *name, mblob_function *function, bool replace, struct global **old) {
+static int put_global(const char *name, mblob_function *function, bool replace,
+                      struct global **old) {
   *old = mb_map_get(&globals, name);
   if (*old && !replace)
     return mb_fail(MBLOB_E_ARGUMENT,
@@ -53,7 +54,7 @@ static int add(const char *name, mblob_function *function, bool replace, struct 
 static int add_global(const char *name, mblob_function *function, bool replace) {
   struct global *old = NULL;
   mb_lock(&globals_lock);
-  int status = add(name, function, replace, &old);
+  int status = put_global(name, function, replace, &old);
   mb_unlock(&globals_lock);
   if (!status) free_global(old); /* may close a library: not with the lock */
   return status;
@@ -76,7 +77,7 @@ static void register_all(void) {
 }
 
 /* Register what the program's table has, before the registry is first read or changed. */
-static void begin(void) {
+static void begin_globals(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   static atomic_bool begun;
   if (atomic_load_explicit(&begun, memory_order_acquire) || !mb_profile_of_program()) return;
@@ -85,12 +86,12 @@ static void begin(void) {
 }
 
 int mb_global_register(const char *name, mblob_function *function, bool replace) {
-  begin();
+  begin_globals();
   return add_global(name, function, replace);
 }
 
 int mb_global_get(const char *name, mblob_function **out) {
-  begin();
+  begin_globals();
   mb_lock(&globals_lock);
   struct global *g = mb_map_get(&globals, name);
   *out = g ? mblob_function_retain(g->function) : NULL;
@@ -107,7 +108,7 @@ int mb_global_need(const char *name, mblob_function **out) {
 }
 
 int mb_global_remove(const char *name) {
-  begin();
+  begin_globals();
   mb_lock(&globals_lock);
   struct global *g = mb_map_remove(&globals, name);
   mb_unlock(&globals_lock);
@@ -117,7 +118,7 @@ int mb_global_remove(const char *name) {
 }
 
 int mb_global_names(const char ***out, size_t *count) {
-  begin();
+  begin_globals();
   const struct mb_map_item *item;
   mb_lock(&globals_lock);
   size_t size = globals.count * sizeof(char *) + 1;

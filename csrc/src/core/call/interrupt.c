@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define PAUSE 100000000 /* nanoseconds between two questions of a thread */
+#define QUESTION_PAUSE 100000000 /* nanoseconds between two questions of a thread */
 
 static _Atomic(mb_interrupt_hook) hook;
 
@@ -19,7 +19,7 @@ int mb_interrupt_now(void) {
   if (!ask) return MBLOB_OK;
   (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
   const int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-  if (now - last < PAUSE) return MBLOB_OK;
+  if (now - last < QUESTION_PAUSE) return MBLOB_OK;
   last = now;
   return ask() ? mblob_last_error_info()->status : MBLOB_OK;
 }

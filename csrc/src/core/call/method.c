@@ -12,14 +12,14 @@
 #include "core/loaded/loaded.h"
 
 /* What a bound method's callback gets. */
-struct bound {
+struct bound_method {
   const struct mb_method *method;
   void *object;
 };
 
 static int call_bound(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
                       void *resource) {
-  const struct bound *bound = resource;
+  const struct bound_method *bound = resource;
   struct mb_call call = {
       .method = bound->method->name, .args = args, .codes = codes, .count = count, .result = ret};
   int status = bound->method->call(bound->object, &call);
@@ -45,10 +45,10 @@ static bool keeps_memory(const char *method) {
 }
 
 int mb_method_bind(const struct mb_method *method, void *object, mblob_function **out) {
-  struct bound *bound = malloc(sizeof(*bound));
+  struct bound_method *bound = malloc(sizeof(*bound));
   *out = NULL;
   if (!bound) return mb_fail_memory(sizeof(*bound));
-  *bound = (struct bound){method, object};
+  *bound = (struct bound_method){method, object};
   int status = mblob_function_create(call_bound, bound, free, out);
   if (status)
     free(bound);
@@ -62,7 +62,7 @@ int mb_method_bind(const struct mb_method *method, void *object, mblob_function 
 
 const struct mb_method *mb_method_of(const mblob_function *function) {
   const bool is_one = function->kind == MB_CALLBACK && function->u.callback.call == call_bound;
-  return is_one ? ((const struct bound *)function->u.callback.resource)->method : NULL;
+  return is_one ? ((const struct bound_method *)function->u.callback.resource)->method : NULL;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool is_pointer(int code) {
          code == kTVMBytes;
 }
 
-static int wrong(const struct mb_call *call, int i, const char *expected) {
+static int wrong_argument(const struct mb_call *call, int i, const char *expected) {
   if (i >= call->count)
     return mb_fail_argument(MB_ARGUMENT_COUNT, "argument %d is missing: expected %s", i, expected);
   const int code = call->codes[i];
@@ -102,7 +102,7 @@ static int wrong(const struct mb_call *call, int i, const char *expected) {
 }
 
 /* The type code of an argument; -1 when there is none. */
-static int code_of(const struct mb_call *call, int i) {
+static int code_of_argument(const struct mb_call *call, int i) {
   return i < call->count ? call->codes[i] : -1;
 }
 
@@ -120,24 +120,26 @@ int mb_call_int(const struct mb_call *call, int i, int64_t *out) {
 }
 
 int mb_call_expected_int(const struct mb_call *call, int i, const char *expected, int64_t *out) {
-  int code = code_of(call, i);
-  if (code != kTVMArgInt && code != kTVMArgBool) return wrong(call, i, expected);
+  int code = code_of_argument(call, i);
+  if (code != kTVMArgInt && code != kTVMArgBool) return wrong_argument(call, i, expected);
   *out = call->args[i].v_int64;
   return MBLOB_OK;
 }
 
-bool mb_call_is_text(const struct mb_call *call, int i) { return code_of(call, i) == kTVMStr; }
+bool mb_call_is_text(const struct mb_call *call, int i) {
+  return code_of_argument(call, i) == kTVMStr;
+}
 
 int mb_call_text(const struct mb_call *call, int i, const char **out) {
-  if (!mb_call_is_text(call, i) || !call->args[i].v_str) return wrong(call, i, "a string");
+  if (!mb_call_is_text(call, i) || !call->args[i].v_str) return wrong_argument(call, i, "a string");
   *out = call->args[i].v_str;
   return MBLOB_OK;
 }
 
 int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *size) {
-  int code = code_of(call, i);
+  int code = code_of_argument(call, i);
   if ((code != kTVMStr && code != kTVMBytes) || !call->args[i].v_handle)
-    return wrong(call, i, "bytes or a string");
+    return wrong_argument(call, i, "bytes or a string");
   if (code == kTVMStr) {
     *data = call->args[i].v_str;
     *size = strlen(call->args[i].v_str);
@@ -152,16 +154,16 @@ int mb_call_bytes(const struct mb_call *call, int i, const void **data, size_t *
 }
 
 int mb_call_tensor(const struct mb_call *call, int i, DLTensor **out) {
-  int code = code_of(call, i);
+  int code = code_of_argument(call, i);
   if ((code != kTVMDLTensorHandle && code != kTVMNDArrayHandle) || !call->args[i].v_handle)
-    return wrong(call, i, "a tensor");
+    return wrong_argument(call, i, "a tensor");
   *out = call->args[i].v_handle;
   return MBLOB_OK;
 }
 
 int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
-  if (code_of(call, i) != kTVMModuleHandle || !call->args[i].v_handle)
-    return wrong(call, i, "a module");
+  if (code_of_argument(call, i) != kTVMModuleHandle || !call->args[i].v_handle)
+    return wrong_argument(call, i, "a module");
   if (!mb_handle_is_module(call->args[i].v_handle))
     return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected a module, found %s", i,
                             mb_handle_kind(call->args[i].v_handle));
@@ -171,7 +173,7 @@ int mb_call_module(const struct mb_call *call, int i, mblob_module **out) {
 
 /* One device from argument *i on, which is moved behind it. */
 static int next_device(const struct mb_call *call, int *i, DLDevice *out) {
-  if (code_of(call, *i) == kDLDevice) {
+  if (code_of_argument(call, *i) == kDLDevice) {
     *out = call->args[(*i)++].v_device;
     return MBLOB_OK;
   }
@@ -193,19 +195,19 @@ int mb_call_devices(const struct mb_call *call, int i, DLDevice *out, size_t lim
     int status = next_device(call, &i, &out[*count]);
     if (status) return status;
   }
-  return *count ? MBLOB_OK : wrong(call, i, "a device");
+  return *count ? MBLOB_OK : wrong_argument(call, i, "a device");
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static void put(struct mb_call *call, TVMValue value, int code) {
+static void put_returned(struct mb_call *call, TVMValue value, int code) {
   mb_return_drop(call->result);
   call->result->value = value;
   call->result->code = code;
 }
 
 void mb_call_return_int(struct mb_call *call, int64_t value) {
-  put(call, (TVMValue){.v_int64 = value}, kTVMArgInt);
+  put_returned(call, (TVMValue){.v_int64 = value}, kTVMArgInt);
 }
 
 int mb_call_return_text(struct mb_call *call, const char *text) {
@@ -222,13 +224,13 @@ int mb_call_return_stream(struct mb_call *call, FILE *out, char **text, const si
 }
 
 void mb_call_return_module(struct mb_call *call, mblob_module *module) {
-  put(call, (TVMValue){.v_handle = module}, kTVMModuleHandle);
+  put_returned(call, (TVMValue){.v_handle = module}, kTVMModuleHandle);
 }
 
 void mb_call_return_array(struct mb_call *call, DLTensor *array) {
-  put(call, (TVMValue){.v_handle = array}, kTVMNDArrayHandle);
+  put_returned(call, (TVMValue){.v_handle = array}, kTVMNDArrayHandle);
 }
 
 void mb_call_return_function(struct mb_call *call, mblob_function *function) {
-  put(call, (TVMValue){.v_handle = function}, kTVMPackedFuncHandle);
+  put_returned(call, (TVMValue){.v_handle = function}, kTVMPackedFuncHandle);
 }

@@ -20,7 +20,7 @@ struct mb_object {
   struct mb_return items[];
 };
 
-static size_t size_of(size_t room) {
+static size_t size_of_container(size_t room) {
   return sizeof(struct mb_object) + room * sizeof(struct mb_return);
 }
 
@@ -62,7 +62,7 @@ void mb_object_release(struct mb_object *object) {
         pending = child;
       }
     }
-    mb_block_give(object, size_of(object->room));
+    mb_block_give(object, size_of_container(object->room));
   }
 }
 
@@ -119,7 +119,7 @@ static int new_object(enum mb_object_type type, size_t room, struct mb_object **
   size_t size = 0;
   *out = NULL;
   if (!__builtin_mul_overflow(room, sizeof(struct mb_return), &size) && size < PTRDIFF_MAX / 2)
-    *out = mb_block_take(size = size_of(room));
+    *out = mb_block_take(size = size_of_container(room));
   if (!*out) return mb_fail_memory(size);
   (*out)->room = room;
   (*out)->tag = MB_TAG_OBJECT;
@@ -142,7 +142,7 @@ static int check_argument(const struct mb_call *call, int i) {
       i);
 }
 
-static int finish(struct mb_call *call, struct mb_object *object, int status) {
+static int finish_object(struct mb_call *call, struct mb_object *object, int status) {
   if (!object) return status;
   if (status) {
     mb_object_release(object);
@@ -159,7 +159,7 @@ int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_
   int status = new_object(MB_ARRAY_TYPE, count, &array);
   for (size_t i = 0; !status && i < count; i++)
     status = set_item(array, i, (TVMValue){.v_str = texts[i]}, kTVMStr);
-  return finish(call, array, status);
+  return finish_object(call, array, status);
 }
 
 int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
@@ -172,7 +172,7 @@ int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTe
       status = set_item(map, 2 * i + 1, (TVMValue){.v_handle = arrays[i]}, kTVMNDArrayHandle);
   }
   for (size_t i = 0; i < count; i++) mb_array_release(arrays[i]);
-  return finish(call, map, status);
+  return finish_object(call, map, status);
 }
 
 int mb_object_make_array(void *unused, struct mb_call *call) {
@@ -183,10 +183,10 @@ int mb_object_make_array(void *unused, struct mb_call *call) {
     status = check_argument(call, i);
     if (!status) status = set_item(array, array->count, call->args[i], call->codes[i]);
   }
-  return finish(call, array, status);
+  return finish_object(call, array, status);
 }
 
-static int make_shape(void *unused, struct mb_call *call) {
+static int make_shape_object(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *shape = NULL;
   int status = new_object(MB_SHAPE_TYPE, (size_t)call->count, &shape);
@@ -195,7 +195,7 @@ static int make_shape(void *unused, struct mb_call *call) {
     status = mb_call_int(call, i, &extent.v_int64);
     if (!status) status = set_item(shape, shape->count, extent, kTVMArgInt);
   }
-  return finish(call, shape, status);
+  return finish_object(call, shape, status);
 }
 
 /* Keys and values in turn; of a key that comes twice the last value counts. */
@@ -214,7 +214,7 @@ int mb_object_make_map(void *unused, struct mb_call *call) {
     if (at == map->count) status = set_item(map, at, call->args[i], call->codes[i]);
     if (!status) status = set_item(map, at + 1, call->args[i + 1], call->codes[i + 1]);
   }
-  return finish(call, map, status);
+  return finish_object(call, map, status);
 }
 
 static int make_string(void *unused, struct mb_call *call) {
@@ -227,7 +227,7 @@ static int make_string(void *unused, struct mb_call *call) {
   if (!status) status = new_object(MB_STRING_TYPE, 1, &string);
   TVMByteArray bytes = {data, size};
   if (!status) status = set_item(string, 0, (TVMValue){.v_handle = &bytes}, kTVMBytes);
-  return finish(call, string, status);
+  return finish_object(call, string, status);
 }
 
 /* ---- for code of the runtime ------------------------------------------------------------------ */
@@ -300,7 +300,7 @@ static int receiver(const struct mb_call *call, int count, enum mb_object_type t
                           *out ? type_names[(*out)->type] : "something else");
 }
 
-static int get_item(struct mb_call *call, enum mb_object_type type) {
+static int get_container_item(struct mb_call *call, enum mb_object_type type) {
   struct mb_object *object = NULL;
   int64_t i = 0;
   int status = receiver(call, 2, type, &object);
@@ -312,7 +312,7 @@ static int get_item(struct mb_call *call, enum mb_object_type type) {
   return return_item(call, &object->items[i]);
 }
 
-static int get_size(struct mb_call *call, enum mb_object_type type, size_t items_each) {
+static int get_container_size(struct mb_call *call, enum mb_object_type type, size_t items_each) {
   struct mb_object *object = NULL;
   int status = receiver(call, 1, type, &object);
   if (!status) mb_call_return_int(call, (int64_t)(object->count / items_each));
@@ -321,27 +321,27 @@ static int get_size(struct mb_call *call, enum mb_object_type type, size_t items
 
 static int array_item(void *unused, struct mb_call *call) {
   (void)unused;
-  return get_item(call, MB_ARRAY_TYPE);
+  return get_container_item(call, MB_ARRAY_TYPE);
 }
 
 static int array_size(void *unused, struct mb_call *call) {
   (void)unused;
-  return get_size(call, MB_ARRAY_TYPE, 1);
+  return get_container_size(call, MB_ARRAY_TYPE, 1);
 }
 
 static int shape_item(void *unused, struct mb_call *call) {
   (void)unused;
-  return get_item(call, MB_SHAPE_TYPE);
+  return get_container_item(call, MB_SHAPE_TYPE);
 }
 
 static int shape_size(void *unused, struct mb_call *call) {
   (void)unused;
-  return get_size(call, MB_SHAPE_TYPE, 1);
+  return get_container_size(call, MB_SHAPE_TYPE, 1);
 }
 
 static int map_size(void *unused, struct mb_call *call) {
   (void)unused;
-  return get_size(call, MB_MAP_TYPE, 2);
+  return get_container_size(call, MB_MAP_TYPE, 2);
 }
 
 static int map_item(void *unused, struct mb_call *call) {
@@ -372,7 +372,7 @@ static int map_items(void *unused, struct mb_call *call) {
   if (!status) status = new_object(MB_ARRAY_TYPE, map->count, &array);
   for (size_t i = 0; !status && i < map->count; i++)
     status = set_item(array, i, value_of(&map->items[i]), map->items[i].code);
-  return finish(call, array, status);
+  return finish_object(call, array, status);
 }
 
 /* A pointer to the TVMByteArray of a String, which lives as long. */
@@ -406,7 +406,7 @@ const struct mb_method mb_object_functions[] = {
     {"runtime.MapGetItem", map_item},
     {"runtime.MapItems", map_items},
     {"runtime.MapSize", map_size},
-    {"runtime.ShapeTuple", make_shape},
+    {"runtime.ShapeTuple", make_shape_object},
     {"runtime.String", make_string},
     {"runtime.GetShapeTupleElem", shape_item},
     {"runtime.GetShapeTupleSize", shape_size},

@@ -17,7 +17,7 @@ struct last_text {
   TVMByteArray bytes;
 };
 
-static __thread struct last_text last;
+static __thread struct last_text last_returned;
 
 static void free_last(void *p) {
   struct last_text *mine = p;
@@ -25,10 +25,10 @@ static void free_last(void *p) {
   mine->text = NULL;
 }
 
-static struct mb_thread_end at_end = MB_THREAD_END(free_last);
+static struct mb_thread_end returned_at_end = MB_THREAD_END(free_last);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void process_exit(void) { free_last(&last); }
+__attribute__((destructor)) static void free_returned(void) { free_last(&last_returned); }
 
 void mb_value_retain(TVMValue value, int code) {
   if (!value.v_handle) return;
@@ -64,7 +64,7 @@ size_t mb_value_references(TVMValue value, int code) {
   }
 }
 
-static int copy_text(struct mb_return *result, const char *data, size_t size) {
+static int copy_returned_text(struct mb_return *result, const char *data, size_t size) {
   result->text = malloc(size + 1);
   if (!result->text) return mb_fail_memory(size + 1);
   if (size) memcpy(result->text, data, size);
@@ -76,9 +76,9 @@ static int copy_text(struct mb_return *result, const char *data, size_t size) {
 /* Take the text that `value` points to into `result`. */
 static int adopt_text(struct mb_return *result) {
   if (result->code == kTVMStr)
-    return copy_text(result, result->value.v_str, strlen(result->value.v_str));
+    return copy_returned_text(result, result->value.v_str, strlen(result->value.v_str));
   const TVMByteArray *bytes = result->value.v_handle;
-  return copy_text(result, bytes->data, bytes->size);
+  return copy_returned_text(result, bytes->data, bytes->size);
 }
 
 /* Code 15 is bool since TVM 0.18. Before, it was the first extension type, which no kernel
@@ -145,11 +145,11 @@ void mb_return_hand_over(struct mb_return *result, TVMValue *ret, int *ret_code)
   *ret = result->value;
   *ret_code = result->code;
   if (!result->text) return;
-  mb_thread_end_set(&at_end, &last);
-  free(last.text);
-  last = (struct last_text){result->text, result->bytes};
+  mb_thread_end_set(&returned_at_end, &last_returned);
+  free(last_returned.text);
+  last_returned = (struct last_text){result->text, result->bytes};
   if (result->code == kTVMStr)
-    ret->v_str = last.text;
+    ret->v_str = last_returned.text;
   else
-    ret->v_handle = &last.bytes;
+    ret->v_handle = &last_returned.bytes;
 }

@@ -21,7 +21,9 @@ struct array {
   int64_t extents[]; /* its shape; of a part its strides, too */
 };
 
-static size_t size_of(int room) { return sizeof(struct array) + (size_t)room * sizeof(int64_t); }
+static size_t size_of_array(int room) {
+  return sizeof(struct array) + (size_t)room * sizeof(int64_t);
+}
 
 static struct array *array_of(DLTensor *handle) { return (struct array *)(void *)handle; }
 
@@ -34,7 +36,7 @@ void mb_array_release_owner(void *array) { mb_array_release(array); }
 static void end_view(struct mb_destruction *ending) {
   struct array *array = (struct array *)(void *)ending;
   array->release(array->owner);
-  mb_block_give(array, size_of(array->room));
+  mb_block_give(array, size_of_array(array->room));
 }
 
 /* Views of views of .. end in a loop. */
@@ -49,7 +51,7 @@ void mb_array_release(DLTensor *handle) {
     }
     struct array *owner = array->release ? array->owner : NULL;
     if (!array->release) (void)mb_device_free(array->view.device, array->view.data);
-    mb_block_give(array, size_of(array->room));
+    mb_block_give(array, size_of_array(array->room));
     array = owner;
   }
 }
@@ -78,7 +80,7 @@ static int new_array(const int64_t *shape, int ndim, DLDataType dtype, DLDevice 
   const int room = has_strides ? 2 * ndim : ndim;
   int status = mb_shape_check(shape, ndim);
   if (status) return status;
-  struct array *array = mb_block_take(size_of(room));
+  struct array *array = mb_block_take(size_of_array(room));
   if (!array) return mb_fail_memory(sizeof(*array));
   if (ndim) memcpy(array->extents, shape, (size_t)ndim * sizeof(int64_t));
   array->view = (DLTensor){.device = device, .ndim = ndim, .dtype = dtype, .shape = array->extents};
@@ -106,7 +108,7 @@ int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dty
   if (!status)
     *out = &array->view;
   else if (array)
-    mb_block_give(array, size_of(array->room));
+    mb_block_give(array, size_of_array(array->room));
   return status;
 }
 
@@ -127,9 +129,9 @@ int mb_array_view(const DLTensor *tensor, void *owner, void (*release)(void *own
 
 int mb_array_part(const DLTensor *like, DLTensor *whole, size_t offset, DLTensor **out) {
   const int ndim = like->ndim;
-  struct array *array = mb_block_take_unset(size_of(2 * ndim));
+  struct array *array = mb_block_take_unset(size_of_array(2 * ndim));
   *out = NULL;
-  if (!array) return mb_fail_memory(size_of(2 * ndim));
+  if (!array) return mb_fail_memory(size_of_array(2 * ndim));
   array->view = (DLTensor){.data = (char *)whole->data + offset,
                            .device = whole->device,
                            .ndim = ndim,

@@ -64,7 +64,7 @@ static void list_known(char *text, size_t size) {
   }
 }
 
-static int unknown(int device_type) {
+static int unknown_device(int device_type) {
   char known[128];
   const char *name = mb_device_name(device_type);
   list_known(known, sizeof(known));
@@ -77,13 +77,13 @@ static int unknown(int device_type) {
 
 int mb_device_api(int device_type, const mblob_device_api **out) {
   *out = NULL;
-  if (device_type <= 0 || device_type >= KINDS) return unknown(device_type);
+  if (device_type <= 0 || device_type >= KINDS) return unknown_device(device_type);
   *out = atomic_load_explicit(&apis[device_type], memory_order_acquire);
   if (*out) return MBLOB_OK;
   const struct mb_profile *profile = mb_profile_of_program();
   int status = profile ? profile->find_device(device_type) : MBLOB_OK;
   *out = mb_device_registered(device_type);
-  return *out ? MBLOB_OK : status ? status : unknown(device_type);
+  return *out ? MBLOB_OK : status ? status : unknown_device(device_type);
 }
 
 static int check_id(const mblob_device_api *api, int device_id) {
@@ -102,7 +102,7 @@ static int check_id(const mblob_device_api *api, int device_id) {
 }
 
 /* The functions of a device that is there; NULL for memory of the host that nobody manages. */
-static int find(DLDevice device, const mblob_device_api **out) {
+static int find_device(DLDevice device, const mblob_device_api **out) {
   *out = NULL;
   if (device.device_type == kDLCPU) return MBLOB_OK;
   int status = mb_device_api((int)device.device_type, out);
@@ -127,7 +127,7 @@ bool mb_device_is_target(const char *target) {
 
 int mb_device_check(DLDevice device) {
   const mblob_device_api *api = NULL;
-  return find(device, &api);
+  return find_device(device, &api);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ static int plugin_status(int status, uint64_t before, const mblob_device_api *ap
 int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void **out) {
   const mblob_device_api *api = NULL;
   *out = NULL;
-  int status = find(device, &api);
+  int status = find_device(device, &api);
   if (status) return status;
   if (!api) return allocate_host(size, alignment, out);
   if (size > (uint64_t)PTRDIFF_MAX) return mb_fail_memory((size_t)size);
@@ -170,7 +170,7 @@ int mb_device_allocate(DLDevice device, uint64_t size, uint64_t alignment, void 
 int mb_device_free(DLDevice device, void *data) {
   const mblob_device_api *api = NULL;
   if (!data) return MBLOB_OK;
-  int status = find(device, &api);
+  int status = find_device(device, &api);
   if (status) return status;
   if (!api) {
     mb_host_release(data);
@@ -210,7 +210,7 @@ static int copy_through_host(const mblob_device_api *from, const mblob_device_ap
 /* Who copies from or to such memory: nobody where the host's own instructions do. */
 static int find_copier(DLDevice device, const mblob_device_api **out) {
   *out = NULL;
-  return mb_device_is_host((int)device.device_type) ? MBLOB_OK : find(device, out);
+  return mb_device_is_host((int)device.device_type) ? MBLOB_OK : find_device(device, out);
 }
 
 int mb_device_copy(const mblob_copy *c) {
@@ -243,7 +243,7 @@ int mb_device_copy_tensor(const DLTensor *from, const DLTensor *to, uint64_t siz
 #define CALL(device, member, what, ...)                                                  \
   do {                                                                                   \
     const mblob_device_api *api = NULL;                                                  \
-    int status = find(device, &api);                                                     \
+    int status = find_device(device, &api);                                              \
     if (status || !api || !api->member) return status;                                   \
     uint64_t before = mb_error_serial();                                                 \
     return plugin_status(api->member(device.device_id, __VA_ARGS__), before, api, what); \
@@ -272,7 +272,7 @@ int mb_device_stream_wait(DLDevice device, void *stream, void *other) {
 
 int mb_device_set(DLDevice device) {
   const mblob_device_api *api = NULL;
-  int status = find(device, &api);
+  int status = find_device(device, &api);
   if (status || !api || !api->set_device) return status;
   uint64_t before = mb_error_serial();
   return plugin_status(api->set_device(device.device_id), before, api, "setting the device");
@@ -282,7 +282,7 @@ int mb_device_attribute(DLDevice device, int kind, int64_t *number, char *text, 
   *number = 0;
   if (size) *text = 0;
   const mblob_device_api *api = NULL;
-  int status = find(device, &api);
+  int status = find_device(device, &api);
   if (kind == MBLOB_DEVICE_EXISTS) {
     *number = !status;
     return MBLOB_OK;

@@ -30,7 +30,7 @@ struct pool {
 
 static __thread struct pool host_pool; /* first of the thread's list */
 
-static bool is_host(const struct pool *pool) {
+static bool is_host_device(const struct pool *pool) {
   return mb_device_is_host((int)pool->device.device_type);
 }
 
@@ -43,30 +43,30 @@ static void give_memory(const struct pool *pool, void *data) {
   (void)mb_device_free(pool->device, data);
 }
 
-static void release(const struct pool *pool, struct blocks *list) {
+static void release_blocks(const struct pool *pool, struct blocks *list) {
   for (size_t i = 0; i < list->count; ++i) give_memory(pool, list->items[i].data);
   free(list->items);
   *list = (struct blocks){0};
 }
 
-static void thread_exit(void *first) {
+static void free_workspaces(void *first) {
   struct pool *pool = first, *next;
   for (; pool; pool = next) {
     next = pool->next;
-    release(pool, &pool->used);
-    release(pool, &pool->free);
+    release_blocks(pool, &pool->used);
+    release_blocks(pool, &pool->free);
     if (pool != first) free(pool);
   }
 }
 
-static struct mb_thread_end at_end = MB_THREAD_END(thread_exit);
+static struct mb_thread_end workspaces_at_end = MB_THREAD_END(free_workspaces);
 
 /* Of the thread that unloads this, or ends the process. Drivers may be gone by now: what is on
  * their devices goes with the process. */
-__attribute__((destructor)) static void process_exit(void) {
+__attribute__((destructor)) static void free_own_workspaces(void) {
   struct pool *others = host_pool.next;
   host_pool.next = NULL;
-  if (host_pool.used.items || host_pool.free.items) thread_exit(&host_pool);
+  if (host_pool.used.items || host_pool.free.items) free_workspaces(&host_pool);
   while (others) {
     struct pool *pool = others;
     others = pool->next;
@@ -81,7 +81,7 @@ static struct pool *pool_of(DLDevice device, bool make) {
   if (mb_device_is_host((int)device.device_type)) device = (DLDevice){kDLCPU, 0};
   if (!host_pool.device.device_type) {
     host_pool.device = (DLDevice){kDLCPU, 0};
-    mb_thread_end_set(&at_end, &host_pool);
+    mb_thread_end_set(&workspaces_at_end, &host_pool);
   }
   struct pool *pool = &host_pool, *last = pool;
   for (; pool; last = pool, pool = pool->next)
@@ -98,7 +98,7 @@ static struct pool *pool_of(DLDevice device, bool make) {
   return last->next = pool;
 }
 
-static bool insert(struct blocks *list, size_t at, struct block block) {
+static bool insert_block(struct blocks *list, size_t at, struct block block) {
   if (list->count == list->capacity) {
     size_t capacity = list->capacity ? 2 * list->capacity : 8;
     struct block *items = realloc(list->items, capacity * sizeof(*items));
@@ -111,7 +111,7 @@ static bool insert(struct blocks *list, size_t at, struct block block) {
   return true;
 }
 
-static struct block take(struct blocks *list, size_t at) {
+static struct block take_block(struct blocks *list, size_t at) {
   struct block found = list->items[at];
   --list->count;
   for (size_t i = at; i < list->count; ++i) list->items[i] = list->items[i + 1];
@@ -137,15 +137,15 @@ void *mb_workspace_alloc(DLDevice device, uint64_t size) {
   struct block block;
   size_t fit = first_fit(&pool->free, rounded);
   if (fit < pool->free.count) {
-    block = take(&pool->free, fit);
+    block = take_block(&pool->free, fit);
   } else {
     /* The largest one was too small: it makes room for the one that will serve both sizes. */
-    if (pool->free.count) give_memory(pool, take(&pool->free, pool->free.count - 1).data);
+    if (pool->free.count) give_memory(pool, take_block(&pool->free, pool->free.count - 1).data);
     block = (struct block){take_memory(pool, rounded), rounded};
   }
-  if (block.data && insert(&pool->used, pool->used.count, block)) return block.data;
+  if (block.data && insert_block(&pool->used, pool->used.count, block)) return block.data;
   if (block.data) give_memory(pool, block.data);
-  if (!block.data && !is_host(pool)) return NULL; /* its runtime has said why */
+  if (!block.data && !is_host_device(pool)) return NULL; /* its runtime has said why */
   mb_fail(MBLOB_E_MEMORY, "workspace: no %llu bytes of memory", (unsigned long long)rounded);
   return NULL;
 }
@@ -156,8 +156,8 @@ int mb_workspace_free(DLDevice device, void *data) {
   struct pool *pool = pool_of(device, false);
   for (size_t i = pool ? pool->used.count : 0; i-- > 0;) {
     if (pool->used.items[i].data != data) continue;
-    struct block block = take(&pool->used, i);
-    if (!insert(&pool->free, first_fit(&pool->free, block.size), block))
+    struct block block = take_block(&pool->used, i);
+    if (!insert_block(&pool->free, first_fit(&pool->free, block.size), block))
       give_memory(pool, block.data);
     return 0;
   }

@@ -23,7 +23,7 @@ int mb_call_wrong(const mblob_prepared *c, size_t i, const char *what) {
 /* ---- reading the text ------------------------------------------------------------------------ */
 
 /* A word before the bracket, and for arrays the text between the brackets. */
-struct part {
+struct call_part {
   const char *word, *dims;
   size_t word_size;
   bool is_array;
@@ -34,12 +34,12 @@ static const char *skip_spaces(const char *p) {
   return p;
 }
 
-static bool ends(const char *p) { return !*p || (p[0] == '-' && p[1] == '>'); }
+static bool ends_type(const char *p) { return !*p || (p[0] == '-' && p[1] == '>'); }
 
 /* The word at *text, and moves behind it. */
-static bool next_part(const char **text, struct part *out) {
+static bool next_part(const char **text, struct call_part *out) {
   const char *p = *text;
-  *out = (struct part){.word = p};
+  *out = (struct call_part){.word = p};
   while (isalnum((unsigned char)*p) || *p == '_') ++p;
   out->word_size = (size_t)(p - out->word);
   if (*p == '[') {
@@ -50,10 +50,10 @@ static bool next_part(const char **text, struct part *out) {
     p++;
   }
   *text = p = skip_spaces(p);
-  return out->word_size > 0 && (ends(p) || *p == ',' || *p == ')');
+  return out->word_size > 0 && (ends_type(p) || *p == ',' || *p == ')');
 }
 
-static bool is(const struct part *part, const char *word) {
+static bool is(const struct call_part *part, const char *word) {
   return strlen(word) == part->word_size && memcmp(part->word, word, part->word_size) == 0;
 }
 
@@ -63,7 +63,7 @@ static const char ELEMENTS[][16] = {"int4",          "uint4",      "uint1",     
                                     "float8_e4m3fn", "float8_e5m2"};
 enum { ELEMENT_COUNT = sizeof(ELEMENTS) / sizeof(*ELEMENTS) };
 
-static int wrong_word(const mblob_prepared *c, size_t i, const struct part *part) {
+static int wrong_word(const mblob_prepared *c, size_t i, const struct call_part *part) {
   struct mb_near near = MB_NEAR(part->word, part->word_size);
   for (size_t k = 0; k < WORD_COUNT + (part->is_array ? ELEMENT_COUNT : 0); k++) {
     const char *word = k < WORD_COUNT ? WORDS[k].name : ELEMENTS[k - WORD_COUNT];
@@ -81,7 +81,7 @@ static int wrong_word(const mblob_prepared *c, size_t i, const struct part *part
 }
 
 /* Extents that the text has, up to its bracket; -1 of those that arguments have. */
-static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struct part *part) {
+static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struct call_part *part) {
   const size_t i = a->number;
   const char *p = skip_spaces(part->dims);
   bool comma = false;
@@ -116,7 +116,7 @@ int mb_call_measure(const mblob_prepared *c, struct mb_argument *a) {
              : MBLOB_OK;
 }
 
-static int read_array(mblob_prepared *c, struct mb_argument *a, const struct part *part,
+static int read_array(mblob_prepared *c, struct mb_argument *a, const struct call_part *part,
                       int64_t **extents) {
   DLTensor *t = &a->tensor;
   a->passed = is(part, "shape") ? AS_SHAPE : AS_ARRAY;
@@ -160,7 +160,7 @@ static const char *end_of_type(const char *p) {
 }
 
 /* The C type of parameter `i`; NULL where the library recorded none. */
-static const char *type_of(const mblob_prepared *c, size_t i) {
+static const char *type_of_argument(const mblob_prepared *c, size_t i) {
   const char *p = c->signature;
   while (i-- > 0) {
     p = end_of_type(p);
@@ -176,7 +176,7 @@ static void read_signature(const mblob_prepared *c, struct mb_argument *a) {
     char name[MB_C_TYPE_OF_UINT64_SIZE];
     uint8_t bits;
   } types[] = {MB_C_TYPES_OF_UINT64};
-  const char *p = a->is_inner ? NULL : type_of(c, a->number);
+  const char *p = a->is_inner ? NULL : type_of_argument(c, a->number);
   if (!p) return;
   const size_t size = (size_t)(end_of_type(p) - p);
   if (memchr(p, '*', size) && strncmp(p, "const ", 6) != 0) a->guarded = c->blob_size;
@@ -186,7 +186,7 @@ static void read_signature(const mblob_prepared *c, struct mb_argument *a) {
       a->takes_uint64 = types[k].bits == 64;
 }
 
-static int read_word(const mblob_prepared *c, struct mb_argument *a, const struct part *part) {
+static int read_word(const mblob_prepared *c, struct mb_argument *a, const struct call_part *part) {
   const struct mb_word *word = WORDS, *end = WORDS + WORD_COUNT;
   while (word < end && !is(part, word->name)) word++;
   if (word == end) return wrong_word(c, a->number, part);
@@ -198,7 +198,7 @@ static int read_word(const mblob_prepared *c, struct mb_argument *a, const struc
   return MBLOB_OK;
 }
 
-static int unreadable(const mblob_prepared *c, size_t i, const struct part *part,
+static int unreadable(const mblob_prepared *c, size_t i, const struct call_part *part,
                       const char *text) {
   return mb_fail(MBLOB_E_ARGUMENT,
                  "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas%s",
@@ -209,10 +209,10 @@ static int unreadable(const mblob_prepared *c, size_t i, const struct part *part
 }
 
 /* One word; moves behind it. */
-static int read_part(mblob_prepared *c, const char **text, struct mb_argument *a,
-                     int64_t **extents) {
+static int read_text_part(mblob_prepared *c, const char **text, struct mb_argument *a,
+                          int64_t **extents) {
   const char *start = *text;
-  struct part part;
+  struct call_part part;
   if (!next_part(text, &part)) return unreadable(c, a->number, &part, start);
   int status = part.is_array ? read_array(c, a, &part, extents) : read_word(c, a, &part);
   if (status) return status;
@@ -224,10 +224,10 @@ static int read_part(mblob_prepared *c, const char **text, struct mb_argument *a
 /* The list of the arguments. */
 static int read_types(mblob_prepared *c, int64_t *extents) {
   size_t opened[NESTING_LIMIT + 1] = {0}, depth = 0; /* items of each tuple around */
-  const struct part none = {.word = ""};
+  const struct call_part none = {.word = ""};
   const char *p = skip_spaces(c->types);
   int status = MBLOB_OK;
-  bool more = !ends(p);
+  bool more = !ends_type(p);
   while (!status && more) {
     struct mb_argument *a = &c->arguments[c->count];
     a->number = opened[0];
@@ -237,7 +237,7 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
       if (*p != ')') continue;
     } else {
       a->is_inner = depth > 0;
-      status = read_part(c, &p, a, &extents);
+      status = read_text_part(c, &p, a, &extents);
       c->count++;
       opened[depth]++;
     }
@@ -251,7 +251,8 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
     }
     more = *p == ',';
     if (more) p = skip_spaces(p + 1);
-    if (!status && !more && (!ends(p) || depth)) status = unreadable(c, opened[0] - 1, &none, p);
+    if (!status && !more && (!ends_type(p) || depth))
+      status = unreadable(c, opened[0] - 1, &none, p);
   }
   c->passed = opened[0];
   if (status || !*p) return status;
@@ -259,7 +260,7 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
   c->result.number = c->passed;
   c->result.is_inner = true; /* no parameter */
   p = skip_spaces(p + 2);
-  status = read_part(c, &p, &c->result, &extents);
+  status = read_text_part(c, &p, &c->result, &extents);
   if (!status && (*p || c->result.passed == AS_SHAPE)) status = unreadable(c, c->passed, &none, p);
   return status;
 }

@@ -115,7 +115,7 @@ int mb_module_read_tensors(mblob_module *module, const struct mb_tensors **out) 
   return status;
 }
 
-static int find_tensor(mblob_module *module, void *argument) {
+static int find_module_tensor(mblob_module *module, void *argument) {
   struct tensor_search *search = argument;
   if (module->is_library) return 0;
   const struct mb_tensors *tensors = NULL;
@@ -155,7 +155,7 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
   if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
   struct tensor_search search = {.name = name, .names.near = MB_NEAR(name, strlen(name))};
   *out = (DLTensor){0};
-  int status = mb_module_walk(module, false, find_tensor, &search);
+  int status = mb_module_walk(module, false, find_module_tensor, &search);
   if (status > 1) {
     mb_error_prefix(name);
     return status;

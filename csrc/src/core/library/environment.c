@@ -106,7 +106,7 @@ int mb_environment_target(mblob_function *function, mblob_function **out) {
 }
 
 /* Forget what a function stands for. */
-static void forget(mblob_function *function) {
+static void forget_target(mblob_function *function) {
   mblob_function *target = atomic_exchange(&function->u.environment.target, NULL);
   atomic_store(&function->u.environment.generation, 0);
   /* References were added to global functions only; those of the own imports are the library's. */
@@ -138,7 +138,7 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
   mb_unlock(lock);
   if (kept) *out = function;
   if (!kept) {
-    forget(function);
+    forget_target(function);
     mb_function_free(function);
   }
   return status ? status : *out ? MBLOB_OK : MBLOB_E_MEMORY;
@@ -146,5 +146,5 @@ int mb_environment_get(struct mb_library *library, const char *name, mblob_funct
 
 void mb_environment_reset(struct mb_library *library) {
   const struct mb_map_item *item;
-  for (size_t i = 0; (item = mb_map_next(&library->environment, &i));) forget(item->value);
+  for (size_t i = 0; (item = mb_map_next(&library->environment, &i));) forget_target(item->value);
 }

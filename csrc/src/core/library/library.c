@@ -13,7 +13,7 @@
 #include "core/loaded/loaded.h"
 #include "core/plugin/plugin.h"
 
-static const char *name_of(const struct mb_source *source) {
+static const char *name_of_source(const struct mb_source *source) {
   return *source->path ? source->path : "memory";
 }
 
@@ -249,7 +249,7 @@ int mb_open_source(struct mb_source *source, const mblob_open_options *given, mb
     mb_source_close(source);
     return status;
   }
-  char *name = strdup(name_of(source));
+  char *name = strdup(name_of_source(source));
   struct mb_library *library = NULL, *unwanted = NULL;
   mb_lock(&mb_loaded.lock);
   status = find_library(source, &library);

@@ -10,7 +10,7 @@
 /* ---- reading the file ------------------------------------------------------------------------ */
 
 /* Find the blob's bytes in the file; `out` is empty if there is no blob. */
-static int find_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
+static int find_file_blob(struct mb_library *library, struct mb_slice *out, ElfW(Sym) * symbol) {
   static const struct {
     const char *symbol;
     enum mb_dialect dialect;
@@ -95,8 +95,8 @@ static int add_tree(struct mb_library *library, const struct mb_blob *blob,
   return status;
 }
 
-static int read_blob(struct mb_library *library, const uint8_t *bytes, uint64_t size,
-                     const mblob_open_options *options, struct mb_blob *out) {
+static int read_library_blob(struct mb_library *library, const uint8_t *bytes, uint64_t size,
+                             const mblob_open_options *options, struct mb_blob *out) {
   const struct mb_opening_loaders loaders = {library, options};
   return mb_blob_read(bytes, size, library->blob_dialect, library->index_expected, options->verify,
                       &(struct mb_measures){mb_opening_measure, mb_run_measure, &loaders}, out);
@@ -108,10 +108,10 @@ static int read_library(struct mb_library *library, const mblob_open_options *op
   struct mb_blob blob = {0};
   if (options->verify != MBLOB_VERIFY_FULL) mb_source_advise_random(&library->source);
   int status = mb_elf_read(library->source.bytes, library->source.size, &library->elf);
-  if (!status) status = find_blob(library, bytes, symbol);
+  if (!status) status = find_file_blob(library, bytes, symbol);
   if (!status) status = mb_carried_read(library);
   if (!status && library->has_blob)
-    status = read_blob(library, bytes->data, bytes->size, options, &blob);
+    status = read_library_blob(library, bytes->data, bytes->size, options, &blob);
   if (!status) status = read_function_table(library);
   /* The tree is built on the file's mapping first: that tells of loaders that are missing before
    * any code runs. */
@@ -156,7 +156,7 @@ int mb_library_add_tree(struct mb_library *library, const mblob_open_options *op
                         mblob_module **out) {
   struct mb_blob blob = {0};
   int status = library->has_blob
-                   ? read_blob(library, library->blob, library->blob_size, options, &blob)
+                   ? read_library_blob(library, library->blob, library->blob_size, options, &blob)
                    : MBLOB_OK;
   if (!status) status = add_tree(library, library->has_blob ? &blob : NULL, options, out);
   mb_blob_free(&blob);

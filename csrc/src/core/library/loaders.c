@@ -29,7 +29,7 @@ static enum mb_found given(const mblob_module *module, mblob_loader *out) {
   return MB_ABSENT;
 }
 
-static enum mb_found registered(const mblob_module *module, mblob_loader *out) {
+static enum mb_found registered_loader(const mblob_module *module, mblob_loader *out) {
   return mb_registered_loader(MB_FIRST_LOADERS, module->type_key, out);
 }
 
@@ -64,7 +64,7 @@ static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
 /* In the order in which they count (mblob/plugin.h). */
 static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
   static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {
-      given, registered, carried, builtin, in_files, registered_last};
+      given, registered_loader, carried, builtin, in_files, registered_last};
   enum mb_found found = MB_ABSENT;
   for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++)
     found = sources[i](module, out);
@@ -160,7 +160,7 @@ static int missing(const mblob_module *module) {
   return status;
 }
 
-static int check(const mblob_module *module) {
+static int check_loader(const mblob_module *module) {
   enum mb_found found = find_loader(module, NULL);
   return found == MB_PRESENT  ? MBLOB_OK
          : found == MB_BROKEN ? mblob_last_error_info()->status
@@ -170,7 +170,7 @@ static int check(const mblob_module *module) {
 int mb_tree_check_loaders(const struct mb_tree *tree) {
   int status = MBLOB_OK;
   for (size_t i = 0; !status && i < tree->count && tree->missing == MBLOB_MISSING_ERROR; i++)
-    if (needs_loader(&tree->modules[i])) status = check(&tree->modules[i]);
+    if (needs_loader(&tree->modules[i])) status = check_loader(&tree->modules[i]);
   return status;
 }
 
@@ -267,8 +267,8 @@ int mblob_module_save(mblob_module *module, int (*write)(void *to, const void *b
 
 /* Bind what the loader gave (a reference of ours) to the library, and keep it for the next
  * lookup. */
-static int keep(mblob_module *module, const char *name, mblob_function *target,
-                mblob_function **out) {
+static int keep_found(mblob_module *module, const char *name, mblob_function *target,
+                      mblob_function **out) {
   struct mb_library *library = module->library;
   mblob_function *function = mb_function_new(MB_FORWARD, library, name);
   if (!function) {
@@ -290,7 +290,7 @@ static int keep(mblob_module *module, const char *name, mblob_function *target,
  * it to what is behind must not look into folders each time. */
 static bool may_have_functions(mblob_module *module) {
   if (module->is_created || needs_loader(module)) return true;
-  if (given(module, NULL) || registered(module, NULL) || carried(module, NULL) ||
+  if (given(module, NULL) || registered_loader(module, NULL) || carried(module, NULL) ||
       builtin(module, NULL))
     return true;
   if (atomic_load_explicit(&module->no_plugin, memory_order_relaxed)) return false;
@@ -319,5 +319,5 @@ int mb_loader_find(mblob_module *module, const char *name, mblob_function **out,
               module->is_created; /* it has nothing to open; what it stands for cannot be */
     return loader_failed(module, status, before);
   }
-  return target ? keep(module, name, target, out) : MBLOB_OK;
+  return target ? keep_found(module, name, target, out) : MBLOB_OK;
 }

@@ -25,7 +25,7 @@ static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) 
 }
 
 /* Whether the library exports a function under that symbol. */
-static bool is_there(const struct mb_library *library, const char *symbol_name) {
+static bool is_symbol_there(const struct mb_library *library, const char *symbol_name) {
   ElfW(Sym) symbol;
   return mb_library_symbol(library, symbol_name, &symbol) && is_code(library, &symbol);
 }
@@ -152,7 +152,7 @@ static int find_own(mblob_module *module, const char *name, mblob_function **out
 
 /* ---- and of what it imports ------------------------------------------------------------------ */
 
-struct search {
+struct function_search {
   const char *name;
   mblob_function *found;
   bool passed; /* a module that cannot be opened; the error is that of the first */
@@ -160,7 +160,7 @@ struct search {
   size_t walked; /* modules that a hint was sought in */
 };
 
-static int look(struct search *search, mblob_module *module) {
+static int look_in_module(struct function_search *search, mblob_module *module) {
   bool closed = false;
   int status = find_own(module, search->name, &search->found, &closed);
   if (!closed) return status;
@@ -171,14 +171,14 @@ static int look(struct search *search, mblob_module *module) {
 
 /* A module that cannot be opened does not hide functions of the modules behind it. */
 static int visit(mblob_module *module, void *argument) {
-  struct search *search = argument;
-  int status = look(search, module);
+  struct function_search *search = argument;
+  int status = look_in_module(search, module);
   return status ? status : search->found ? 1 : 0;
 }
 
 /* The end of a search that found something, or whose last visit gave `status`. Why a module was
  * passed by is the error of a name that nobody has. */
-static int finish(struct search *search, int status, mblob_function **out) {
+static int finish_search(struct function_search *search, int status, mblob_function **out) {
   *out = search->found;
   status = status > 1 ? status : MBLOB_OK;
   if (search->passed && !status && !search->found) status = mb_error_restore(&search->error);
@@ -186,8 +186,9 @@ static int finish(struct search *search, int status, mblob_function **out) {
   return status;
 }
 
-static int search_module(struct search *search, mblob_module *module, enum mb_scope scope) {
-  int status = scope == MB_IMPORTS_ONLY ? MBLOB_OK : look(search, module);
+static int search_module(struct function_search *search, mblob_module *module,
+                         enum mb_scope scope) {
+  int status = scope == MB_IMPORTS_ONLY ? MBLOB_OK : look_in_module(search, module);
   return !status && !search->found && scope != MB_ITSELF
              ? mb_module_walk(module, true, visit, search)
              : status;
@@ -195,21 +196,21 @@ static int search_module(struct search *search, mblob_module *module, enum mb_sc
 
 int mb_module_find(mblob_module *module, const char *name, enum mb_scope scope,
                    mblob_function **out) {
-  struct search search = {.name = name};
+  struct function_search search = {.name = name};
   int status = search_module(&search, module, scope);
-  return finish(&search, status, out);
+  return finish_search(&search, status, out);
 }
 
 int mb_module_find_if_open(mblob_module *module, const char *name, enum mb_scope scope,
                            mblob_function **out) {
-  struct search search = {.name = name};
+  struct function_search search = {.name = name};
   int status = search_module(&search, module, scope);
   if (search.passed) mb_saved_error_free(&search.error);
   search.passed = false;
-  return finish(&search, status, out);
+  return finish_search(&search, status, out);
 }
 
-static int search_trees(const struct mb_tree *tree, struct search *search) {
+static int search_trees(const struct mb_tree *tree, struct function_search *search) {
   int status = MBLOB_OK;
   for (; tree && !status; tree = tree->next)
     for (size_t i = 0; i < tree->count && !status; i++)
@@ -221,7 +222,7 @@ static int search_trees(const struct mb_tree *tree, struct search *search) {
 /* As TVM 0.8 and later: the first match, depth first. TVM 0.5 and 0.6 search one level of imports,
  * and TVM 0.7 takes the last match. */
 int mb_library_find_import(struct mb_library *library, const char *name, mblob_function **out) {
-  struct search search = {.name = name};
+  struct function_search search = {.name = name};
   int status = MBLOB_OK;
   while (library && !status) {
     mb_lock(&library->lock);
@@ -232,12 +233,12 @@ int mb_library_find_import(struct mb_library *library, const char *name, mblob_f
     status = search_trees(tree, &search);
     library = joined;
   }
-  return finish(&search, status, out);
+  return finish_search(&search, status, out);
 }
 
 /* ---- not found ------------------------------------------------------------------------------- */
 
-struct listing {
+struct names_listing {
   FILE *text;
   bool has_program; /* of a virtual machine, whose functions are none of the module */
   struct mb_set seen;
@@ -258,7 +259,7 @@ static bool is_helper(const char *name) {
   return false;
 }
 
-static void list_name(struct listing *l, const char *name) {
+static void list_name(struct names_listing *l, const char *name) {
   mb_near_offer(&l->near, name);
   if (++l->shown <= SHOWN) (void)fprintf(l->text, "%s%s", l->shown > 1 ? ", " : "", name);
 }
@@ -269,7 +270,8 @@ static void library_names(const mblob_module *module, size_t most,
   const struct mb_library *library = module->library;
   for (size_t i = 0; i < library->table.count && most; i++) {
     const struct mb_function_row *row = &library->table.rows[i];
-    if ((row->packed || is_assumed(module, row->symbol, row)) && is_there(library, row->symbol))
+    if ((row->packed || is_assumed(module, row->symbol, row)) &&
+        is_symbol_there(library, row->symbol))
       visit(context, row->name), most--;
   }
   for (uint64_t i = 1; i < library->elf.symbol_count && most; i++) {
@@ -294,7 +296,7 @@ static bool is_program(const mblob_module *module) {
 }
 
 static int list_module(mblob_module *module, void *argument) {
-  struct listing *l = argument;
+  struct names_listing *l = argument;
   if (l->shown >= COMPARED || l->walked++ == HINT_LIMIT) return 1;
   if (!module->is_library) {
     l->has_program |= is_program(module);
@@ -322,7 +324,7 @@ static int find_recorded(mblob_module *module, void *argument) {
     found->row = NULL;
   const char *symbol = found->row ? found->row->symbol : found->name;
   const bool may_be = found->row || !(module->library->dialect == MB_FFI || is_mangled(symbol));
-  found->is_there = may_be && is_there(module->library, symbol);
+  found->is_there = may_be && is_symbol_there(module->library, symbol);
   if (found->row && !found->row->packed)
     found->why = mb_function_table_note(&module->library->table, symbol);
   return found->row || found->is_there;
@@ -330,7 +332,7 @@ static int find_recorded(mblob_module *module, void *argument) {
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
 static int visit_near_library(mblob_module *module, void *argument) {
-  struct search *search = argument;
+  struct function_search *search = argument;
   if (search->walked++ == HINT_LIMIT) return HINT_LIMIT;
   return module->is_library ? visit(module, argument) : 0;
 }
@@ -339,8 +341,9 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   bool imports = scope != MB_ITSELF, only = scope == MB_IMPORTS_ONLY;
   char *text = NULL;
   size_t size = 0;
-  struct listing l = {.text = open_memstream(&text, &size), .near = MB_NEAR(name, strlen(name))};
-  struct search elsewhere = {.name = name};
+  struct names_listing l = {.text = open_memstream(&text, &size),
+                            .near = MB_NEAR(name, strlen(name))};
+  struct function_search elsewhere = {.name = name};
   struct recorded recorded = {.name = name};
   if (!l.text) return mb_fail_memory(0);
   (void)(imports ? mb_module_walk(module, only, find_recorded, &recorded)

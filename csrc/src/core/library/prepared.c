@@ -13,7 +13,7 @@ static int out_of_range(const mblob_prepared *c, const struct mb_argument *a, lo
 }
 
 /* A number that arrives wider than it is. */
-static bool fits(const struct mb_word *word, int64_t value) {
+static bool fits_word(const struct mb_word *word, int64_t value) {
   const uint64_t signs = *word->name == 'i' ? UINT64_C(1) << (word->bits - 1) : 0;
   return word->bits >= 64 || ((uint64_t)value + signs) >> word->bits == 0;
 }
@@ -32,7 +32,7 @@ static int take_uint64(const mblob_prepared *c, const struct mb_argument *a, uin
 }
 
 static int check_number(const mblob_prepared *c, const struct mb_argument *a, int64_t value) {
-  if (!fits(a->word, value)) return out_of_range(c, a, value);
+  if (!fits_word(a->word, value)) return out_of_range(c, a, value);
   if (value < 0 && a->takes_uint64)
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s: argument %zu of \"%s\": expected 0 or more for a uint64_t, found %lld",
@@ -132,8 +132,8 @@ static int take_pointer(mblob_prepared *c, struct mb_argument *a, TVMValue *valu
 }
 
 /* One value, on top of the stack. */
-static inline int take(mblob_prepared *c, struct mb_argument *a, TVMValue *v, int *code,
-                       va_list *args) {
+static inline int take_argument(mblob_prepared *c, struct mb_argument *a, TVMValue *v, int *code,
+                                va_list *args) {
   int status = MBLOB_OK;
   if (a->word) *code = a->code;
   switch ((enum passed)a->passed) {
@@ -169,7 +169,7 @@ static int wrong_result(const mblob_prepared *c, const char *expected, int code)
                  expected, code);
 }
 
-static int put_array(const mblob_prepared *c, const DLTensor *from, int code) {
+static int put_call_array(const mblob_prepared *c, const DLTensor *from, int code) {
   const DLTensor *to = &c->result.tensor;
   if (code != kTVMNDArrayHandle) return wrong_result(c, "a tensor", code);
   int status = mb_tensor_match("result", to, from);
@@ -180,7 +180,7 @@ static int put_array(const mblob_prepared *c, const DLTensor *from, int code) {
 
 static int put_number(const mblob_prepared *c, void *to, int64_t value) {
   const struct mb_word *word = c->result.word;
-  if (!fits(word, value)) return out_of_range(c, &c->result, value);
+  if (!fits_word(word, value)) return out_of_range(c, &c->result, value);
   switch (word->bits) {
     case 1: *(bool *)to = value != 0; break;
     case 8: *(uint8_t *)to = (uint8_t)value; break;
@@ -197,7 +197,7 @@ static int put_result(const mblob_prepared *c, void *to, TVMValue value, int cod
   const bool is_int = code == kTVMArgInt || code == kTVMArgBool;
   int status = MBLOB_OK;
   if (!word) {
-    status = put_array(c, value.v_handle, code);
+    status = put_call_array(c, value.v_handle, code);
     mblob_value_release(value, code);
     return status;
   }
@@ -258,7 +258,7 @@ static int take_result(mblob_prepared *c, void **to, va_list *args) {
   return mb_call_wrong(c, a->number, "the pointer is NULL");
 }
 
-static int run(mblob_prepared *c, va_list *args) {
+static int run_prepared(mblob_prepared *c, va_list *args) {
   size_t top = 0;
   void *to = NULL;
   TVMValue value = {.v_handle = NULL};
@@ -273,7 +273,7 @@ static int run(mblob_prepared *c, va_list *args) {
       continue;
     }
     top -= a->count;
-    status = take(c, a, &c->values[top], &c->codes[top], args);
+    status = take_argument(c, a, &c->values[top], &c->codes[top], args);
   }
   if (!status && c->has_result) status = take_result(c, &to, args);
   if (!status)
@@ -290,7 +290,7 @@ int mblob_call_prepared(mblob_prepared *call, ...) {
   if (MB_IS_NULL(call)) return MBLOB_E_ARGUMENT;
   va_list args;
   va_start(args, call);
-  const int status = run(call, &args);
+  const int status = run_prepared(call, &args);
   va_end(args);
   return status;
 }
@@ -302,7 +302,7 @@ int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   if (status) return status;
   va_list args;
   va_start(args, types);
-  status = run(call, &args);
+  status = run_prepared(call, &args);
   va_end(args);
   mblob_prepared_release(call);
   return status;

@@ -55,13 +55,13 @@ static int take_announced(void) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-struct span {
+struct memory_span {
   uintptr_t address;
   uint64_t left; /* bytes from there to the end of its segment */
 };
 
 static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) {
-  struct span *span = argument;
+  struct memory_span *span = argument;
   (void)size;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
@@ -78,7 +78,7 @@ static int find_segment(struct dl_phdr_info *info, size_t size, void *argument) 
 /* How many bytes may be read at an announced address: to the end of the segment of the program
  * or library that it lies in. Elsewhere (a JIT's memory) nothing tells where it ends. */
 static uint64_t room_at(const void *address) {
-  struct span span = {(uintptr_t)address, UINT64_MAX - (uintptr_t)address};
+  struct memory_span span = {(uintptr_t)address, UINT64_MAX - (uintptr_t)address};
   (void)dl_iterate_phdr(find_segment, &span);
   return span.left;
 }
@@ -94,7 +94,7 @@ struct record {
 };
 
 /* The announced objects that make a library what it is. */
-struct parts {
+struct system_parts {
   const uint8_t *blob;
   const uint8_t *table;
   const uint8_t *record;
@@ -105,7 +105,7 @@ struct parts {
 struct system_library {
   struct system_library
       *before; /* what the prefix stood for until its code was loaded again elsewhere */
-  struct parts parts;
+  struct system_parts parts;
   struct mb_library *library;
   mblob_module *root;
   char prefix[];
@@ -117,10 +117,10 @@ static struct mb_map libraries[2];
 static struct mb_lock libraries_lock = MB_LOCK_INIT;
 
 /* These carry the prefix and are not shared with other libraries. */
-static struct parts parts_of(const char *prefix) {
+static struct system_parts parts_of(const char *prefix) {
   void *found[MB_PARTS];
   for (size_t i = 0; i < MB_PARTS; i++) found[i] = mb_announced_part(prefix, (enum mb_part)i);
-  return (struct parts){
+  return (struct system_parts){
       .blob = found[found[MB_PART_BLOB] ? MB_PART_BLOB : MB_PART_FFI_BLOB],
       .table = found[MB_PART_TABLE],
       .record = found[MB_PART_RECORD],
@@ -130,7 +130,7 @@ static struct parts parts_of(const char *prefix) {
   };
 }
 
-static int read_record(const struct parts *parts, struct record *out) {
+static int read_system_record(const struct system_parts *parts, struct record *out) {
   *out = (struct record){0};
   if (!parts->record) return MBLOB_OK;
   if (room_at(parts->record) < sizeof(*out))
@@ -145,8 +145,8 @@ static int read_record(const struct parts *parts, struct record *out) {
 
 /* Where the blob of `library` is and ends. Without a record its length prefix tells; the segment
  * bounds both. */
-static int find_blob(const struct parts *parts, const struct record *record,
-                     struct mb_library *library) {
+static int find_system_blob(const struct system_parts *parts, const struct record *record,
+                            struct mb_library *library) {
   library->index_expected = record->flags & MB_NOTE_HAS_INDEX;
   library->has_blob = parts->blob != NULL;
   library->blob = parts->blob;
@@ -181,9 +181,9 @@ static struct mb_slice table_at(const uint8_t *table) {
 
 static int read_parts(struct system_library *system, struct mb_library *library) {
   struct record record;
-  const struct parts *parts = &system->parts;
-  int status = read_record(parts, &record);
-  if (!status) status = find_blob(parts, &record, library);
+  const struct system_parts *parts = &system->parts;
+  int status = read_system_record(parts, &record);
+  if (!status) status = find_system_blob(parts, &record, library);
   if (!status && parts->table)
     status = mb_function_table_read(table_at(parts->table), NULL, &library->table);
   else if (!status && record.flags & MB_NOTE_HAS_TABLE)
@@ -223,7 +223,7 @@ static int make_root(struct system_library *system, enum mb_system_names names) 
   return MBLOB_OK;
 }
 
-static bool is_same(const struct parts *a, const struct parts *b) {
+static bool are_same_parts(const struct system_parts *a, const struct system_parts *b) {
   return a->blob == b->blob && a->table == b->table && a->record == b->record &&
          a->context == b->context && a->ffi_context == b->ffi_context;
 }
@@ -238,7 +238,7 @@ static void join(struct mb_library *library, struct mb_library *other) {
 /* Kernels ask the context that was made first; it leads to the imports of the other one's
  * modules too. */
 static void set_context(struct system_library *system, const struct system_library *other) {
-  if (other && is_same(&other->parts, &system->parts)) {
+  if (other && are_same_parts(&other->parts, &system->parts)) {
     join(other->library, system->library);
   } else {
     if (system->parts.context) *system->parts.context = &system->library->context;
@@ -250,8 +250,8 @@ static void set_context(struct system_library *system, const struct system_libra
  * then the prefix stands for a new library, and the old one stays for those who hold it. */
 static int find_or_make(const char *prefix, enum mb_system_names names, mblob_module **out) {
   struct system_library *known = mb_map_get(&libraries[names], prefix);
-  const struct parts parts = parts_of(prefix);
-  if (known && is_same(&known->parts, &parts)) {
+  const struct system_parts parts = parts_of(prefix);
+  if (known && are_same_parts(&known->parts, &parts)) {
     *out = known->root;
     return MBLOB_OK;
   }
@@ -276,7 +276,7 @@ static int find_or_make(const char *prefix, enum mb_system_names names, mblob_mo
 }
 
 /* The root, not counted. */
-static int get(const char *prefix, enum mb_system_names names, mblob_module **out) {
+static int get_system_library(const char *prefix, enum mb_system_names names, mblob_module **out) {
   mb_lock(&libraries_lock);
   int status = find_or_make(prefix, names, out);
   mb_unlock(&libraries_lock);
@@ -293,7 +293,7 @@ int mb_system_library_open(const char *prefix, mblob_module **out) {
         "no system library %s%s%s is linked into this process; link it with -lmblob (ffi dialect: -lmblob-ffi "
         "-lmblob); an archive (.a) also needs MBLOB_SYSTEM_LIB(prefix) in the program, or --whole-archive",
         *prefix ? "with the prefix '" : "without a prefix", prefix, *prefix ? "'" : "");
-  status = get(prefix, MB_NAMES_OF_PREFIX, out);
+  status = get_system_library(prefix, MB_NAMES_OF_PREFIX, out);
   if (!status) (void)mblob_module_retain(*out);
   return status;
 }
@@ -308,7 +308,7 @@ int mb_system_library_get(TVMValue *args, int *codes, int count, TVMRetValueHand
         count > 1 ? MB_ARGUMENT_COUNT : MB_ARGUMENT_TYPE,
         "runtime.SystemLib: expected at most one argument, the prefix, a string");
   int status = take_announced();
-  if (!status) status = get(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
+  if (!status) status = get_system_library(given ? args[0].v_str : "", MB_NAMES_AS_TVM, &module);
   if (status) return status;
   return mb_return_set(ret, (TVMValue){.v_handle = module}, kTVMModuleHandle);
 }

@@ -32,7 +32,7 @@ static bool is_of_module(const char *name) {
 }
 
 /* A slot, which mblob's packed functions have, too. */
-static bool is_slot(const char *name) { return starts_with(name, "__TVM"); }
+static bool is_ffi_slot(const char *name) { return starts_with(name, "__TVM"); }
 
 /* What only code for TVM's runtime asks for: its C functions, and its classes of C++. */
 static bool is_of_runtime(const char *name) {
@@ -67,7 +67,7 @@ void mb_ffi_recognize(struct mb_library *library) {
       old = true;
     }
     old |= !library->external && (starts_with(name, "__TVMFFI") || starts_with(name, "TVMFFI"));
-    compiled |= is_of_module(name) || (!listed && is_slot(name)) ||
+    compiled |= is_of_module(name) || (!listed && is_ffi_slot(name)) ||
                 (symbol.st_shndx == SHN_UNDEF && is_of_runtime(name));
   }
   if (old) library->dialect = MB_FFI_OF_0_21;

@@ -98,7 +98,7 @@ static int make_name(struct mb_library *library, const char *count, const char *
 }
 
 /* Decide what the linker is given, and its name. */
-static int prepare(struct mb_library *library) {
+static int prepare_file(struct mb_library *library) {
   char count[SPELLING], folder[SPELLING + 32];
   const char *base = NULL;
   spell_number(count);
@@ -272,7 +272,7 @@ static bool helped(struct mb_library *library, const char *reason, mb_opener *op
   if (library->copy_fd >= 0) (void)close(library->copy_fd);
   if (library->source.dir_fd >= 0) (void)close(library->source.dir_fd);
   library->copy_fd = library->source.dir_fd = -1;
-  return prepare(library) == MBLOB_OK;
+  return prepare_file(library) == MBLOB_OK;
 }
 
 static int run_linker(struct mb_library *library, mb_opener *open) {
@@ -339,7 +339,7 @@ static void fill_slots(struct mb_library *library) {
 }
 
 int mb_library_link(struct mb_library *library, mb_opener *open) {
-  int status = prepare(library);
+  int status = prepare_file(library);
   if (!status) status = run_linker(library, open);
   if (!status) status = check_mapping(library);
   if (!status) status = mb_link_copy_give_back(library);

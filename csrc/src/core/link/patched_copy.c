@@ -14,13 +14,13 @@
 #include "core/loaded/loaded.h"
 
 /* Bytes of the file. */
-struct span {
+struct copied_span {
   uint64_t start, end;
 };
 
 /* ---- which symbols --------------------------------------------------------------------------- */
 
-static bool is_slot(const char *name) {
+static bool is_slot_symbol(const char *name) {
   for (size_t i = 0; i < MB_SLOTS_AND_CONTEXTS; i++)
     if (strcmp(name, mb_slot_name(i)) == 0) return true;
   return false;
@@ -61,7 +61,7 @@ static bool bind_symbol(const struct mb_library *library, ElfW(Sym) * symbol) {
     symbol->st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
     symbol->st_shndx = SHN_ABS;
     symbol->st_value = (uintptr_t)address;
-  } else if (!mb_elf_is_exported(symbol) || !is_slot(name) || !dlsym(RTLD_DEFAULT, name)) {
+  } else if (!mb_elf_is_exported(symbol) || !is_slot_symbol(name) || !dlsym(RTLD_DEFAULT, name)) {
     return false;
   }
   symbol->st_other = (unsigned char)((symbol->st_other & ~3) | STV_HIDDEN);
@@ -75,9 +75,9 @@ static uint64_t symbols_end(const struct mb_elf *elf) {
 }
 
 /* The part of the symbol table that changes; empty if nothing does. */
-static struct span changed_symbols(const struct mb_library *library) {
+static struct copied_span changed_symbols(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
-  struct span span = {0, 0};
+  struct copied_span span = {0, 0};
   for (uint64_t i = 1, end = symbols_end(elf); i < end; i++) {
     ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (!bind_symbol(library, &symbol)) continue;
@@ -110,7 +110,7 @@ static int copy_bytes(const struct mb_elf *elf, int fd, uint64_t start, uint64_t
 
 static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 static uint64_t round_down(uint64_t x) { return x & ~(page_size() - 1); }
-static uint64_t round_up(uint64_t x) { return round_down(x + page_size() - 1); }
+static uint64_t round_up_to_page(uint64_t x) { return round_down(x + page_size() - 1); }
 
 /* Whether the file's own pages can stand in for the copy's. */
 static bool comes_back(const struct mb_elf *elf, const ElfW(Phdr) * s) {
@@ -118,16 +118,16 @@ static bool comes_back(const struct mb_elf *elf, const ElfW(Phdr) * s) {
 }
 
 /* Whole pages of the blob, which nothing reads before they come back. */
-static struct span left_out(const struct mb_library *library, struct span changed) {
+static struct copied_span left_out(const struct mb_library *library, struct copied_span changed) {
   const struct mb_elf *elf = &library->elf;
-  const struct span nothing = {UINT64_MAX, UINT64_MAX};
+  const struct copied_span nothing = {UINT64_MAX, UINT64_MAX};
   ElfW(Sym) symbol;
   struct mb_slice blob;
   if (!library->blob_symbol || !mb_elf_find(elf, library->blob_symbol, &symbol) ||
       mb_elf_object(elf, &symbol, library->blob_symbol, &blob))
     return nothing;
-  struct span span = {round_up((uint64_t)(blob.data - elf->data)),
-                      round_down((uint64_t)(blob.data - elf->data) + blob.size)};
+  struct copied_span span = {round_up_to_page((uint64_t)(blob.data - elf->data)),
+                             round_down((uint64_t)(blob.data - elf->data) + blob.size)};
   if (span.start >= span.end || (changed.start < span.end && span.start < changed.end))
     return nothing;
   for (unsigned i = 0; i < elf->header.e_phnum; i++) {
@@ -139,9 +139,9 @@ static struct span left_out(const struct mb_library *library, struct span change
 }
 
 /* What the linker reads: the headers and all that is loaded. */
-static int copy_file(const struct mb_library *library, int fd, struct span changed) {
+static int copy_file(const struct mb_library *library, int fd, struct copied_span changed) {
   const struct mb_elf *elf = &library->elf;
-  struct span hole = left_out(library, changed);
+  struct copied_span hole = left_out(library, changed);
   uint64_t phdrs = elf->header.e_phoff;
   if (ftruncate(fd, (off_t)elf->size) != 0) return mb_fail_errno(errno, "memory file");
   int status = copy_bytes(elf, fd, 0, sizeof(ElfW(Ehdr)));
@@ -205,7 +205,7 @@ static int check_linker(const struct mb_library *library) {
 
 int mb_link_copy(struct mb_library *library, const char *folder) {
   if (library->copy_fd >= 0) return MBLOB_OK; /* still in memory from an earlier opening */
-  struct span changed = changed_symbols(library);
+  struct copied_span changed = changed_symbols(library);
   library->changed_start = changed.start;
   library->changed_end = changed.end;
   const bool binds = changed.start != changed.end;
@@ -262,12 +262,13 @@ static uint64_t next_start(const struct mb_elf *elf, unsigned i, const ElfW(Phdr
 int mb_link_copy_give_back(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   if (library->copy_fd < 0) return MBLOB_OK;
-  uint64_t before = round_down(library->changed_start), after = round_up(library->changed_end);
+  uint64_t before = round_down(library->changed_start),
+           after = round_up_to_page(library->changed_end);
   int status = MBLOB_OK;
   for (unsigned i = 0; i < elf->header.e_phnum && !status; i++) {
     ElfW(Phdr) s = mb_elf_segment(elf, i);
     if (!comes_back(elf, &s)) continue;
-    uint64_t start = round_down(s.p_offset), end = round_up(s.p_offset + s.p_filesz);
+    uint64_t start = round_down(s.p_offset), end = round_up_to_page(s.p_offset + s.p_filesz);
     uint64_t next = next_start(elf, i, &s);
     if (next < end) end = next;
     if (after <= start || end <= before) {

@@ -11,7 +11,7 @@
 static const char variable[] = ".tvm_func.\0";
 static const char constants[] = "vm.builtin.\0tvm.contrib.\0relax.run.\0";
 
-struct search {
+struct name_search {
   const struct mb_elf *elf;
   mb_name_visitor visit;
   void *context;
@@ -20,7 +20,8 @@ struct search {
 static bool is_of_text(uint8_t c, uint8_t lowest) { return c >= lowest && c < 0x7f; }
 
 /* Texts between two places of the file that start with one of the prefixes. */
-static void find(const struct search *s, uint64_t start, uint64_t end, const char *prefix) {
+static void find_names(const struct name_search *s, uint64_t start, uint64_t end,
+                       const char *prefix) {
   const uint8_t *const last = s->elf->data + end;
   for (size_t length; start < end && (length = strlen(prefix)); prefix += length + 1) {
     const uint8_t *behind = s->elf->data + start, *name;
@@ -35,7 +36,7 @@ static void find(const struct search *s, uint64_t start, uint64_t end, const cha
 }
 
 void mb_library_code_names(const struct mb_library *library, mb_name_visitor visit, void *context) {
-  const struct search s = {&library->elf, visit, context};
+  const struct name_search s = {&library->elf, visit, context};
   uint64_t blob = UINT64_MAX, behind = 0; /* modules are no constants of the code */
   if (!library->source.bytes) return;
   if (mb_elf_offset(s.elf, (uint64_t)((uintptr_t)library->blob - library->base), library->blob_size,
@@ -45,13 +46,13 @@ void mb_library_code_names(const struct mb_library *library, mb_name_visitor vis
     const ElfW(Phdr) segment = mb_elf_segment(s.elf, i);
     const uint64_t start = segment.p_offset, end = start + segment.p_filesz; /* in the file */
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_W)) continue;
-    find(&s, start, behind > start && blob < end ? blob : end, constants);
-    if (behind > start) find(&s, behind, end, constants);
+    find_names(&s, start, behind > start && blob < end ? blob : end, constants);
+    if (behind > start) find_names(&s, behind, end, constants);
   }
   ElfW(Shdr) section = {.sh_type = SHT_NULL}; /* .symtab, then its names */
   for (unsigned i = 0; section.sh_type != SHT_SYMTAB; i++)
     if (!mb_elf_section(s.elf, i, &section)) return;
   if (mb_elf_section(s.elf, section.sh_link, &section) && section.sh_offset <= s.elf->size &&
       section.sh_size <= s.elf->size - section.sh_offset)
-    find(&s, section.sh_offset, section.sh_offset + section.sh_size, variable);
+    find_names(&s, section.sh_offset, section.sh_offset + section.sh_size, variable);
 }

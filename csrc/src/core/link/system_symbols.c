@@ -12,7 +12,7 @@
 #include "core/link/ffi_library.h"
 #include "core/loaded/loaded.h"
 
-struct symbol {
+struct system_symbol {
   void *address;
   char name[];
 };
@@ -22,7 +22,7 @@ static struct mb_lock symbols_lock = MB_LOCK_INIT;
 
 /* With the lock. A name that is announced again gets the new address, as in TVM. */
 static int announce(const char *name, void *address) {
-  struct symbol *symbol = mb_map_get(&symbols, name);
+  struct system_symbol *symbol = mb_map_get(&symbols, name);
   if (symbol) {
     symbol->address = address;
     return 0;
@@ -88,7 +88,7 @@ static bool is_of_longer_prefix(const char *name, size_t own) {
 
 static void *address_of(const char *name, size_t own, enum mb_system_names names) {
   mb_lock(&symbols_lock);
-  const struct symbol *symbol = mb_map_get(&symbols, name);
+  const struct system_symbol *symbol = mb_map_get(&symbols, name);
   if (symbol && names == MB_NAMES_OF_PREFIX && is_of_longer_prefix(name, own)) symbol = NULL;
   void *address = symbol ? symbol->address : NULL;
   mb_unlock(&symbols_lock);
@@ -148,7 +148,7 @@ int mb_all_announced(const char *prefix, struct mb_announced_symbol **out, size_
   while (*out && (item = mb_map_next(&symbols, &at)))
     if (strncmp(item->key, prefix, length) == 0)
       (*out)[(*count)++] =
-          (struct mb_announced_symbol){item->key, ((struct symbol *)item->value)->address};
+          (struct mb_announced_symbol){item->key, ((struct system_symbol *)item->value)->address};
   mb_unlock(&symbols_lock);
   return *out ? MBLOB_OK : mb_fail_memory(sizeof(**out));
 }

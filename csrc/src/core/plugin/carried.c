@@ -35,12 +35,12 @@ static int append(struct mb_carried **end, const char *symbol, struct mb_slice b
   return MBLOB_OK;
 }
 
-static int add(void *context, const char *symbol, struct mb_slice bytes) {
+static int add_carried(void *context, const char *symbol, struct mb_slice bytes) {
   return append(context, symbol, bytes, NULL);
 }
 
 int mb_carried_read(struct mb_library *library) {
-  return mb_plugin_symbols(&library->elf, add, &library->carried);
+  return mb_plugin_symbols(&library->elf, add_carried, &library->carried);
 }
 
 int mb_carried_add(struct mb_library *library, const char *symbol, const void *table,
@@ -58,7 +58,7 @@ void mb_carried_free(struct mb_library *library) {
 }
 
 /* With the lock. */
-static int start(struct mb_library *library, struct mb_carried *one) {
+static int start_carried(struct mb_library *library, struct mb_carried *one) {
   ElfW(Sym) symbol;
   if (one->started) return MBLOB_OK;
   const mblob_plugin *table = one->table;
@@ -81,7 +81,7 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   *out = mb_plugin_own_runtime(mb_plugin_first(one->head.name), type_key);
   if (*out) return MB_PRESENT;
   mb_lock(&carried_lock);
-  int status = start(library, one);
+  int status = start_carried(library, one);
   mb_unlock(&carried_lock);
   if (!status) *out = mb_plugin_runtime(one->started, type_key);
   return status ? MB_BROKEN : MB_PRESENT;
@@ -95,8 +95,8 @@ static bool is_one(const struct mb_carried *one, const char *name, int device_ty
                           : device_type || *one->head.devices);
 }
 
-static struct mb_carried *find(const struct mb_library *library, const char *name,
-                               int device_type) {
+static struct mb_carried *find_carried(const struct mb_library *library, const char *name,
+                                       int device_type) {
   struct mb_carried *one = library->carried;
   while (one && !is_one(one, name, device_type)) one = one->next;
   return one;
@@ -108,7 +108,7 @@ int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
   mb_lock(&carried_lock);
   for (struct mb_carried *one = library->carried; one; one = one->next) {
     if (!is_one(one, NULL, device_type) || mb_plugin_first(one->head.name)) continue;
-    int failed = start(library, one);
+    int failed = start_carried(library, one);
     started |= !failed;
     if (failed) status = failed;
   }
@@ -118,9 +118,9 @@ int mb_plugin_carried_devices(struct mb_library *library, int device_type) {
 }
 
 int mb_carried_start(struct mb_library *library, const char *name, const mblob_plugin **out) {
-  struct mb_carried *one = find(library, name, -1);
+  struct mb_carried *one = find_carried(library, name, -1);
   mb_lock(&carried_lock);
-  int status = start(library, one);
+  int status = start_carried(library, one);
   mb_unlock(&carried_lock);
   *out = one->started;
   return status;
@@ -147,7 +147,7 @@ int mb_plugin_carried_visit(mb_plugin_visitor visit, void *context) {
 struct mb_library *mb_plugin_carrier(const char *name, int device_type) {
   mb_lock(&mb_loaded.lock);
   struct mb_library *found = mb_loaded.first;
-  while (found && !(atomic_load(&found->users) && find(found, name, device_type)))
+  while (found && !(atomic_load(&found->users) && find_carried(found, name, device_type)))
     found = found->next;
   if (found) mb_library_retain(found);
   mb_unlock(&mb_loaded.lock);

@@ -52,7 +52,7 @@ static int add_entry(void *context, const char *symbol, struct mb_slice bytes) {
   return MBLOB_OK;
 }
 
-static void read_tables(struct file *file) {
+static void read_plugin_tables(struct file *file) {
   struct mb_source source;
   struct mb_elf elf;
   int status = mb_source_open(file->path, &source);
@@ -70,18 +70,18 @@ static void read_tables(struct file *file) {
   (void)snprintf(file->none.problem, sizeof(file->none.problem), "%s", said);
 }
 
-static bool is_same(const struct file *file, const char *path, const struct stat *st) {
+static bool is_same_file(const struct file *file, const char *path, const struct stat *st) {
   return strcmp(file->path, path) == 0 && file->device == st->st_dev && file->inode == st->st_ino &&
          file->size == st->st_size && file->changed.tv_sec == st->st_mtim.tv_sec &&
          file->changed.tv_nsec == st->st_mtim.tv_nsec;
 }
 
 /* With the lock. What is read stays for good: tables of it may be in use. NULL: no memory. */
-static struct file *file_at(const char *path) {
+static struct file *plugin_file_at(const char *path) {
   struct stat st = {0};
   (void)stat(path, &st); /* where that fails, opening it tells why */
   for (struct file *f = files; f; f = f->next)
-    if (is_same(f, path, &st)) return f;
+    if (is_same_file(f, path, &st)) return f;
   struct file *file = calloc(1, sizeof(*file));
   if (file) file->path = strdup(path);
   if (!file || !file->path) {
@@ -92,7 +92,7 @@ static struct file *file_at(const char *path) {
   file->inode = st.st_ino;
   file->changed = st.st_mtim;
   file->size = st.st_size;
-  read_tables(file);
+  read_plugin_tables(file);
   file->next = files;
   files = file;
   return file;
@@ -119,7 +119,7 @@ static int visit_folder(const char *folder, int (*filter)(const struct dirent *)
   for (int i = 0; i < count; i++) {
     char *path = NULL;
     if (!result && asprintf(&path, "%s/%s", folder, names[i]->d_name) >= 0) {
-      struct file *file = file_at(path);
+      struct file *file = plugin_file_at(path);
       if (file && (file->entries || *file->none.problem)) result = visit(context, file, place);
       free(path);
     }
@@ -133,7 +133,7 @@ static int visit_path(const char *path, int place, file_visitor visit, void *con
   struct stat st;
   if (stat(path, &st) != 0) return 0;
   if (S_ISDIR(st.st_mode)) return visit_folder(path, in_any_folder, place, visit, context);
-  struct file *file = file_at(path);
+  struct file *file = plugin_file_at(path);
   return file ? visit(context, file, place) : 0;
 }
 
@@ -166,7 +166,7 @@ static int visit_files(file_visitor visit, void *context) {
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-struct search {
+struct file_search {
   bool (*wanted)(const struct mb_plugin_head *head, const void *what);
   const void *what;
   struct file *file;
@@ -176,7 +176,7 @@ struct search {
 };
 
 static int search_file(void *context, struct file *file, int place) {
-  struct search *s = context;
+  struct file_search *s = context;
   if (s->entry && place != s->place) return 1;
   for (struct entry *e = file->entries; e; e = e->next) {
     if (*e->head.problem || !s->wanted(&e->head, s->what)) continue;
@@ -190,7 +190,7 @@ static int search_file(void *context, struct file *file, int place) {
 }
 
 /* MBLOB_OK and the table in *out. */
-static int start(const struct file *file, struct entry *entry, const mblob_plugin **out) {
+static int start_file(const struct file *file, struct entry *entry, const mblob_plugin **out) {
   *out = entry->started;
   if (*out) return MBLOB_OK;
   const struct mb_float_control before = mb_float_control();
@@ -223,7 +223,7 @@ static bool wanted_of(const mblob_plugin *plugin,
 
 static enum mb_found find_locked(bool (*wanted)(const struct mb_plugin_head *, const void *),
                                  const void *what, const char *label, const mblob_plugin **out) {
-  struct search s = {.wanted = wanted, .what = what};
+  struct file_search s = {.wanted = wanted, .what = what};
   (void)visit_files(search_file, &s);
   if (!s.entry) return MB_ABSENT;
   if (s.other) {
@@ -234,12 +234,12 @@ static enum mb_found find_locked(bool (*wanted)(const struct mb_plugin_head *, c
   }
   if (!out) return MB_PRESENT;
   *out = mb_plugin_first(s.entry->head.name);
-  return (*out && wanted_of(*out, wanted, what)) || !start(s.file, s.entry, out) ? MB_PRESENT
-                                                                                 : MB_BROKEN;
+  return (*out && wanted_of(*out, wanted, what)) || !start_file(s.file, s.entry, out) ? MB_PRESENT
+                                                                                      : MB_BROKEN;
 }
 
-static enum mb_found find(bool (*wanted)(const struct mb_plugin_head *, const void *),
-                          const void *what, const char *label, const mblob_plugin **out) {
+static enum mb_found find_in_files(bool (*wanted)(const struct mb_plugin_head *, const void *),
+                                   const void *what, const char *label, const mblob_plugin **out) {
   mb_lock(&files_lock);
   enum mb_found found = find_locked(wanted, what, label, out);
   mb_unlock(&files_lock);
@@ -258,7 +258,7 @@ enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out
   const mblob_plugin *plugin = NULL;
   char label[96];
   (void)snprintf(label, sizeof(label), "type key '%.64s'", type_key);
-  enum mb_found found = find(has_key, type_key, label, out ? &plugin : NULL);
+  enum mb_found found = find_in_files(has_key, type_key, label, out ? &plugin : NULL);
   if (found == MB_PRESENT && out) *out = mb_plugin_runtime(plugin, type_key);
   return found;
 }
@@ -267,20 +267,20 @@ int mb_plugin_device_in_files(int device_type) {
   const mblob_plugin *plugin = NULL;
   char label[32];
   (void)snprintf(label, sizeof(label), "device type %d", device_type);
-  return find(has_device, &device_type, label, &plugin) == MB_BROKEN
+  return find_in_files(has_device, &device_type, label, &plugin) == MB_BROKEN
              ? mblob_last_error_info()->status
              : MBLOB_OK;
 }
 
 /* ---- listing --------------------------------------------------------------------------------- */
 
-struct listing {
+struct file_listing {
   mb_plugin_visitor visit;
   void *context;
 };
 
 static int list_file(void *context, struct file *file, int place) {
-  const struct listing *l = context;
+  const struct file_listing *l = context;
   (void)place;
   if (*file->none.problem) return l->visit(l->context, &file->none, file->path);
   int result = 0;
@@ -290,7 +290,7 @@ static int list_file(void *context, struct file *file, int place) {
 }
 
 int mb_plugin_files_visit(mb_plugin_visitor visit, void *context) {
-  struct listing l = {visit, context};
+  struct file_listing l = {visit, context};
   mb_lock(&files_lock);
   int result = visit_files(list_file, &l);
   mb_unlock(&files_lock);
@@ -302,5 +302,5 @@ static bool has_name(const struct mb_plugin_head *head, const void *name) {
 }
 
 enum mb_found mb_plugin_named_in_files(const char *name, const mblob_plugin **out) {
-  return find(has_name, name, name, out);
+  return find_in_files(has_name, name, name, out);
 }

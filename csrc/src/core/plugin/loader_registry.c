@@ -73,7 +73,7 @@ bool mb_no_loader(const char *function, const mblob_loader *loader) {
   return !*loader->type_key || (layout && (measures || mb_layout_check(layout)));
 }
 
-static void drop(struct registry *r, const char *key) {
+static void drop_key(struct registry *r, const char *key) {
   size_t at = place_in(r, key);
   if (at == r->count) return;
   mb_loader_free(&r->items[at]);
@@ -95,11 +95,11 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
   int status = MBLOB_OK;
   mb_lock(&registry_lock);
   const bool tells = r == &first && only_tells(loader);
-  if (r == &first) drop(&told, loader->type_key);
+  if (r == &first) drop_key(&told, loader->type_key);
   if (tells || loader->function)
     status = add_to(tells ? &told : r, loader);
   else
-    drop(r, loader->type_key);
+    drop_key(r, loader->type_key);
   mb_unlock(&registry_lock);
   return status;
 }

@@ -14,19 +14,20 @@ struct instance {
   atomic_size_t users; /* the module, and each function */
 };
 
-struct bound {
+struct plugin_function {
   struct instance *instance;
   void *function;
 };
 
-static void release(struct instance *instance) {
+static void release_instance(struct instance *instance) {
   if (atomic_fetch_sub_explicit(&instance->users, 1, memory_order_acq_rel) != 1) return;
   if (instance->runtime->close) instance->runtime->close(instance->self);
   free(instance);
 }
 
-static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
-  const struct bound *b = resource;
+static int call_plugin_function(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
+                                void *resource) {
+  const struct plugin_function *b = resource;
   const mblob_runtime *runtime = b->instance->runtime;
   uint64_t before = mb_error_serial();
   MB_CATCHES;
@@ -39,13 +40,13 @@ static int call(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, vo
 
 bool mb_plugin_has_function(const mblob_function *function) {
   while (function->kind == MB_FORWARD) function = function->u.target;
-  return function->kind == MB_CALLBACK && function->u.callback.call == call;
+  return function->kind == MB_CALLBACK && function->u.callback.call == call_plugin_function;
 }
 
-static void give_back(void *resource) {
-  struct bound *b = resource;
+static void give_back_function(void *resource) {
+  struct plugin_function *b = resource;
   if (b->instance->runtime->release) b->instance->runtime->release(b->instance->self, b->function);
-  release(b->instance);
+  release_instance(b->instance);
   free(b);
 }
 
@@ -73,7 +74,7 @@ static int open_module(void *context, const mblob_module_info *info, void **self
   return status;
 }
 
-static int find_function(void *self, const char *name, mblob_function **out) {
+static int find_plugin_function(void *self, const char *name, mblob_function **out) {
   struct instance *instance = self;
   void *function = NULL;
   uint64_t before = mb_error_serial();
@@ -81,11 +82,11 @@ static int find_function(void *self, const char *name, mblob_function **out) {
   int status = instance->runtime->function(instance->self, name, &function);
   if (status) return mb_fail_returned(status, before, MBLOB_E_KERNEL, "function of the plug-in");
   if (!function) return MBLOB_OK;
-  struct bound *b = malloc(sizeof(*b));
+  struct plugin_function *b = malloc(sizeof(*b));
   if (b) {
-    *b = (struct bound){instance, function};
+    *b = (struct plugin_function){instance, function};
     atomic_fetch_add_explicit(&instance->users, 1, memory_order_relaxed);
-    status = mblob_function_create(call, b, give_back, out);
+    status = mblob_function_create(call_plugin_function, b, give_back_function, out);
     if (!status) {
       (*out)->alignment = 1; /* any; what it writes to is nowhere said, as of kernels */
       return MBLOB_OK;
@@ -100,13 +101,13 @@ static int find_function(void *self, const char *name, mblob_function **out) {
   return status;
 }
 
-static void close_module(void *self) { release(self); }
+static void close_module(void *self) { release_instance(self); }
 
 mblob_loader mb_plugin_loader(const mblob_runtime *runtime) {
   return (mblob_loader){.struct_size = sizeof(mblob_loader),
                         .type_key = runtime->type_key,
                         .context = (void *)(uintptr_t)runtime,
                         .open = open_module,
-                        .function = find_function,
+                        .function = find_plugin_function,
                         .close = close_module};
 }

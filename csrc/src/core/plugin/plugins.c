@@ -17,7 +17,7 @@ struct registered {
 static struct registered *registered;
 static struct mb_lock registered_lock = MB_LOCK_INIT;
 
-static int remember(const mblob_plugin *plugin) {
+static int remember_plugin(const mblob_plugin *plugin) {
   struct registered *entry = malloc(sizeof(*entry));
   if (!entry) return mb_fail_memory(sizeof(*entry));
   mb_lock(&registered_lock);
@@ -42,7 +42,7 @@ static void read_head(const mblob_plugin *plugin, struct mb_plugin_head *out) {
 int mb_plugin_register(const mblob_plugin *plugin) {
   if (!plugin) return mb_fail(MBLOB_E_ARGUMENT, "mblob_register_plugin: plugin is NULL");
   int status = mb_plugin_start(plugin, "process");
-  if (!status) status = remember(plugin);
+  if (!status) status = remember_plugin(plugin);
   struct mb_plugin_head head;
   if (!status) read_head(plugin, &head);
   for (uint32_t i = 0; !status && i < plugin->runtime_count; i++) {
@@ -75,13 +75,13 @@ static int visit_all(mb_plugin_visitor visit, void *context) {
   return result ? result : mb_plugin_files_visit(visit, context);
 }
 
-struct listing {
+struct plugin_listing {
   int (*visit)(void *context, const mblob_plugin_found *found);
   void *context;
 };
 
 static int list_one(void *context, const struct mb_plugin_head *head, const char *origin) {
-  const struct listing *l = context;
+  const struct plugin_listing *l = context;
   const mblob_plugin_found found = {.struct_size = sizeof(found),
                                     .name = head->name,
                                     .version = head->version,
@@ -94,7 +94,7 @@ static int list_one(void *context, const struct mb_plugin_head *head, const char
 }
 
 int mblob_plugins(int (*visit)(void *context, const mblob_plugin_found *found), void *context) {
-  struct listing l = {visit, context};
+  struct plugin_listing l = {visit, context};
   if (!visit) return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugins: visit is NULL");
   return visit_all(list_one, &l);
 }
@@ -133,7 +133,8 @@ static int find_linked(const char *name, const mblob_plugin **out) {
 
 /* The table of a plug-in that is in memory, or is brought there; `carrier` is to be given back
  * after its use. */
-static int find_named(const char *name, const mblob_plugin **out, struct mb_library **carrier) {
+static int find_named_plugin(const char *name, const mblob_plugin **out,
+                             struct mb_library **carrier) {
   *out = NULL;
   *carrier = NULL;
   mb_lock(&registered_lock);
@@ -152,7 +153,7 @@ static int find_named(const char *name, const mblob_plugin **out, struct mb_libr
 int mb_plugin_convention(const mblob_convention **out) {
   const mblob_plugin *plugin;
   struct mb_library *carrier; /* stays: what it brings along may be called at any time */
-  int status = find_named("ffi", &plugin, &carrier);
+  int status = find_named_plugin("ffi", &plugin, &carrier);
   bool has_one = !status && plugin->struct_size > offsetof(mblob_plugin, convention) &&
                  plugin->convention &&
                  plugin->convention->struct_size >= sizeof(*plugin->convention);
@@ -168,7 +169,7 @@ int mb_plugin_convention(const mblob_convention **out) {
   return status;
 }
 
-static int describe(const mblob_plugin *plugin, char *text, size_t size) {
+static int describe_plugin(const mblob_plugin *plugin, char *text, size_t size) {
   if (!plugin->describe) return MBLOB_OK;
   uint64_t before = mb_error_serial();
   int status = plugin->describe(text, size);
@@ -185,8 +186,8 @@ int mb_plugin_describe(const char *name, char *text, size_t size) {
   if (!name || !text || !size)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_plugin_describe: an argument is NULL, or size is 0");
   *text = 0;
-  int status = find_named(name, &plugin, &carrier);
-  if (!status) status = describe(plugin, text, size);
+  int status = find_named_plugin(name, &plugin, &carrier);
+  if (!status) status = describe_plugin(plugin, text, size);
   if (carrier) mb_library_release(carrier);
   return status;
 }

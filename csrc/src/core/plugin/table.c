@@ -10,7 +10,7 @@
 #include "core/plugin/plugin.h"
 
 /* Copy a text of the table; false if it does not end inside its member. */
-static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
+static bool take_bytes(char *to, const uint8_t *bytes, size_t offset, size_t size) {
   memcpy(to, bytes + offset, size);
   bool ends = memchr(to, 0, size) != NULL;
   to[ends ? strlen(to) : 0] = 0;
@@ -18,7 +18,7 @@ static bool take(char *to, const uint8_t *bytes, size_t offset, size_t size) {
 }
 
 #define TAKE(member) \
-  take(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
+  take_bytes(out->member, bytes.data, offsetof(mblob_plugin, member), sizeof(out->member))
 
 /* The first `KEY=LAYOUT` of a list; the result is what stands behind it. */
 static const char *take_layout(const char *list, size_t *key, char layout[MB_LAYOUT_SIZE]) {
@@ -62,7 +62,7 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
     return;
   }
   char name[sizeof(out->name)];
-  bool texts = take(name, bytes.data, offsetof(mblob_plugin, name), sizeof(name));
+  bool texts = take_bytes(name, bytes.data, offsetof(mblob_plugin, name), sizeof(name));
   texts = TAKE(version) && texts;
   texts = TAKE(type_keys) && texts;
   texts = TAKE(devices) && texts;
@@ -166,7 +166,7 @@ struct started {
 static _Atomic(struct started *) all_started;
 
 /* Before its devices can be found. */
-static int remember(const mblob_plugin *plugin) {
+static int remember_text(const mblob_plugin *plugin) {
   for (const struct started *s = atomic_load(&all_started); s; s = s->next)
     if (s->plugin == plugin) return MBLOB_OK;
   struct started *made = malloc(sizeof(*made));
@@ -203,7 +203,7 @@ int mb_plugin_start(const mblob_plugin *plugin, const char *origin) {
     mb_error_prefix(context);
     return status;
   }
-  if (plugin->device_api_count) status = remember(plugin);
+  if (plugin->device_api_count) status = remember_text(plugin);
   for (uint32_t i = 0; !status && i < plugin->device_api_count; i++)
     status = mb_device_register(&plugin->device_apis[i]);
   return status;

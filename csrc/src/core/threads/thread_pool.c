@@ -59,7 +59,7 @@ struct worker {
 static struct mb_lock pool_lock = MB_LOCK_INIT;
 static struct worker *idle, *all;
 static int worker_count;
-static __thread enum place place;
+static __thread enum place thread_place;
 static __thread const void *caller;    /* NULL outside of tasks */
 static __thread struct job *in_order;  /* whose tasks this thread runs one after the other */
 static __thread unsigned nested_loops; /* that this thread began inside of tasks */
@@ -76,20 +76,20 @@ static void spin_until(const atomic_bool *flag, bool wanted) {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void run_task(struct job *job, int task_id) {
+static void run_pool_task(struct job *job, int task_id) {
   uint64_t before = mb_error_serial();
   unsigned outer = forks_before;
-  enum place outer_place = place;
+  enum place outer_place = thread_place;
   const void *outer_caller = caller;
   forks_before = mb_forks();
-  place = job->place;
+  thread_place = job->place;
   caller = job->caller;
   const struct mb_float_control control = mb_float_control();
   mb_float_control_keep(job->control);
   MB_CATCHES;
   int rc = job->task(task_id, &job->env, job->cdata);
   mb_float_control_keep(control);
-  place = outer_place;
+  thread_place = outer_place;
   caller = outer_caller;
   forks_before = outer;
   if (rc != 0) {
@@ -114,7 +114,7 @@ static void *worker_main(void *argument) {
     pthread_mutex_unlock(&w->lock);
     if (atomic_load(&w->stop)) return NULL;
     unsigned before = mb_forks();
-    run_task(w->job, w->task_id);
+    run_pool_task(w->job, w->task_id);
     /* The task forked, and returned in the child too, where nobody waits for it. */
     if (mb_forks() != before) _exit(EXIT_FAILURE);
     pthread_mutex_lock(&w->lock);
@@ -178,7 +178,7 @@ static struct worker *take_workers(int wanted, int limit, int *taken) {
   return list;
 }
 
-static void give_back(struct worker *list) {
+static void give_back_workers(struct worker *list) {
   lock_pool();
   while (list) {
     struct worker *next = list->next_idle;
@@ -285,7 +285,7 @@ static int need_workers(int wanted, int least, int limit, struct worker **out) {
   int taken = 0;
   *out = wanted < MB_WORKER_LIMIT ? take_workers(wanted, limit, &taken) : NULL;
   if (taken >= least) return taken;
-  give_back(*out);
+  give_back_workers(*out);
   mb_fail(MBLOB_E_KERNEL,
           "parallel launch: no threads for %d tasks at the same time, the limit is %d", least + 1,
           MB_WORKER_LIMIT);
@@ -312,7 +312,7 @@ static int end_job(struct job *job) {
     return -1;
   }
   for (struct worker *w = job->workers; w; w = w->next_idle) wait_for(w);
-  if (job->workers) give_back(job->workers);
+  if (job->workers) give_back_workers(job->workers);
   return report_errors(job->errors, job->env.num_task);
 }
 
@@ -328,16 +328,16 @@ static int run_job(struct job *job, struct worker *workers, int tasks) {
     for (int i = 0; i < tasks; ++i) atomic_init(&counters[i * COUNTER_STRIDE], 0);
     job->env = (TVMParallelGroupEnv){counters, tasks};
     job->control = mb_float_control();
-    job->caller = caller ? caller : &place;
+    job->caller = caller ? caller : &thread_place;
     job->next = 1;
     start_tasks(job, workers);
     if (job->next < tasks) in_order = job;
-    run_task(job, 0);
-    while (job->next < tasks) run_task(job, job->next++);
+    run_pool_task(job, 0);
+    while (job->next < tasks) run_pool_task(job, job->next++);
     in_order = outer;
     rc = end_job(job);
   } else {
-    if (workers) give_back(workers);
+    if (workers) give_back_workers(workers);
     mb_fail_memory(counters_size);
   }
   free(job->errors);
@@ -349,12 +349,12 @@ static int run_job(struct job *job, struct worker *workers, int tasks) {
 static int launch(struct job *job, int wanted, int least, int limit) {
   struct worker *workers = NULL;
   int tasks = 1;
-  nested_loops += place != OUTSIDE;
-  if (place == OUTSIDE || (place == IN_STEP && wanted > MB_WORKER_LIMIT)) {
+  nested_loops += thread_place != OUTSIDE;
+  if (thread_place == OUTSIDE || (thread_place == IN_STEP && wanted > MB_WORKER_LIMIT)) {
     const int taken = need_workers(wanted - 1, least - 1, limit, &workers);
     if (taken < 0) return -1;
     tasks += taken;
-  } else if (place == IN_STEP && job->place == IN_TASK) {
+  } else if (thread_place == IN_STEP && job->place == IN_TASK) {
     tasks = wanted;
   }
   return run_job(job, workers, tasks);
@@ -368,14 +368,15 @@ int mb_parallel_launch(FTVMParallelLambda task, void *cdata, int num_task) {
 }
 
 int mb_parallel_launch_steps(FTVMParallelLambda task, void *cdata, int most) {
-  struct job job = {.task = task, .cdata = cdata, .place = place == IN_TASK ? IN_TASK : IN_STEP};
+  struct job job = {
+      .task = task, .cdata = cdata, .place = thread_place == IN_TASK ? IN_TASK : IN_STEP};
   int width = mb_parallel_width();
   return launch(&job, most, 1, (most > width ? most : width) - 1);
 }
 
 const void *mblob_parallel_caller(int *is_inside) {
-  if (is_inside) *is_inside = place != OUTSIDE;
-  return caller ? caller : &place;
+  if (is_inside) *is_inside = thread_place != OUTSIDE;
+  return caller ? caller : &thread_place;
 }
 
 unsigned mb_parallel_nested_loops(void) { return nested_loops; }

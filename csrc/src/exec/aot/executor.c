@@ -41,35 +41,35 @@ static void close_executor(void *object) {
 }
 
 /* Takes the reference over. */
-static void put(struct aot_executor *e, size_t i, DLTensor *array) {
+static void put_value_at(struct aot_executor *e, size_t i, DLTensor *array) {
   e->arrays[i] = array;
   e->args[i].v_handle = array;
   e->codes[i] = kTVMDLTensorHandle;
 }
 
-static int add_tensor(struct aot_executor *e, int64_t ndim, const int64_t *shape,
+static int add_layout(struct aot_executor *e, int64_t ndim, const int64_t *shape,
                       DLDataType dtype) {
   DLTensor *array = NULL;
   int status = mb_array_new((DLDevice){kDLCPU, 0}, (int)ndim, shape, dtype, &array);
-  if (!status) put(e, e->count++, array);
+  if (!status) put_value_at(e, e->count++, array);
   return status;
 }
 
 static int add_tensors(struct aot_executor *e, const struct mb_aot_tensor *list, int64_t count) {
   int status = MBLOB_OK;
   for (int64_t i = 0; !status && i < count; i++) {
-    status = add_tensor(e, list[i].ndim, list[i].shape, list[i].dtype);
+    status = add_layout(e, list[i].ndim, list[i].shape, list[i].dtype);
     if (status) mb_error_prefix(list[i].name);
   }
   return status;
 }
 
 static int add_bytes(struct aot_executor *e, int64_t size) {
-  return add_tensor(e, 1, &size, (DLDataType){kDLUInt, 8, 1});
+  return add_layout(e, 1, &size, (DLDataType){kDLUInt, 8, 1});
 }
 
 /* The data of a stored constant: a view into its record. */
-static int read_constant(const struct mb_aot_constant *constant, DLTensor *out, size_t *size) {
+static int read_aot_constant(const struct mb_aot_constant *constant, DLTensor *out, size_t *size) {
   struct mb_cursor c = {constant->record, 0, (uint64_t)constant->size, MB_UNKNOWN};
   if (!mb_array_read(&c, out)) return mblob_last_error_info()->status;
   int status = out->dtype.lanes == 1
@@ -91,7 +91,7 @@ static int add_constant_pool(struct aot_executor *e) {
     for (int64_t i = 0; !status && i < m->constant_pool_count; i++) {
       DLTensor constant;
       size_t size = 0;
-      status = read_constant(&m->constant_pools[i], &constant, &size);
+      status = read_aot_constant(&m->constant_pools[i], &constant, &size);
       if (status) break;
       int64_t begin = m->constant_pools[i].byte_offset, end = begin + (int64_t)size;
       if (!pass && end > total) total = end;
@@ -118,7 +118,7 @@ static int add_pools(struct aot_executor *e) {
   return status;
 }
 
-static int fill(struct aot_executor *e) {
+static int fill_values(struct aot_executor *e) {
   const struct mb_aot_metadata *m = e->metadata;
   size_t inputs = (size_t)m->input_count, outputs = (size_t)m->output_count;
   e->capacity = inputs + outputs + 1 + (size_t)m->workspace_pool_count;
@@ -149,9 +149,9 @@ static int set_params(struct aot_executor *e, const struct mb_stored_arrays *par
 }
 
 /* Which of them, for errors: "input 'data'". */
-#define LABEL 96
-static const char *label_of(const struct mb_names *names, size_t i, char label[LABEL]) {
-  (void)snprintf(label, LABEL, "%s '%.80s'", names->kind, names->names[i]);
+#define IO_LABEL 96
+static const char *io_label_of(const struct mb_names *names, size_t i, char label[IO_LABEL]) {
+  (void)snprintf(label, IO_LABEL, "%s '%.80s'", names->kind, names->names[i]);
   return label;
 }
 
@@ -160,17 +160,17 @@ static const char *label_of(const struct mb_names *names, size_t i, char label[L
 /* Memory that set_input_zero_copy lent is left as it is: it may be read-only. */
 static int assign_input(struct aot_executor *e, size_t i, const DLTensor *from) {
   DLTensor *to = e->arrays[i], *own = NULL;
-  char label[LABEL];
+  char label[IO_LABEL];
   int status = mb_array_is_view(to) ? mb_array_new(to->device, to->ndim, to->shape, to->dtype, &own)
                                     : MBLOB_OK;
-  if (!status) status = mb_tensor_assign(label_of(&e->inputs, i, label), own ? own : to, from);
+  if (!status) status = mb_tensor_assign(io_label_of(&e->inputs, i, label), own ? own : to, from);
   if (!own) return status;
   mb_array_release(status ? own : to);
-  if (!status) put(e, i, own);
+  if (!status) put_value_at(e, i, own);
   return status;
 }
 
-static int set_input(void *object, struct mb_call *call) {
+static int set_aot_input(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
   DLTensor *from = NULL;
   size_t i = 0;
@@ -184,17 +184,17 @@ static int set_input(void *object, struct mb_call *call) {
 static int set_zero_copy(struct aot_executor *e, const struct mb_names *names, size_t first,
                          struct mb_call *call) {
   DLTensor *given = NULL, *view = NULL;
-  char label[LABEL];
+  char label[IO_LABEL];
   size_t i = 0;
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_names_argument(names, call, 0, &i);
   if (!status) status = mb_call_tensor(call, 1, &given);
   if (!status)
-    status = mb_tensor_borrow(label_of(names, i, label), e->arrays[first + i], given,
+    status = mb_tensor_borrow(io_label_of(names, i, label), e->arrays[first + i], given,
                               call->codes[1] == kTVMNDArrayHandle, &view);
   if (status) return status;
   mb_array_release(e->arrays[first + i]);
-  put(e, first + i, view);
+  put_value_at(e, first + i, view);
   return MBLOB_OK;
 }
 
@@ -209,8 +209,8 @@ static int set_output_zero_copy(void *object, struct mb_call *call) {
 }
 
 /* The array itself, or with a second argument: copy it there. */
-static int get(struct aot_executor *e, const struct mb_names *names, size_t first,
-               struct mb_call *call) {
+static int get_io(struct aot_executor *e, const struct mb_names *names, size_t first,
+                  struct mb_call *call) {
   DLTensor *to = NULL;
   size_t i = 0;
   int status = mb_call_expect(call, 1, 2);
@@ -219,8 +219,8 @@ static int get(struct aot_executor *e, const struct mb_names *names, size_t firs
   DLTensor *array = e->arrays[first + i];
   if (call->count == 2) {
     status = mb_call_tensor(call, 1, &to);
-    char label[LABEL];
-    return status ? status : mb_tensor_assign_output(label_of(names, i, label), to, array);
+    char label[IO_LABEL];
+    return status ? status : mb_tensor_assign_output(io_label_of(names, i, label), to, array);
   }
   mb_array_retain(array);
   mb_call_return_array(call, array);
@@ -229,15 +229,15 @@ static int get(struct aot_executor *e, const struct mb_names *names, size_t firs
 
 static int get_input(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
-  return get(e, &e->inputs, 0, call);
+  return get_io(e, &e->inputs, 0, call);
 }
 
-static int get_output(void *object, struct mb_call *call) {
+static int get_aot_output(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
-  return get(e, &e->outputs, e->inputs.count, call);
+  return get_io(e, &e->outputs, e->inputs.count, call);
 }
 
-static int run(void *object, struct mb_call *call) {
+static int run_aot(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
   int status = mb_call_expect(call, 0, 0);
   if (!status) status = mblob_function_call(e->entry, e->args, e->codes, (int)e->count, NULL, NULL);
@@ -245,7 +245,7 @@ static int run(void *object, struct mb_call *call) {
 }
 
 /* (repeat = 1): see mb_aot_profile. */
-static int profile(void *object, struct mb_call *call) {
+static int profile_aot(void *object, struct mb_call *call) {
   struct aot_executor *e = object;
   int64_t repeat = 1;
   int status = mb_call_expect(call, 0, 1);
@@ -291,8 +291,8 @@ static int get_input_name(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_text(call, e->inputs.names[i]);
 }
 
-static int describe(void *object, bool outputs, size_t i, size_t *count,
-                    struct mb_executor_io *out) {
+static int describe_io(void *object, bool outputs, size_t i, size_t *count,
+                       struct mb_executor_io *out) {
   const struct aot_executor *e = object;
   const struct mb_names *names = outputs ? &e->outputs : &e->inputs;
   *count = names->count;
@@ -303,31 +303,33 @@ static int describe(void *object, bool outputs, size_t i, size_t *count,
 }
 
 static int get_input_info(void *object, struct mb_call *call) {
-  return mb_names_return_info(describe, object, false, call);
+  return mb_names_return_info(describe_io, object, false, call);
 }
 
 static int get_output_info(void *object, struct mb_call *call) {
-  return mb_names_return_info(describe, object, true, call);
+  return mb_names_return_info(describe_io, object, true, call);
 }
 
-static const struct mb_method methods[] = {{"set_input", set_input},
-                                           {"set_input_zero_copy", set_input_zero_copy},
-                                           {"set_output_zero_copy", set_output_zero_copy},
-                                           {"get_input", get_input},
-                                           {"get_output", get_output},
-                                           {"run", run},
-                                           {"profile", profile},
-                                           {"get_num_inputs", get_num_inputs},
-                                           {"get_num_outputs", get_num_outputs},
-                                           {"get_input_index", get_input_index},
-                                           {"get_output_index", get_output_index},
-                                           {"get_input_name", get_input_name},
-                                           {"get_input_info", get_input_info},
-                                           {"get_output_info", get_output_info},
-                                           {"", NULL}};
+static const struct mb_method aot_methods[] = {{"set_input", set_aot_input},
+                                               {"set_input_zero_copy", set_input_zero_copy},
+                                               {"set_output_zero_copy", set_output_zero_copy},
+                                               {"get_input", get_input},
+                                               {"get_output", get_aot_output},
+                                               {"run", run_aot},
+                                               {"profile", profile_aot},
+                                               {"get_num_inputs", get_num_inputs},
+                                               {"get_num_outputs", get_num_outputs},
+                                               {"get_input_index", get_input_index},
+                                               {"get_output_index", get_output_index},
+                                               {"get_input_name", get_input_name},
+                                               {"get_input_info", get_input_info},
+                                               {"get_output_info", get_output_info},
+                                               {"", NULL}};
 
-static const struct mb_class executor_class = {
-    .type_key = "AotExecutor", .methods = methods, .describe = describe, .close = close_executor};
+static const struct mb_class aot_executor_class = {.type_key = "AotExecutor",
+                                                   .methods = aot_methods,
+                                                   .describe = describe_io,
+                                                   .close = close_executor};
 
 int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays *params,
                            mblob_module **out) {
@@ -336,9 +338,9 @@ int mb_aot_executor_create(mblob_module *factory, const struct mb_stored_arrays 
   if (!e) return mb_fail_memory(sizeof(*e));
   e->factory = mblob_module_retain(factory);
   int status = mb_aot_metadata_get(factory, &e->metadata, &e->entry);
-  if (!status) status = fill(e);
+  if (!status) status = fill_values(e);
   if (!status) status = set_params(e, params);
-  if (!status) status = mb_builtin_create(&executor_class, e, out);
+  if (!status) status = mb_builtin_create(&aot_executor_class, e, out);
   if (status) close_executor(e);
   return status;
 }

@@ -19,7 +19,7 @@ struct rows {
   int status; /* of what could not be kept */
 };
 
-static int add(struct rows *rows, const char *function, double seconds) {
+static int add_row(struct rows *rows, const char *function, double seconds) {
   size_t i = 0;
   while (i < rows->count && strcmp(rows->items[i].function, function) != 0) i++;
   if (i == rows->capacity) {
@@ -42,10 +42,10 @@ static int add(struct rows *rows, const char *function, double seconds) {
 static void seen(void *context, const mblob_function *function, double seconds) {
   struct rows *rows = context;
   if (!rows->status)
-    rows->status = add(rows, function->name ? function->name : "a function", seconds);
+    rows->status = add_row(rows, function->name ? function->name : "a function", seconds);
 }
 
-static int return_rows(const struct rows *rows, int64_t repeat, struct mb_call *call) {
+static int return_aot_rows(const struct rows *rows, int64_t repeat, struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
@@ -66,7 +66,7 @@ int mb_aot_profile(mblob_function *entry, const TVMValue *args, const int *codes
                    int64_t repeat, struct mb_call *call) {
   struct rows rows = {0};
   const struct mb_call_watch watch = {seen, &rows};
-  int status = add(&rows, entry->name, 0);
+  int status = add_row(&rows, entry->name, 0);
   const struct mb_call_watch *before = mb_call_watch_begin(&watch);
   for (int64_t i = 0; !status && i < repeat; i++) {
     double start = mb_seconds_now();
@@ -76,7 +76,7 @@ int mb_aot_profile(mblob_function *entry, const TVMValue *args, const int *codes
   mb_call_watch_end(before);
   if (!status) status = rows.status;
   if (!status) rows.items[0].count = (uint64_t)repeat;
-  if (!status) status = return_rows(&rows, repeat, call);
+  if (!status) status = return_aot_rows(&rows, repeat, call);
   for (size_t i = 0; i < rows.count; i++) free(rows.items[i].function);
   free(rows.items);
   return status;

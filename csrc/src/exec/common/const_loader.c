@@ -27,7 +27,7 @@
 
 enum state { UNTOUCHED, RUNNING, DONE };
 
-struct symbol {
+struct const_symbol {
   char *name;
   size_t *constants; /* indices into the arrays */
   size_t count;
@@ -39,7 +39,7 @@ struct const_loader {
   mblob_module *module; /* itself: not counted */
   struct mb_stored_arrays arrays;
   DLTensor **copies; /* of each array, NULL until an Array needs it; guarded by the lock */
-  struct symbol *symbols;
+  struct const_symbol *symbols;
   size_t symbol_count;
   struct mb_map by_name; /* to symbols */
   struct mb_lock lock;
@@ -61,7 +61,7 @@ static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
   if (!loader->symbols) return false;
   while (loader->symbol_count < count) {
     struct mb_slice name;
-    struct symbol *symbol = &loader->symbols[loader->symbol_count];
+    struct const_symbol *symbol = &loader->symbols[loader->symbol_count];
     if (!mb_read_string(c, &name, "symbols") || !(symbol->name = copy_name(name))) return false;
     loader->symbol_count++;
     if (!mb_map_put(&loader->by_name, symbol->name, symbol)) return false;
@@ -70,7 +70,7 @@ static bool read_symbols(struct mb_cursor *c, struct const_loader *loader) {
 }
 
 static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
-                              struct symbol *symbol) {
+                              struct const_symbol *symbol) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "symbols.constants")) return false;
   symbol->constants = mb_new_items(count, sizeof(*symbol->constants));
@@ -93,7 +93,7 @@ static bool read_constants_of(struct mb_cursor *c, struct const_loader *loader,
   return true;
 }
 
-static bool read_payload(struct mb_cursor *c, struct const_loader *loader) {
+static bool read_const_payload(struct mb_cursor *c, struct const_loader *loader) {
   uint64_t count = 0;
   if (!mb_stored_arrays_names(c, &loader->arrays) || !mb_read_u64(c, &count, "constants.count"))
     return false;
@@ -138,7 +138,7 @@ static int open_loader(const mblob_module_info *info, void **object) {
   mb_condition_init(&loader->changed);
   loader->module = info->module;
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
-  if (read_payload(&c, loader)) {
+  if (read_const_payload(&c, loader)) {
     const bool of_ffi = strcmp(info->dialect, "ffi") == 0;
     for (size_t i = 0; of_ffi && i < loader->arrays.count; i++)
       loader->arrays.items[i].view.dtype =
@@ -154,8 +154,8 @@ static int open_loader(const mblob_module_info *info, void **object) {
 /* ---- initialising ---------------------------------------------------------------------------- */
 
 /* The function `name` of the first direct import that has one. */
-static int find_in_imports(const struct const_loader *loader, const char *name,
-                           mblob_function **out) {
+static int find_in_const_imports(const struct const_loader *loader, const char *name,
+                                 mblob_function **out) {
   int status = MBLOB_OK;
   *out = NULL;
   for (size_t i = 0; !*out && i < mblob_module_import_count(loader->module); i++) {
@@ -204,8 +204,8 @@ static int call_with_array(mblob_function *init, const TVMValue *args, const int
   return status;
 }
 
-static int call_init(struct const_loader *loader, const struct symbol *symbol, const char *name,
-                     mblob_function *init) {
+static int call_init(struct const_loader *loader, const struct const_symbol *symbol,
+                     const char *name, mblob_function *init) {
   TVMValue *args = calloc(symbol->count + 1, sizeof(*args)), value = {.v_int64 = 0};
   int *codes = calloc(symbol->count + 1, sizeof(*codes)), code = kTVMNullptr;
   int status = args && codes ? MBLOB_OK : mb_fail_memory(symbol->count * sizeof(*args));
@@ -231,11 +231,11 @@ static int call_init(struct const_loader *loader, const struct symbol *symbol, c
   return status;
 }
 
-static int run_init(struct const_loader *loader, const struct symbol *symbol) {
+static int run_init(struct const_loader *loader, const struct const_symbol *symbol) {
   char *name = NULL;
   mblob_function *init = NULL;
   if (asprintf(&name, "__init_%s", symbol->name) < 0) return mb_fail_memory(strlen(symbol->name));
-  int status = find_in_imports(loader, name, &init);
+  int status = find_in_const_imports(loader, name, &init);
   if (!status && init) status = call_init(loader, symbol, name, init);
   if (status) mb_error_prefix(name);
   free(name);
@@ -246,7 +246,7 @@ static int run_init(struct const_loader *loader, const struct symbol *symbol) {
 }
 
 /* Once per symbol; other threads wait for it. What failed is tried again at the next lookup. */
-static int initialise(struct const_loader *loader, struct symbol *symbol) {
+static int initialise(struct const_loader *loader, struct const_symbol *symbol) {
   mb_lock(&loader->lock);
   while (symbol->state == RUNNING && symbol->runner != mb_thread_id() &&
          !mb_thread_is_gone(symbol->runner))
@@ -268,11 +268,11 @@ static int initialise(struct const_loader *loader, struct symbol *symbol) {
   return status;
 }
 
-static int find_function(void *object, const char *name, mblob_function **out) {
+static int find_const_function(void *object, const char *name, mblob_function **out) {
   struct const_loader *loader = object;
-  struct symbol *symbol = mb_map_get(&loader->by_name, name);
+  struct const_symbol *symbol = mb_map_get(&loader->by_name, name);
   int status = symbol ? initialise(loader, symbol) : MBLOB_OK;
-  if (!status) status = find_in_imports(loader, name, out);
+  if (!status) status = find_in_const_imports(loader, name, out);
   if (!status && *out) (void)mblob_function_retain(*out);
   return status;
 }
@@ -282,17 +282,17 @@ static int get_const_var_ndarray(void *object, struct mb_call *call) {
   return mb_parameters_return(&loader->arrays, "constant", call);
 }
 
-static const struct mb_method methods[] = {{"get_const_var_ndarray", get_const_var_ndarray},
-                                           {"", NULL}};
+static const struct mb_method const_loader_methods[] = {
+    {"get_const_var_ndarray", get_const_var_ndarray}, {"", NULL}};
 static const struct mb_method no_methods[] = {{"", NULL}};
 
 const struct mb_class mb_const_loader_class = {.type_key = MB_KEY_CONST_LOADER,
-                                               .methods = methods,
+                                               .methods = const_loader_methods,
                                                .open = open_loader,
-                                               .function = find_function,
+                                               .function = find_const_function,
                                                .close = close_loader};
 const struct mb_class mb_metadata_class = {.type_key = MB_KEY_METADATA,
                                            .methods = no_methods,
                                            .open = open_loader,
-                                           .function = find_function,
+                                           .function = find_const_function,
                                            .close = close_loader};

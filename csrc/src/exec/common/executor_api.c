@@ -10,6 +10,7 @@
 #include "core/call/call.h"
 #include "core/library/library.h"
 #include "core/loaded/loaded.h"
+#include "exec/common/storage.h"
 
 /* A type that describes exactly one argument and takes nothing else from the arguments of
  * mblob_call. */
@@ -72,7 +73,6 @@ static int make_module(mblob_module *from, const char *name, TVMValue *args, con
 
 static int make_machine(mblob_module *executable, const char *name, int device_type, int device_id,
                         mblob_module **out) {
-  enum { POOLED = 2 }; /* memory is used again */
   const bool named =
       name && strcmp(mblob_module_type_key(executable), MB_KEY_RELAY_EXECUTABLE) != 0;
   const int code = kTVMStr;
@@ -80,7 +80,7 @@ static int make_machine(mblob_module *executable, const char *name, int device_t
   int status = make_module(executable, "vm_load_executable", &arg, &code, named, out);
   if (!status)
     status = mblob_call(*out, is_relax(*out) ? "vm_initialization" : "init", "int,int,int",
-                        device_type, device_id, (int)POOLED);
+                        device_type, device_id, (int)VM_POOLED);
   if (status) {
     mblob_module_release(*out);
     *out = NULL;

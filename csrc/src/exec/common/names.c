@@ -10,7 +10,7 @@
 #include "core/library/library.h"
 #include "exec/common/tensors.h"
 
-#define SHOWN 12 /* names that an error lists */
+#define NAMES_SHOWN 12 /* names that an error lists */
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
@@ -42,9 +42,9 @@ int mb_names_unknown(const struct mb_names *names, const struct mb_name *given) 
   else
     (void)fprintf(text, "%lld", (long long)given->index);
   (void)fprintf(text, "; there are %zu", names->count);
-  for (size_t i = 0; i < names->count && i < SHOWN; i++)
+  for (size_t i = 0; i < names->count && i < NAMES_SHOWN; i++)
     (void)fprintf(text, "%s%s", i ? ", " : ": ", names->names[i]);
-  if (names->count > SHOWN) (void)fputs(", ...", text);
+  if (names->count > NAMES_SHOWN) (void)fputs(", ...", text);
   if (given->text) {
     struct mb_near near = MB_NEAR(given->text, strlen(given->text));
     for (size_t i = 0; i < names->count; i++) mb_near_offer(&near, names->names[i]);

@@ -10,17 +10,15 @@
 #include "core/device/device.h"
 #include "exec/common/names.h"
 #include "exec/common/tensors.h"
-
-#define PARAMS_MAGIC UINT64_C(0xF7E58D4F05049CB7)
-#define NDARRAY_MAGIC UINT64_C(0xDD5E40F096B4A13F)
+#include "format/format.h"
 
 void mb_put_number(FILE *out, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) (void)fputc((int)(value >> (8 * i) & 0xFF), out);
 }
 
-static void put_array(FILE *out, const DLTensor *t) {
+static void put_stored_array(FILE *out, const DLTensor *t) {
   size_t size = 0;
-  mb_put_number(out, NDARRAY_MAGIC, 8);
+  mb_put_number(out, MB_NDARRAY_MAGIC, 8);
   mb_put_number(out, 0, 8);
   mb_put_number(out, kDLCPU, 4);
   mb_put_number(out, 0, 4);
@@ -38,7 +36,7 @@ char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size) {
   char *bytes = NULL;
   FILE *out = open_memstream(&bytes, size);
   if (!out) return NULL;
-  mb_put_number(out, PARAMS_MAGIC, 8);
+  mb_put_number(out, MB_PARAMS_MAGIC, 8);
   mb_put_number(out, 0, 8);
   mb_put_number(out, arrays->count, 8);
   for (size_t i = 0; i < arrays->count; i++) {
@@ -46,7 +44,7 @@ char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size) {
     (void)fputs(arrays->items[i].name, out);
   }
   mb_put_number(out, arrays->count, 8);
-  for (size_t i = 0; i < arrays->count; i++) put_array(out, &arrays->items[i].view);
+  for (size_t i = 0; i < arrays->count; i++) put_stored_array(out, &arrays->items[i].view);
   bool failed = ferror(out) != 0;
   if (fclose(out) || failed) {
     free(bytes);
@@ -55,7 +53,8 @@ char *mb_parameter_bytes(const struct mb_stored_arrays *arrays, size_t *size) {
   return bytes;
 }
 
-static int unknown(const struct mb_stored_arrays *arrays, const char *what, const char *name) {
+static int unknown_parameter(const struct mb_stored_arrays *arrays, const char *what,
+                             const char *name) {
   const char **names = calloc(arrays->count + 1, sizeof(*names));
   if (!names) return mb_fail_memory(arrays->count * sizeof(*names));
   for (size_t i = 0; i < arrays->count; i++) names[i] = arrays->items[i].name;
@@ -66,7 +65,7 @@ static int unknown(const struct mb_stored_arrays *arrays, const char *what, cons
 }
 
 /* A counted copy, which the caller may write to. */
-static int copy_of(const struct mb_stored_array *stored, DLTensor **out) {
+static int copy_of_stored(const struct mb_stored_array *stored, DLTensor **out) {
   int status = mb_array_new((DLDevice){kDLCPU, 0}, stored->view.ndim, stored->view.shape,
                             stored->view.dtype, out);
   if (status) return status;
@@ -82,8 +81,8 @@ static int return_one(const struct mb_stored_arrays *arrays, const char *what,
   int status = mb_call_text(call, 0, &name);
   if (status) return status;
   const struct mb_stored_array *stored = mb_stored_arrays_find(arrays, name);
-  if (!stored) return unknown(arrays, what, name);
-  status = copy_of(stored, &array);
+  if (!stored) return unknown_parameter(arrays, what, name);
+  status = copy_of_stored(stored, &array);
   if (!status) mb_call_return_array(call, array);
   return status;
 }
@@ -95,7 +94,7 @@ static int return_all(const struct mb_stored_arrays *arrays, struct mb_call *cal
   size_t made = 0;
   for (; !status && made < arrays->count; made += !status) {
     names[made] = arrays->items[made].name;
-    status = copy_of(&arrays->items[made], &copies[made]);
+    status = copy_of_stored(&arrays->items[made], &copies[made]);
   }
   if (!status)
     status = mb_object_return_arrays(call, names, copies, made);

@@ -74,14 +74,14 @@ void vm_pool_close(struct vm_pool *pool) {
   release_pool(pool);
 }
 
-static size_t round_up(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
+static size_t round_up_size(size_t size, size_t unit) { return (size + unit - 1) / unit * unit; }
 
 static struct vm_storage **bucket_of(struct vm_pool *pool, size_t size) {
   return &pool->free[(size / MB_TENSOR_ALIGNMENT ^ size / UNIT) % BUCKETS];
 }
 
 /* With the lock: a block that waits, counted as used. */
-static struct vm_storage *take(struct vm_pool *pool, size_t size, size_t alignment) {
+static struct vm_storage *take_storage(struct vm_pool *pool, size_t size, size_t alignment) {
   struct vm_storage **link = bucket_of(pool, size);
   while (*link && ((*link)->size != size || (*link)->alignment < alignment)) link = &(*link)->next;
   struct vm_storage *found = *link;
@@ -91,7 +91,7 @@ static struct vm_storage *take(struct vm_pool *pool, size_t size, size_t alignme
   return found;
 }
 
-static struct vm_storage *make(size_t size, size_t alignment) {
+static struct vm_storage *make_storage(size_t size, size_t alignment) {
   struct vm_storage *storage = malloc(sizeof(*storage));
   char *data = storage ? mb_host_allocate(size, alignment) : NULL;
   if (!data) {
@@ -105,7 +105,7 @@ static struct vm_storage *make(size_t size, size_t alignment) {
 }
 
 /* Count `size` bytes as used. */
-static int reserve(struct vm_pool *pool, size_t size) {
+static int reserve_blocks(struct vm_pool *pool, size_t size) {
   if (pool->limit && (size > pool->limit || pool->used > pool->limit - size))
     return mb_fail(MBLOB_E_MEMORY,
                    "storage of %zu bytes beside %zu in use is over the limit of %zu", size,
@@ -119,11 +119,11 @@ int vm_storage_new(struct vm_pool *pool, size_t size, size_t alignment, struct v
   *out = NULL;
   if (size > PTRDIFF_MAX / 2) return mb_fail_memory(size);
   if (alignment < MB_TENSOR_ALIGNMENT) alignment = MB_TENSOR_ALIGNMENT;
-  size = round_up(size ? size : 1, size < UNIT ? MB_TENSOR_ALIGNMENT : UNIT);
+  size = round_up_size(size ? size : 1, size < UNIT ? MB_TENSOR_ALIGNMENT : UNIT);
   mb_lock(&pool->lock);
-  int status = reserve(pool, size);
-  if (!status) *out = take(pool, size, alignment);
-  if (!status && !*out) *out = make(size, alignment);
+  int status = reserve_blocks(pool, size);
+  if (!status) *out = take_storage(pool, size, alignment);
+  if (!status && !*out) *out = make_storage(size, alignment);
   if (!status && !*out) pool->used -= size;
   mb_unlock(&pool->lock);
   if (status || !*out) return status ? status : mb_fail_memory(size);
@@ -161,7 +161,7 @@ void vm_pool_running(struct vm_pool *(*running)(void)) {
   atomic_store_explicit(&running_pool, running, memory_order_relaxed);
 }
 
-static void release_storage(void *storage) { vm_storage_release(storage); }
+static void release_pooled(void *storage) { vm_storage_release(storage); }
 
 int vm_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **out) {
   struct vm_pool *(*running)(void) = atomic_load_explicit(&running_pool, memory_order_relaxed);
@@ -176,7 +176,7 @@ int vm_tensor_new(int ndim, const int64_t *shape, DLDataType dtype, DLTensor **o
   if (!status) status = vm_storage_new(pool, size, 0, &storage);
   if (status) return status;
   like.data = storage->data;
-  status = mb_array_view(&like, storage, release_storage, out);
+  status = mb_array_view(&like, storage, release_pooled, out);
   if (status) vm_storage_release(storage);
   return status;
 }

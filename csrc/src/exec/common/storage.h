@@ -22,6 +22,9 @@ struct vm_storage {
   struct vm_storage *next; /* while it waits in the pool */
 };
 
+/* Kinds of allocators, as TVM numbers them. */
+enum vm_allocator { VM_NAIVE = 1, VM_POOLED = 2 };
+
 /* `keep`: whether blocks wait at all ("pooled", not "naive"). */
 int vm_pool_new(struct vm_pool **out);
 void vm_pool_keep(struct vm_pool *pool, bool keep);

@@ -44,11 +44,11 @@ void mb_stored_array_clear(struct mb_stored_array *array) {
   *array = (struct mb_stored_array){0};
 }
 
-static void release_module(void *module) { mblob_module_release(module); }
+static void release_arrays(void *module) { mblob_module_release(module); }
 
 int mb_stored_array_share(const struct mb_stored_array *array, mblob_module *module,
                           DLTensor **out) {
-  int status = mb_array_view(&array->view, module, release_module, out);
+  int status = mb_array_view(&array->view, module, release_arrays, out);
   if (!status) (void)mblob_module_retain(module);
   return status;
 }

@@ -26,21 +26,21 @@ bool mb_element_is_number(DLDataType dtype) {
   return dtype.code == kDLFloat && (bits == 16 || bits == 32 || bits == 64);
 }
 
-#define LOAD(type) \
-  type value;      \
+#define RETURN_LOADED(type) \
+  type value;               \
   memcpy(&value, data + i * sizeof(value), sizeof(value))
 
 static int64_t read_int(const char *data, size_t i, unsigned bits) {
   if (bits == 8) return ((const int8_t *)data)[i];
   if (bits == 16) {
-    LOAD(int16_t);
+    RETURN_LOADED(int16_t);
     return value;
   }
   if (bits == 32) {
-    LOAD(int32_t);
+    RETURN_LOADED(int32_t);
     return value;
   }
-  LOAD(int64_t);
+  RETURN_LOADED(int64_t);
   return value;
 }
 
@@ -51,14 +51,14 @@ static uint64_t read_uint(const char *data, size_t i, unsigned bits) {
 
 static double read_real(const char *data, size_t i, unsigned bits) {
   if (bits == 16) {
-    LOAD(uint16_t);
+    RETURN_LOADED(uint16_t);
     return (double)__gnu_h2f_ieee(value);
   }
   if (bits == 32) {
-    LOAD(float);
+    RETURN_LOADED(float);
     return (double)value;
   }
-  LOAD(double);
+  RETURN_LOADED(double);
   return value;
 }
 

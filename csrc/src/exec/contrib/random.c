@@ -65,7 +65,8 @@ static int real_argument(const struct mb_call *call, int i, double *out) {
 }
 
 /* (a, b, out): two numbers and a float32 tensor. */
-static int begin(const struct mb_call *call, double *a, double *b, DLTensor **out, size_t *size) {
+static int begin_random(const struct mb_call *call, double *a, double *b, DLTensor **out,
+                        size_t *size) {
   int status = mb_call_expect(call, 3, 3);
   if (!status) status = real_argument(call, 0, a);
   if (!status) status = real_argument(call, 1, b);
@@ -83,7 +84,7 @@ static int uniform(void *unused, struct mb_call *call) {
   double low = 0, high = 0;
   DLTensor *out = NULL;
   size_t size = 0;
-  int status = begin(call, &low, &high, &out, &size);
+  int status = begin_random(call, &low, &high, &out, &size);
   if (!status && !(high > low))
     status = mb_fail(MBLOB_E_KERNEL, "InternalError: high must be bigger than low");
   for (size_t i = 0; !status && i < size; i++) {
@@ -129,7 +130,7 @@ static int normal(void *unused, struct mb_call *call) {
   DLTensor *out = NULL;
   size_t size = 0;
   float saved = 0;
-  int status = begin(call, &mean, &deviation, &out, &size);
+  int status = begin_random(call, &mean, &deviation, &out, &size);
   if (!status && !(deviation > 0))
     status = mb_fail(MBLOB_E_KERNEL, "InternalError: standard deviation must be positive");
   for (size_t i = 0; !status && i < size; i++) {

@@ -12,7 +12,7 @@
 static const DLDevice host = {kDLCPU, 0};
 static const DLDataType int64_type = {kDLInt, 64, 1};
 
-static int no_memory(size_t count) { return mb_fail_memory(count * sizeof(int64_t)); }
+static int no_work_memory(size_t count) { return mb_fail_memory(count * sizeof(int64_t)); }
 
 /* ---- unique ---------------------------------------------------------------------------------- */
 
@@ -35,7 +35,9 @@ static int compare(const struct slices *s, size_t a, size_t b) {
   return 0;
 }
 
-static bool less(const void *context, size_t a, size_t b) { return compare(context, a, b) < 0; }
+static bool is_smaller(const void *context, size_t a, size_t b) {
+  return compare(context, a, b) < 0;
+}
 
 /* The groups of equal slices: rows of as many numbers as there are slices, in one block. */
 struct groups {
@@ -68,10 +70,10 @@ static int group(const struct slices *s, bool sorted, struct groups *g) {
   size_t *rows = s->count > SIZE_MAX / (2 * ROWS * sizeof(*rows))
                      ? NULL
                      : mb_workspace_alloc(host, ROWS * s->count * sizeof(*rows) + 1);
-  if (!rows) return no_memory(s->count);
+  if (!rows) return no_work_memory(s->count);
   *g = (struct groups){
       rows, rows + s->count, rows + 2 * s->count, rows + 3 * s->count, rows + 4 * s->count, 0};
-  mb_stable_sort(g->order, g->spare, s->count, less, s);
+  mb_stable_sort(g->order, g->spare, s->count, is_smaller, s);
   for (size_t i = 0; i < s->count; i++) {
     if (!i || compare(s, g->order[i - 1], g->order[i]) != 0) {
       g->first[g->count] = g->order[i];
@@ -203,7 +205,7 @@ static int nonzero(void *unused, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-static const struct mb_object *shape_of(TVMValue value, int code) {
+static const struct mb_object *argument_shape_of(TVMValue value, int code) {
   const struct mb_object *object = code == kTVMObjectHandle ? value.v_handle : NULL;
   return object && mb_handle_is_object(object) && mb_object_type(object) == MB_SHAPE_TYPE ? object
                                                                                           : NULL;
@@ -214,7 +216,7 @@ static int shape_to_tensor(void *unused, struct mb_call *call) {
   (void)unused;
   DLTensor *out = NULL;
   int status = mb_call_expect(call, 1, 1);
-  const struct mb_object *shape = status ? NULL : shape_of(call->args[0], call->codes[0]);
+  const struct mb_object *shape = status ? NULL : argument_shape_of(call->args[0], call->codes[0]);
   if (!status && !shape)
     status = mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE, "TypeError: argument 0 is no shape");
   if (status) return status;
@@ -310,7 +312,7 @@ static void put_tensor(FILE *out, const DLTensor *t) {
 
 static void put_object(FILE *out, const struct mb_object *object);
 
-static void put_value(FILE *out, TVMValue value, int code) {
+static void put_scalar(FILE *out, TVMValue value, int code) {
   char text[MB_DTYPE_TEXT];
   switch (code) {
     case kTVMArgInt: (void)fprintf(out, "%lld", (long long)value.v_int64); break;
@@ -338,7 +340,7 @@ static void put_object(FILE *out, const struct mb_object *object) {
   depth++;
   for (size_t i = 0; depth < 32 && i < mb_object_count(object); i++) {
     if (i) (void)fputs(", ", out);
-    put_value(out, mb_object_value(object, i), mb_object_item(object, i)->code);
+    put_scalar(out, mb_object_value(object, i), mb_object_item(object, i)->code);
   }
   depth--;
   (void)fputc(type == MB_SHAPE_TYPE ? ']' : ')', out);
@@ -351,7 +353,7 @@ static void put_format(FILE *out, const struct mb_call *call, const char *format
   int next = first;
   for (int i = first; !*format && i < call->count; i++) {
     if (i > first) (void)fputs(between, out);
-    put_value(out, call->args[i], call->codes[i]);
+    put_scalar(out, call->args[i], call->codes[i]);
   }
   for (const char *p = format; *p; p++) {
     const char *end = *p == '{' ? strchr(p, '}') : NULL;
@@ -359,7 +361,7 @@ static void put_format(FILE *out, const struct mb_call *call, const char *format
       (void)fputc(*p++, out);
     } else if (end) {
       const int i = p + 1 == end ? next++ : first + atoi(p + 1);
-      if (i >= first && i < call->count) put_value(out, call->args[i], call->codes[i]);
+      if (i >= first && i < call->count) put_scalar(out, call->args[i], call->codes[i]);
       p = end;
     } else {
       (void)fputc(*p, out);
@@ -390,7 +392,7 @@ static int print(void *unused, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-static int condition(const struct mb_call *call, bool *out) {
+static int condition_of_call(const struct mb_call *call, bool *out) {
   const int code = call->count ? call->codes[0] : kTVMNullptr;
   *out = false;
   if (code == kTVMArgInt || code == kTVMArgBool) {
@@ -415,7 +417,7 @@ static int assert_op(void *unused, struct mb_call *call) {
   bool holds = false;
   char *text = NULL;
   size_t size = 0;
-  int status = condition(call, &holds);
+  int status = condition_of_call(call, &holds);
   if (!status) status = format_argument(call, 1, &format);
   if (status || holds) return status;
   FILE *out = open_memstream(&text, &size);

@@ -16,7 +16,7 @@ struct lines {
   size_t *positions, *spare;
 };
 
-static bool less(const void *context, size_t a, size_t b) {
+static bool comes_before(const void *context, size_t a, size_t b) {
   const struct lines *lines = context;
   const struct mb_number x = mb_element_read(lines->data, lines->offset + a * lines->after,
                                              lines->t->dtype),
@@ -41,7 +41,7 @@ static size_t places_of(const struct lines *lines) {
   return 2 * (lines->length + 1) * sizeof(*lines->positions);
 }
 
-static int begin(const struct mb_call *call, int64_t axis, bool ascending, struct lines *out) {
+static int begin_sort(const struct mb_call *call, int64_t axis, bool ascending, struct lines *out) {
   DLTensor *t = NULL;
   size_t size = 0;
   *out = (struct lines){.before = 1, .after = 1, .ascending = ascending};
@@ -64,13 +64,13 @@ static int begin(const struct mb_call *call, int64_t axis, bool ascending, struc
   return MBLOB_OK;
 }
 
-static void end(struct lines *lines) {
+static void end_sort(struct lines *lines) {
   if (lines->positions) (void)mb_workspace_free((DLDevice){kDLCPU, 0}, lines->positions);
 }
 
 static void sort_line(struct lines *lines, size_t line, size_t count) {
   lines->offset = line / lines->after * lines->length * lines->after + line % lines->after;
-  mb_stable_sort(lines->positions, lines->spare, count, less, lines);
+  mb_stable_sort(lines->positions, lines->spare, count, comes_before, lines);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -121,11 +121,11 @@ static void put_index(const DLTensor *out, size_t at, size_t index) {
 }
 
 /* Where element `k` of a line goes, of `count` elements each. */
-static size_t place(const struct lines *lines, size_t line, size_t count, size_t k) {
+static size_t place_in_line(const struct lines *lines, size_t line, size_t count, size_t k) {
   return line / lines->after * count * lines->after + line % lines->after + k * lines->after;
 }
 
-static void put_value(const struct lines *lines, const DLTensor *out, size_t at, size_t position) {
+static void put_sorted(const struct lines *lines, const DLTensor *out, size_t at, size_t position) {
   const size_t size = mb_element_size(lines->t->dtype);
   memcpy(mb_element_data(out) + at * size,
          lines->data + (lines->offset + position * lines->after) * size, size);
@@ -137,8 +137,8 @@ static void sort_all(struct lines *lines, size_t count, const DLTensor *values,
   for (size_t line = 0; count && line < lines->before * lines->after; line++) {
     sort_line(lines, line, lines->length);
     for (size_t k = 0; k < count; k++) {
-      const size_t at = place(lines, line, count, k);
-      if (values) put_value(lines, values, at, lines->positions[k]);
+      const size_t at = place_in_line(lines, line, count, k);
+      if (values) put_sorted(lines, values, at, lines->positions[k]);
       if (indices) put_index(indices, at, lines->positions[k]);
     }
   }
@@ -154,12 +154,12 @@ static int sort_or_argsort(const struct mb_call *call, bool gives_values) {
   int status = mb_call_expect(call, 4, 4);
   if (!status) status = mb_call_int(call, 2, &axis);
   if (!status) status = mb_call_int(call, 3, &ascending);
-  if (!status) status = begin(call, axis, ascending != 0, &lines);
+  if (!status) status = begin_sort(call, axis, ascending != 0, &lines);
   if (!status)
     status = gives_values ? value_output(call, 1, &lines, lines.length, &out)
                           : index_output(call, 1, &lines, lines.length, &out);
   if (!status) sort_all(&lines, lines.length, gives_values ? out : NULL, gives_values ? NULL : out);
-  end(&lines);
+  end_sort(&lines);
   return status;
 }
 
@@ -173,7 +173,7 @@ static int argsort(void *unused, struct mb_call *call) {
   return sort_or_argsort(call, false);
 }
 
-static bool is_text(const struct mb_call *call, int i, const char *text) {
+static bool is_text_argument(const struct mb_call *call, int i, const char *text) {
   const char *found = NULL;
   return !mb_call_text(call, i, &found) && strcmp(found, text) == 0;
 }
@@ -192,17 +192,17 @@ static int topk(void *unused, struct mb_call *call) {
   const char *kind = NULL;
   if (!status) status = mb_call_text(call, n - 2, &kind);
   if (status) return status;
-  const bool both = is_text(call, n - 2, "both");
+  const bool both = is_text_argument(call, n - 2, "both");
   if (n != (both ? 7 : 6) || (!both && strcmp(kind, "values") != 0 && strcmp(kind, "indices") != 0))
     return mb_fail(MBLOB_E_KERNEL, "InternalError: topk gives \"%s\" with %d arguments", kind, n);
-  status = begin(call, axis, ascending != 0, &lines);
+  status = begin_sort(call, axis, ascending != 0, &lines);
   const size_t count = k < 1 || (uint64_t)k > lines.length ? lines.length : (size_t)k;
   if (!status && strcmp(kind, "indices") != 0)
     status = value_output(call, 1, &lines, count, &values);
   if (!status && strcmp(kind, "values") != 0)
     status = index_output(call, both ? 2 : 1, &lines, count, &indices);
   if (!status) sort_all(&lines, count, values, indices);
-  end(&lines);
+  end_sort(&lines);
   return status;
 }
 
@@ -216,7 +216,7 @@ static int argsort_nms(void *unused, struct mb_call *call) {
   int status = mb_call_expect(call, 5, 5);
   if (!status) status = mb_call_int(call, 3, &axis);
   if (!status) status = mb_call_int(call, 4, &ascending);
-  if (!status) status = begin(call, axis, ascending != 0, &lines);
+  if (!status) status = begin_sort(call, axis, ascending != 0, &lines);
   if (!status) status = mb_element_tensor(call, 1, &counts, &count_size);
   if (!status && (counts->dtype.code != kDLInt || counts->dtype.bits != 32 ||
                   count_size < lines.before * lines.after))
@@ -230,9 +230,10 @@ static int argsort_nms(void *unused, struct mb_call *call) {
                                                          : (size_t)found;
     sort_line(&lines, line, used);
     for (size_t k = 0; k < lines.length; k++)
-      put_index(out, place(&lines, line, lines.length, k), k < used ? lines.positions[k] : k);
+      put_index(out, place_in_line(&lines, line, lines.length, k),
+                k < used ? lines.positions[k] : k);
   }
-  end(&lines);
+  end_sort(&lines);
   return status;
 }
 

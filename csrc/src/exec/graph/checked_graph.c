@@ -19,7 +19,7 @@ struct check {
 /* For what a caller puts the place in front of. */
 #define WRONG_HERE(...) mb_fail_format("payload", MB_UNKNOWN, MB_UNKNOWN, __VA_ARGS__)
 
-static unsigned long long ull(uint64_t n) { return n; }
+static unsigned long long long_of(uint64_t n) { return n; }
 
 static const char *node_name(const struct check *c, size_t node) {
   return c->text->nodes[node].name;
@@ -29,9 +29,9 @@ static const char *node_name(const struct check *c, size_t node) {
 
 /* All lists have at least one item, so that NULL means that memory is out. The sizes are those
  * of lists that were read. */
-static void *list_of(size_t count, size_t size) { return calloc(count ? count : 1, size); }
+static void *checked_list_of(size_t count, size_t size) { return calloc(count ? count : 1, size); }
 
-static int allocate(struct check *c, const char *json, size_t size) {
+static int allocate_graph(struct check *c, const char *json, size_t size) {
   const struct mb_graph_text *t = c->text;
   struct mb_graph *g = c->graph;
   size_t entries = t->storages.count;
@@ -39,15 +39,15 @@ static int allocate(struct check *c, const char *json, size_t size) {
       t->links.count + t->controls.count >= UINT32_MAX)
     return WRONG("more than 2^32 nodes or values");
   g->json = malloc(size + 1);
-  g->nodes = list_of(t->node_count, sizeof(*g->nodes));
-  g->texts = list_of(2 * t->node_count, sizeof(*g->texts));
-  g->entries = list_of(entries, sizeof(*g->entries));
-  g->inputs = list_of(t->inputs.count, sizeof(*g->inputs));
-  g->outputs = list_of(t->outputs.count / 2, sizeof(*g->outputs));
-  g->storage_devices = list_of(entries, sizeof(*g->storage_devices));
-  g->storage_ids = list_of(entries, sizeof(*g->storage_ids));
-  g->links = list_of(t->links.count / 2 + t->controls.count, sizeof(*g->links));
-  g->extents = list_of(t->extents.count, sizeof(*g->extents));
+  g->nodes = checked_list_of(t->node_count, sizeof(*g->nodes));
+  g->texts = checked_list_of(2 * t->node_count, sizeof(*g->texts));
+  g->entries = checked_list_of(entries, sizeof(*g->entries));
+  g->inputs = checked_list_of(t->inputs.count, sizeof(*g->inputs));
+  g->outputs = checked_list_of(t->outputs.count / 2, sizeof(*g->outputs));
+  g->storage_devices = checked_list_of(entries, sizeof(*g->storage_devices));
+  g->storage_ids = checked_list_of(entries, sizeof(*g->storage_ids));
+  g->links = checked_list_of(t->links.count / 2 + t->controls.count, sizeof(*g->links));
+  g->extents = checked_list_of(t->extents.count, sizeof(*g->extents));
   if (!g->json || !g->nodes || !g->texts || !g->entries || !g->inputs || !g->outputs ||
       !g->storage_devices || !g->storage_ids || !g->links || !g->extents)
     return mb_fail_memory(size);
@@ -81,27 +81,28 @@ static enum mb_graph_op op_of(const struct mb_text_node *node) {
 }
 
 /* The entry that [node, output] means; `before`: only nodes before this one may be meant. */
-static int find_entry(const struct check *c, const uint64_t *pair, size_t before, uint32_t *out) {
+static int find_graph_entry(const struct check *c, const uint64_t *pair, size_t before,
+                            uint32_t *out) {
   if (pair[0] >= before)
-    return WRONG_HERE("entry [%llu, %llu]: expected a node below %zu", ull(pair[0]), ull(pair[1]),
-                      before);
+    return WRONG_HERE("entry [%llu, %llu]: expected a node below %zu", long_of(pair[0]),
+                      long_of(pair[1]), before);
   const struct mb_graph_node *node = &c->graph->nodes[pair[0]];
   if (pair[1] >= node->entry_count)
-    return WRONG_HERE("entry [%llu, %llu]: node '%s' has %u outputs", ull(pair[0]), ull(pair[1]),
-                      node->name, node->entry_count);
+    return WRONG_HERE("entry [%llu, %llu]: node '%s' has %u outputs", long_of(pair[0]),
+                      long_of(pair[1]), node->name, node->entry_count);
   *out = node->first_entry + (uint32_t)pair[1];
   return MBLOB_OK;
 }
 
-static int check_counts(const struct mb_text_node *from, uint64_t row, uint64_t next) {
+static int check_graph_counts(const struct mb_text_node *from, uint64_t row, uint64_t next) {
   uint64_t outputs = from->is_input ? 1 : from->output_count;
   if (next < row || next - row != outputs)
-    return WRONG_HERE("node_row_ptr goes from %llu to %llu, the node has %llu outputs", ull(row),
-                      ull(next), ull(outputs));
+    return WRONG_HERE("node_row_ptr goes from %llu to %llu, the node has %llu outputs",
+                      long_of(row), long_of(next), long_of(outputs));
   if (from->is_input && from->inputs.count)
     return WRONG_HERE("it is an input of the graph and has inputs itself");
   if (!from->is_input && from->input_count != from->inputs.count / 2)
-    return WRONG_HERE("num_inputs is %llu, inputs has %zu", ull(from->input_count),
+    return WRONG_HERE("num_inputs is %llu, inputs has %zu", long_of(from->input_count),
                       from->inputs.count / 2);
   return MBLOB_OK;
 }
@@ -113,13 +114,13 @@ static int link_node(struct check *c, size_t i, size_t *at) {
   int status = MBLOB_OK;
   node->inputs = c->graph->links + *at;
   for (size_t k = 0; !status && k < from->inputs.count; k += 2, node->input_count++)
-    status =
-        find_entry(c, c->text->links.items + from->inputs.start + k, i, &c->graph->links[(*at)++]);
+    status = find_graph_entry(c, c->text->links.items + from->inputs.start + k, i,
+                              &c->graph->links[(*at)++]);
   node->after = c->graph->links + *at;
   for (size_t k = 0; !status && k < from->after.count; k++, node->after_count++) {
     uint64_t other = c->text->controls.items[from->after.start + k];
     if (other >= i)
-      return WRONG_HERE("control_deps has %llu, expected a node before it", ull(other));
+      return WRONG_HERE("control_deps has %llu, expected a node before it", long_of(other));
     c->graph->links[(*at)++] = (uint32_t)other;
   }
   return status;
@@ -129,7 +130,7 @@ static int fill_node(struct check *c, size_t i, size_t *at) {
   const struct mb_text_node *from = &c->text->nodes[i];
   const uint64_t *rows = c->text->rows.items;
   struct mb_graph_node *node = &c->graph->nodes[i];
-  int status = check_counts(from, rows[i], rows[i + 1]);
+  int status = check_graph_counts(from, rows[i], rows[i + 1]);
   if (!status) status = link_node(c, i, at);
   if (status) return status;
   node->op = op_of(from);
@@ -141,7 +142,7 @@ static int fill_node(struct check *c, size_t i, size_t *at) {
   return MBLOB_OK;
 }
 
-static char *take(char **text) {
+static char *take_away_text(char **text) {
   char *taken = *text;
   *text = NULL;
   return taken;
@@ -156,14 +157,14 @@ static int fill_nodes(struct check *c, struct mb_graph_text *text) {
     return WRONG("node_row_ptr has %zu numbers, expected %zu, one more than nodes",
                  text->rows.count, text->node_count + 1);
   if (text->rows.items[0] != 0)
-    return WRONG("node_row_ptr starts with %llu, expected 0", ull(text->rows.items[0]));
+    return WRONG("node_row_ptr starts with %llu, expected 0", long_of(text->rows.items[0]));
   if (text->rows.items[text->node_count] != entries)
     return WRONG("node_row_ptr ends with %llu, expected %zu, the number of values in attrs",
-                 ull(text->rows.items[text->node_count]), entries);
+                 long_of(text->rows.items[text->node_count]), entries);
   for (size_t i = 0; i < text->node_count; i++)
     if (text->rows.items[i] > entries)
       return WRONG("node %zu '%s': node_row_ptr is %llu, there are %zu values", i, node_name(c, i),
-                   ull(text->rows.items[i]), entries);
+                   long_of(text->rows.items[i]), entries);
   for (size_t i = 0; !status && i < text->node_count; i++) {
     status = fill_node(c, i, &at);
     if (status) {
@@ -172,8 +173,8 @@ static int fill_nodes(struct check *c, struct mb_graph_text *text) {
       mb_error_prefix(context);
       return status;
     }
-    g->nodes[i].name = g->texts[2 * i] = take(&text->nodes[i].name);
-    g->nodes[i].function = g->texts[2 * i + 1] = take(&text->nodes[i].function);
+    g->nodes[i].name = g->texts[2 * i] = take_away_text(&text->nodes[i].name);
+    g->nodes[i].function = g->texts[2 * i + 1] = take_away_text(&text->nodes[i].function);
     g->node_count++;
   }
   return status;
@@ -284,11 +285,11 @@ static int fill_inputs(struct check *c) {
   for (; g->input_count < nodes->count; g->input_count++) {
     uint64_t node = nodes->items[g->input_count];
     if (node >= g->node_count || g->nodes[node].op != MB_GRAPH_INPUT)
-      return WRONG("arg_nodes[%u] is %llu, which is no input node", g->input_count, ull(node));
+      return WRONG("arg_nodes[%u] is %llu, which is no input node", g->input_count, long_of(node));
     g->inputs[g->input_count] = g->nodes[node].first_entry;
     if (mb_map_get(&g->input_names, g->nodes[node].name))
       return WRONG("arg_nodes[%u] is node %llu '%.64s', which stands there before", g->input_count,
-                   ull(node), g->nodes[node].name);
+                   long_of(node), g->nodes[node].name);
     if (!mb_map_put(&g->input_names, g->nodes[node].name, &g->inputs[g->input_count]))
       return MBLOB_E_MEMORY;
   }
@@ -305,8 +306,8 @@ static int fill_outputs(struct check *c) {
   if (!heads->count) return WRONG("heads is empty: the graph has no output");
   for (; g->output_count < heads->count / 2; g->output_count++) {
     char context[64];
-    int status = find_entry(c, heads->items + 2 * (size_t)g->output_count, g->node_count,
-                            &g->outputs[g->output_count]);
+    int status = find_graph_entry(c, heads->items + 2 * (size_t)g->output_count, g->node_count,
+                                  &g->outputs[g->output_count]);
     if (!status) continue;
     (void)snprintf(context, sizeof(context), "graph: heads[%u]", g->output_count);
     mb_error_prefix(context);
@@ -337,7 +338,7 @@ int mb_graph_read(const char *json, size_t size, struct mb_graph *out) {
   *out = (struct mb_graph){0};
   int status = mb_graph_text_read(json, size, &text);
   if (status) return status;
-  status = allocate(&c, json, size);
+  status = allocate_graph(&c, json, size);
   if (!status) status = fill_nodes(&c, &text);
   if (!status) status = fill_entries(&c);
   if (!status) status = check_names(out);

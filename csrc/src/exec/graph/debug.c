@@ -40,7 +40,7 @@ MB_GRAPH_METHOD(execute_node) {
 }
 
 /* Arguments (node, output): an entry. */
-static int find_entry(const struct mb_graph *g, const struct mb_call *call, uint32_t *out) {
+static int find_debug_entry(const struct mb_graph *g, const struct mb_call *call, uint32_t *out) {
   uint32_t node = 0;
   int64_t output = 0;
   int status = find_node(g, call, 0, &node);
@@ -59,7 +59,7 @@ MB_GRAPH_METHOD(get_node_output) {
   uint32_t entry = 0;
   DLTensor *view = NULL;
   int status = mb_call_expect(call, 1, 2);
-  if (!status) status = find_entry(&x->graph, call, &entry);
+  if (!status) status = find_debug_entry(&x->graph, call, &entry);
   if (!status) status = mb_graph_expose(x, entry, &view);
   if (!status) mb_call_return_array(call, view);
   return status;
@@ -189,7 +189,7 @@ MB_GRAPH_METHOD(run_individual_node) {
 
 /* Which device a step is for; its output is there, or else its first input. Without values: the
  * host. */
-static DLDevice device_of(const struct mb_graph_step *step) {
+static DLDevice device_of_node(const struct mb_graph_step *step) {
   if (!step->count) return (DLDevice){kDLCPU, 0};
   const DLTensor *last = step->values[step->count - 1].v_handle, *first = step->values[0].v_handle;
   return mb_device_is_host((int)last->device.device_type) ? first->device : last->device;
@@ -213,7 +213,7 @@ static int write_profile(struct mb_graph_executor *x, struct mb_call *call, cons
         out,
         ", \"seconds\": %.9g, \"start\": %.9g, \"end\": %.9g, \"thread\": %d, \"device\": \"%s\"}",
         seconds[i], time->start - begin, time->end - begin, time->thread,
-        mb_device_text(device_of(&x->steps[i]), device));
+        mb_device_text(device_of_node(&x->steps[i]), device));
   }
   (void)fputc(']', out);
   return mb_call_return_stream(call, out, &text, &size);
@@ -256,10 +256,11 @@ MB_GRAPH_METHOD(profile) {
   return status;
 }
 
-const struct mb_method mb_graph_debug_methods[] = {{"execute_node", execute_node},
-                                                   {"get_node_output", get_node_output},
-                                                   {"debug_get_output", debug_get_output},
-                                                   {"run_individual", run_individual},
-                                                   {"run_individual_node", run_individual_node},
-                                                   {"profile", profile},
-                                                   {"", NULL}};
+const struct mb_method mb_graph_debug_methods[] = {
+    {"execute_node", graph_execute_node},
+    {"get_node_output", graph_get_node_output},
+    {"debug_get_output", graph_debug_get_output},
+    {"run_individual", graph_run_individual},
+    {"run_individual_node", graph_run_individual_node},
+    {"profile", graph_profile},
+    {"", NULL}};

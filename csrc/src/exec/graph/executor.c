@@ -37,7 +37,7 @@ void mb_graph_leave(struct mb_graph_executor *x, struct mb_graph_frame *frame) {
 
 static void *list_of(size_t count, size_t size) { return calloc(count ? count : 1, size); }
 
-static int allocate(struct mb_graph_executor *x) {
+static int allocate_executor(struct mb_graph_executor *x) {
   const struct mb_graph *g = &x->graph;
   size_t steps = 0, values = 0, widest = 0;
   bool flatten = false;
@@ -173,7 +173,7 @@ int mb_graph_executor_new(const struct mb_graph_source *source, struct mb_graph_
   mb_lock_init_uncounted(&x->lock); /* runs may take long, and call anything */
   x->kernels = mblob_module_retain(source->kernels);
   int status = mb_graph_read(source->json, source->json_size, &x->graph);
-  if (!status) status = allocate(x);
+  if (!status) status = allocate_executor(x);
   if (!status) status = make_views(x, source);
   TVMValue *values = x->values;
   for (uint32_t i = 0; !status && i < x->graph.node_count; i++)

@@ -12,10 +12,10 @@ static int find_common(void *object, const char *name, mblob_function **out) {
   return MBLOB_OK;
 }
 
-static const struct mb_class executor_class = {.type_key = "GraphExecutor",
-                                               .methods = mb_graph_methods,
-                                               .describe = mb_graph_describe,
-                                               .close = mb_graph_executor_free};
+static const struct mb_class graph_executor_class = {.type_key = "GraphExecutor",
+                                                     .methods = mb_graph_methods,
+                                                     .describe = mb_graph_describe,
+                                                     .close = mb_graph_executor_free};
 static const struct mb_class debug_class = {.type_key = "GraphExecutorDebug",
                                             .methods = mb_graph_debug_methods,
                                             .function = find_common,
@@ -28,13 +28,13 @@ static int new_module(const struct mb_graph_source *source, bool debug, mblob_mo
   *out = NULL;
   int status = mb_graph_executor_new(source, &executor);
   if (status) return status;
-  status = mb_builtin_create(debug ? &debug_class : &executor_class, executor, out);
+  status = mb_builtin_create(debug ? &debug_class : &graph_executor_class, executor, out);
   if (status) mb_graph_executor_free(executor);
   return status;
 }
 
 struct mb_graph_executor *mb_graph_module_object(mblob_module *module) {
-  void *object = mb_builtin_object(module, &executor_class);
+  void *object = mb_builtin_object(module, &graph_executor_class);
   return object ? object : mb_builtin_object(module, &debug_class);
 }
 
@@ -49,7 +49,7 @@ int mb_graph_create_for(struct mb_call *call, int i, struct mb_graph_source *sou
   return status;
 }
 
-static int create(struct mb_call *call, bool debug) {
+static int create_graph(struct mb_call *call, bool debug) {
   struct mb_graph_source source = {.kernels_scope = MB_WITH_IMPORTS};
   const void *json = NULL;
   int first_device = 2;
@@ -67,12 +67,12 @@ static int create(struct mb_call *call, bool debug) {
 int mb_graph_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
   struct mb_call call = {"graph_executor.create", args, codes, count, ret};
   (void)resource;
-  return create(&call, false);
+  return create_graph(&call, false);
 }
 
 int mb_graph_debug_create(TVMValue *args, int *codes, int count, TVMRetValueHandle ret,
                           void *resource) {
   struct mb_call call = {"graph_executor_debug.create", args, codes, count, ret};
   (void)resource;
-  return create(&call, true);
+  return create_graph(&call, true);
 }

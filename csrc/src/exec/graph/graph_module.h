@@ -27,11 +27,11 @@ int mb_graph_threads_argument(const struct mb_call *call, int i, int *out);
 typedef int (*mb_graph_body)(struct mb_graph_executor *executor, struct mb_call *call);
 int mb_graph_locked(void *executor, struct mb_call *call, mb_graph_body body);
 /* Declares the method `name` of an executor; what follows is its body, with the lock. */
-#define MB_GRAPH_METHOD(name)                                                \
-  static int name##_body(struct mb_graph_executor *x, struct mb_call *call); \
-  static int name(void *object, struct mb_call *call) {                      \
-    return mb_graph_locked(object, call, name##_body);                       \
-  }                                                                          \
-  static int name##_body(struct mb_graph_executor *x, struct mb_call *call)
+#define MB_GRAPH_METHOD(name)                                                        \
+  static int graph_##name##_body(struct mb_graph_executor *x, struct mb_call *call); \
+  static int graph_##name(void *object, struct mb_call *call) {                      \
+    return mb_graph_locked(object, call, graph_##name##_body);                       \
+  }                                                                                  \
+  static int graph_##name##_body(struct mb_graph_executor *x, struct mb_call *call)
 
 #endif

@@ -10,7 +10,7 @@
 
 /* ---- where an error is ---- */
 
-struct place {
+struct text_place {
   const char *node;   /* where the object of the node begins that is read, the last one of the text;
                          else NULL */
   bool in_attributes; /* of that node, else of the graph */
@@ -19,7 +19,7 @@ struct place {
   int64_t item;        /* of the list that is the key's value; -1: none */
 };
 
-#define NOWHERE ((struct place){.item = -1})
+#define NOWHERE ((struct text_place){.item = -1})
 
 /* The name of the node that is being read, if it can be: it may stand behind what is wrong. On
  * the heap. */
@@ -58,7 +58,7 @@ static void write_value(const struct mb_graph_text *t, uint64_t left, FILE *out)
 }
 
 /* "attrs: shape[3]: " */
-static void write_place(const struct place *p, FILE *out) {
+static void write_place(const struct text_place *p, FILE *out) {
   if (p->in_attributes) (void)fputs("attrs: ", out);
   if (!p->key.size) return;
   (void)fprintf(out, "%.*s", p->key.size < 48 ? (int)p->key.size : 48, (const char *)p->key.data);
@@ -79,7 +79,7 @@ static void write_found(const struct mb_json *j, FILE *out) {
 /* Record the error of `j`: the node that it is about, the key and what was found there.
  * MBLOB_E_FORMAT. */
 static int fail_at(const struct mb_json *j, const struct mb_graph_text *text,
-                   const struct place *place) {
+                   const struct text_place *place) {
   char *message = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&message, &size);
@@ -101,16 +101,16 @@ static int fail_at(const struct mb_json *j, const struct mb_graph_text *text,
 /* ---- reading ---- */
 
 /* Each reader returns false after an error: of the JSON (in `j`), or recorded (`status`). */
-struct reader {
+struct text_reader {
   struct mb_json j;
   struct mb_graph_text *text;
-  struct place place;
+  struct text_place place;
   int status;
   char problem[192]; /* what wrong() said; `j` points to it */
 };
 
 /* An error of the JSON with a part of the text, such as a key. */
-static bool wrong(struct reader *r, const char *format, struct mb_slice part) {
+static bool wrong_part(struct text_reader *r, const char *format, struct mb_slice part) {
   int size = part.size < 48 ? (int)part.size : 48;
   if (!r->j.error)
     (void)snprintf(r->problem, sizeof(r->problem), format, size, (const char *)part.data);
@@ -119,12 +119,12 @@ static bool wrong(struct reader *r, const char *format, struct mb_slice part) {
 }
 
 /* The same, where the part is a key that should not be there, or the one that is missing. */
-static bool wrong_key(struct reader *r, const char *format, struct mb_slice key) {
+static bool wrong_key(struct text_reader *r, const char *format, struct mb_slice key) {
   r->place.key.size = 0;
-  return wrong(r, format, key);
+  return wrong_part(r, format, key);
 }
 
-static bool next_key(struct reader *r, struct mb_slice *key) {
+static bool next_graph_key(struct text_reader *r, struct mb_slice *key) {
   r->place.key.size = 0;
   r->place.item = -1;
   if (!mb_json_next_key(&r->j, key)) return false;
@@ -136,25 +136,26 @@ static struct mb_slice slice(const char *text) {
   return (struct mb_slice){(const uint8_t *)text, strlen(text)};
 }
 
-static bool no_memory(struct reader *r, size_t size) {
+static bool no_text_memory(struct text_reader *r, size_t size) {
   r->status = mb_fail_memory(size);
   return false;
 }
 
 /* Room for one more item of `size` bytes; the capacity doubles. */
-static bool make_room(struct reader *r, void **items, size_t count, size_t *capacity, size_t size) {
+static bool make_list_room(struct text_reader *r, void **items, size_t count, size_t *capacity,
+                           size_t size) {
   if (count < *capacity) return true;
   size_t wanted = *capacity ? 2 * *capacity : 16;
   void *grown = realloc(*items, wanted * size);
-  if (!grown) return no_memory(r, wanted * size);
+  if (!grown) return no_text_memory(r, wanted * size);
   *items = grown;
   *capacity = wanted;
   return true;
 }
 
-static bool add(struct reader *r, struct mb_numbers *list, uint64_t number) {
+static bool add_number(struct text_reader *r, struct mb_numbers *list, uint64_t number) {
   void *items = list->items;
-  if (!make_room(r, &items, list->count, &list->capacity, sizeof(number))) return false;
+  if (!make_list_room(r, &items, list->count, &list->capacity, sizeof(number))) return false;
   list->items = items;
   list->items[list->count++] = number;
   return true;
@@ -162,15 +163,15 @@ static bool add(struct reader *r, struct mb_numbers *list, uint64_t number) {
 
 /* ---- pieces ---- */
 
-typedef bool (*item_reader)(struct reader *r, struct mb_numbers *list);
+typedef bool (*item_reader)(struct text_reader *r, struct mb_numbers *list);
 
-static bool read_number(struct reader *r, struct mb_numbers *list) {
+static bool read_number(struct text_reader *r, struct mb_numbers *list) {
   uint64_t number = 0;
-  return mb_json_uint(&r->j, &number) && add(r, list, number);
+  return mb_json_uint(&r->j, &number) && add_number(r, list, number);
 }
 
 /* [item, item, ...]; of lists in lists the outermost is the place. */
-static bool read_list(struct reader *r, struct mb_numbers *list, item_reader item) {
+static bool read_list(struct text_reader *r, struct mb_numbers *list, item_reader item) {
   int64_t outer = r->place.item;
   if (!mb_json_begin_array(&r->j)) return false;
   for (int64_t i = 0; mb_json_next_element(&r->j); i++) {
@@ -182,7 +183,7 @@ static bool read_list(struct reader *r, struct mb_numbers *list, item_reader ite
 }
 
 /* [node, output] or [node, output, version] */
-static bool read_entry(struct reader *r, struct mb_numbers *list) {
+static bool read_entry(struct text_reader *r, struct mb_numbers *list) {
   uint64_t parts[3] = {0};
   size_t count = 0;
   if (!mb_json_begin_array(&r->j)) return false;
@@ -193,39 +194,39 @@ static bool read_entry(struct reader *r, struct mb_numbers *list) {
   }
   if (r->j.error) return false;
   if (count < 2) return mb_json_fail(&r->j, "an entry is [node, output, version], found less");
-  return add(r, list, parts[0]) && add(r, list, parts[1]);
+  return add_number(r, list, parts[0]) && add_number(r, list, parts[1]);
 }
 
-static bool read_shape(struct reader *r, struct mb_numbers *ends) {
+static bool read_graph_shape(struct text_reader *r, struct mb_numbers *ends) {
   struct mb_numbers *extents = &r->text->extents;
   size_t start = extents->count;
   if (!read_list(r, extents, read_number)) return false;
   if (extents->count - start > MB_NDIM_LIMIT)
     return mb_json_fail(&r->j, "a shape of more than 64 dimensions");
-  return add(r, ends, extents->count);
+  return add_number(r, ends, extents->count);
 }
 
-static bool read_dtype(struct reader *r, struct mb_numbers *list) {
+static bool read_dtype(struct text_reader *r, struct mb_numbers *list) {
   struct mb_slice text;
   DLDataType dtype;
   if (!mb_json_string(&r->j, &text)) return false;
   if (!mb_dtype_parse_stored((const char *)text.data, (size_t)text.size, &dtype))
-    return wrong(r, "an element type that is not known: '%.*s'", text);
-  return add(r, list,
-             (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
+    return wrong_part(r, "an element type that is not known: '%.*s'", text);
+  return add_number(r, list,
+                    (uint64_t)dtype.code | (uint64_t)dtype.bits << 8 | (uint64_t)dtype.lanes << 16);
 }
 
 /* Only plain memory: "", "global" and what begins so, except textures of GPUs. */
-static bool read_scope(struct reader *r, struct mb_numbers *list) {
+static bool read_scope(struct text_reader *r, struct mb_numbers *list) {
   struct mb_slice text;
   if (!mb_json_string(&r->j, &text)) return false;
   bool global = text.size == 0 || (text.size >= 6 && memcmp(text.data, "global", 6) == 0);
   if (!global || memmem(text.data, (size_t)text.size, "texture", 7))
-    return wrong(r, "a storage scope that host memory does not have: '%.*s'", text);
-  return add(r, list, 0); /* they are counted */
+    return wrong_part(r, "a storage scope that host memory does not have: '%.*s'", text);
+  return add_number(r, list, 0); /* they are counted */
 }
 
-static bool read_text(struct reader *r, char **out) {
+static bool read_text(struct text_reader *r, char **out) {
   struct mb_slice text;
   if (*out) return mb_json_fail(&r->j, "the same key twice");
   if (!mb_json_string(&r->j, &text)) return false;
@@ -234,7 +235,7 @@ static bool read_text(struct reader *r, char **out) {
 }
 
 /* A number in quotes, as attributes have it; a bare one is taken, too. */
-static bool read_quoted(struct reader *r, uint64_t *out) {
+static bool read_quoted(struct text_reader *r, uint64_t *out) {
   struct mb_json inner;
   struct mb_slice text;
   if (mb_json_peek(&r->j) != '"') return mb_json_uint(&r->j, out);
@@ -248,7 +249,7 @@ static bool read_quoted(struct reader *r, uint64_t *out) {
 
 /* ---- nodes ---- */
 
-static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
+static bool read_node_attributes(struct text_reader *r, struct mb_text_node *node) {
   static const char keys[][16] = {"func_name", "num_inputs", "num_outputs", "flatten_data"};
   enum { KEYS = sizeof(keys) / sizeof(*keys), ALL = (1 << KEYS) - 1 };
   uint64_t flatten = 0, *const numbers[KEYS] = {NULL, &node->input_count, &node->output_count,
@@ -256,7 +257,7 @@ static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
   unsigned found = 0;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (next_key(r, &key)) {
+  while (next_graph_key(r, &key)) {
     unsigned i = 0;
     bool ok;
     while (i < KEYS && !mb_json_is(key, keys[i])) i++;
@@ -275,16 +276,16 @@ static bool read_node_attributes(struct reader *r, struct mb_text_node *node) {
                       "an operator needs func_name, num_inputs, num_outputs and flatten_data");
 }
 
-static bool read_op(struct reader *r, struct mb_text_node *node, bool *known) {
+static bool read_op(struct text_reader *r, struct mb_text_node *node, bool *known) {
   struct mb_slice op;
   if (!mb_json_string(&r->j, &op)) return false;
   node->is_input = mb_json_is(op, "null");
   *known = true;
   return node->is_input || mb_json_is(op, "tvm_op") ||
-         wrong(r, "expected \"null\" or \"tvm_op\", found '%.*s'", op);
+         wrong_part(r, "expected \"null\" or \"tvm_op\", found '%.*s'", op);
 }
 
-static bool read_links(struct reader *r, struct mb_numbers *list, item_reader item,
+static bool read_links(struct text_reader *r, struct mb_numbers *list, item_reader item,
                        struct mb_span *out) {
   out->start = list->count;
   if (!read_list(r, list, item)) return false;
@@ -294,12 +295,12 @@ static bool read_links(struct reader *r, struct mb_numbers *list, item_reader it
 
 /* Attributes may come before the op, which says whether they must be complete: they are read
  * last. */
-static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
+static bool read_node_keys(struct text_reader *r, struct mb_text_node *node) {
   struct mb_json attributes = {0};
   bool has_op = false, has_inputs = false, has_controls = false, has_attributes = false;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (next_key(r, &key)) {
+  while (next_graph_key(r, &key)) {
     bool ok;
     if (mb_json_is(key, "op")) {
       ok = has_op ? wrong_key(r, "the key '%.*s' twice", key) : read_op(r, node, &has_op);
@@ -335,15 +336,15 @@ static bool read_node_keys(struct reader *r, struct mb_text_node *node) {
   return ok;
 }
 
-static bool read_node(struct reader *r, struct mb_numbers *ignored) {
+static bool read_node(struct text_reader *r, struct mb_numbers *ignored) {
   struct mb_graph_text *text = r->text;
   void *items = text->nodes;
   (void)ignored;
-  if (!make_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes)))
+  if (!make_list_room(r, &items, text->node_count, &text->node_capacity, sizeof(*text->nodes)))
     return false;
   text->nodes = items;
   text->nodes[text->node_count] = (struct mb_text_node){0};
-  const struct place outer = r->place;
+  const struct text_place outer = r->place;
   r->place = NOWHERE;
   (void)mb_json_peek(&r->j);
   r->place.node = r->j.pos;
@@ -355,7 +356,7 @@ static bool read_node(struct reader *r, struct mb_numbers *ignored) {
 /* ---- the graph ---- */
 
 /* A key of an object that holds a list of numbers. */
-struct part {
+struct text_part {
   const char *key;
   const char *type; /* the name that stands before the list; NULL: none does */
   struct mb_numbers *list;
@@ -363,14 +364,14 @@ struct part {
   bool required, found;
 };
 
-static struct part *find_part(struct part *parts, size_t count, struct mb_slice key) {
+static struct text_part *find_part(struct text_part *parts, size_t count, struct mb_slice key) {
   for (size_t i = 0; i < count; i++)
     if (mb_json_is(key, parts[i].key)) return &parts[i];
   return NULL;
 }
 
 /* [type, [item, ...]] */
-static bool read_typed_list(struct reader *r, const struct part *part) {
+static bool read_typed_list(struct text_reader *r, const struct text_part *part) {
   struct mb_slice type;
   if (!mb_json_begin_array(&r->j)) return false;
   if (!mb_json_next_element(&r->j) || !mb_json_string(&r->j, &type) || !mb_json_next_element(&r->j))
@@ -378,7 +379,7 @@ static bool read_typed_list(struct reader *r, const struct part *part) {
   if (!mb_json_is(type, part->type)) {
     char format[64];
     (void)snprintf(format, sizeof(format), "expected type \"%s\", found '%%.*s'", part->type);
-    return wrong(r, format, type);
+    return wrong_part(r, format, type);
   }
   if (!read_list(r, part->list, part->item)) return false;
   if (mb_json_next_element(&r->j))
@@ -386,13 +387,13 @@ static bool read_typed_list(struct reader *r, const struct part *part) {
   return !r->j.error;
 }
 
-static bool read_part(struct reader *r, struct part *part) {
+static bool read_graph_part(struct text_reader *r, struct text_part *part) {
   if (part->found) return wrong_key(r, "the key '%.*s' twice", slice(part->key));
   part->found = true;
   return part->type ? read_typed_list(r, part) : read_list(r, part->list, part->item);
 }
 
-static bool all_found(struct reader *r, const struct part *parts, size_t count,
+static bool all_found(struct text_reader *r, const struct text_part *parts, size_t count,
                       const char *format) {
   for (size_t i = 0; i < count; i++)
     if (parts[i].required && !parts[i].found) return wrong_key(r, format, slice(parts[i].key));
@@ -400,44 +401,45 @@ static bool all_found(struct reader *r, const struct part *parts, size_t count,
 }
 
 /* Keys that are not known are passed over: compilers add what their executors look at. */
-static bool read_attributes(struct reader *r, struct part *parts, size_t count) {
+static bool read_attributes(struct text_reader *r, struct text_part *parts, size_t count) {
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (next_key(r, &key)) {
-    struct part *part = find_part(parts, count, key);
-    if (!(part ? read_part(r, part) : mb_json_skip(&r->j))) return false;
+  while (next_graph_key(r, &key)) {
+    struct text_part *part = find_part(parts, count, key);
+    if (!(part ? read_graph_part(r, part) : mb_json_skip(&r->j))) return false;
   }
   return !r->j.error &&
          all_found(r, parts, count, "lack '%.*s'; a graph needs dltype, storage_id and shape");
 }
 
-static bool read_graph_attributes(struct reader *r) {
+static bool read_graph_attributes(struct text_reader *r) {
   struct mb_graph_text *t = r->text;
-  struct part parts[] = {{"dltype", "list_str", &t->dtypes, read_dtype, true, false},
-                         {"storage_id", "list_int", &t->storages, read_number, true, false},
-                         {"shape", "list_shape", &t->shape_ends, read_shape, true, false},
-                         {"device_index", "list_int", &t->devices, read_number, false, false},
-                         {"storage_scope", "list_str", &t->scopes, read_scope, false, false}};
+  struct text_part parts[] = {
+      {"dltype", "list_str", &t->dtypes, read_dtype, true, false},
+      {"storage_id", "list_int", &t->storages, read_number, true, false},
+      {"shape", "list_shape", &t->shape_ends, read_graph_shape, true, false},
+      {"device_index", "list_int", &t->devices, read_number, false, false},
+      {"storage_scope", "list_str", &t->scopes, read_scope, false, false}};
   return read_attributes(r, parts, sizeof(parts) / sizeof(*parts));
 }
 
 /* Attributes are read last: of a value they tell, errors name the node. */
-static bool read_graph(struct reader *r) {
+static bool read_graph(struct text_reader *r) {
   struct mb_graph_text *t = r->text;
-  struct part parts[] = {{"nodes", NULL, NULL, read_node, true, false},
-                         {"arg_nodes", NULL, &t->inputs, read_number, true, false},
-                         {"heads", NULL, &t->outputs, read_entry, true, false},
-                         {"node_row_ptr", NULL, &t->rows, read_number, true, false}};
+  struct text_part parts[] = {{"nodes", NULL, NULL, read_node, true, false},
+                              {"arg_nodes", NULL, &t->inputs, read_number, true, false},
+                              {"heads", NULL, &t->outputs, read_entry, true, false},
+                              {"node_row_ptr", NULL, &t->rows, read_number, true, false}};
   size_t count = sizeof(parts) / sizeof(*parts);
   struct mb_json attributes = {0};
   bool has_attributes = false;
   struct mb_slice key;
   if (!mb_json_begin_object(&r->j)) return false;
-  while (next_key(r, &key)) {
-    struct part *part = find_part(parts, count, key);
+  while (next_graph_key(r, &key)) {
+    struct text_part *part = find_part(parts, count, key);
     bool ok;
     if (part) {
-      ok = read_part(r, part);
+      ok = read_graph_part(r, part);
     } else if (mb_json_is(key, "attrs")) {
       attributes = r->j;
       ok = has_attributes ? wrong_key(r, "the key '%.*s' twice", key) : mb_json_skip(&r->j);
@@ -463,7 +465,7 @@ static bool read_graph(struct reader *r) {
 }
 
 int mb_graph_text_read(const char *json, size_t size, struct mb_graph_text *out) {
-  struct reader r = {.text = out};
+  struct text_reader r = {.text = out};
   r.place = NOWHERE; /* gcc 10 warns of such a literal in the list */
   *out = (struct mb_graph_text){0};
   mb_json_init(&r.j, json, size);

@@ -14,8 +14,8 @@
 
 /* `input 'data'`, for errors. */
 #define LABEL 96
-static const char *label_of(const struct mb_graph *g, const char *what, uint32_t entry,
-                            char text[LABEL]) {
+static const char *entry_label_of(const struct mb_graph *g, const char *what, uint32_t entry,
+                                  char text[LABEL]) {
   (void)snprintf(text, LABEL, "%s '%.64s'", what, g->nodes[g->entries[entry].node].name);
   return text;
 }
@@ -79,8 +79,8 @@ static int new_pool(DLDevice device, size_t size, DLTensor **out) {
 
 /* Let all views with this root point to `data`; the reference in `array` (may be NULL) is taken
  * over. */
-static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind kind, void *data,
-                 DLTensor *array) {
+static void move_storage(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind kind,
+                         void *data, DLTensor *array) {
   struct mb_graph_memory *memory = &x->memory[root];
   if (memory->array) mb_array_release(memory->array);
   memory->kind = kind;
@@ -98,12 +98,12 @@ static void move(struct mb_graph_executor *x, uint32_t root, enum mb_memory_kind
 static int name_value_in_error(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                                int status) {
   char label[LABEL];
-  if (status) mb_error_prefix(label_of(&x->graph, what, entry, label));
+  if (status) mb_error_prefix(entry_label_of(&x->graph, what, entry, label));
   return status;
 }
 
-static int copy_of(const struct mb_graph_executor *x, const char *what, uint32_t entry,
-                   const DLTensor *from, const DLTensor *to) {
+static int copy_of_array(const struct mb_graph_executor *x, const char *what, uint32_t entry,
+                         const DLTensor *from, const DLTensor *to) {
   return name_value_in_error(x, what, entry,
                              mb_device_copy_tensor(from, to, x->graph.entries[entry].size, NULL));
 }
@@ -118,7 +118,7 @@ static int make_own(struct mb_graph_executor *x, uint32_t root, bool keep) {
   if (status) return name_value_in_error(x, "graph: memory of", root, status);
   if (keep && x->views[root].data)
     status = mb_device_copy_tensor(&x->views[root], *pool, e->size, NULL);
-  if (!status) move(x, root, MB_OWN, (*pool)->data, NULL);
+  if (!status) move_storage(x, root, MB_OWN, (*pool)->data, NULL);
   return status;
 }
 
@@ -128,14 +128,15 @@ static void *start_of(const DLTensor *t) {
   return mb_device_is_host((int)t->device.device_type) ? (char *)t->data + t->byte_offset : t->data;
 }
 
-static bool is_aligned(const struct mb_graph_executor *x, uint32_t root, const void *data) {
+static bool is_memory_aligned(const struct mb_graph_executor *x, uint32_t root, const void *data) {
   uint32_t needed = x->memory[root].alignment;
   if (!mb_device_is_host((int)x->views[root].device.device_type)) return true;
   return needed < 2 || (uintptr_t)data % needed == 0;
 }
 
 /* Whether the functions of the graph can use the array where it is. */
-static bool is_there(const struct mb_graph_executor *x, uint32_t root, const DLTensor *array) {
+static bool is_placed_there(const struct mb_graph_executor *x, uint32_t root,
+                            const DLTensor *array) {
   DLDevice wanted = x->views[root].device, found = array->device;
   if (mb_device_is_host((int)wanted.device_type)) return mb_device_is_host((int)found.device_type);
   return wanted.device_type == found.device_type && wanted.device_id == found.device_id &&
@@ -145,13 +146,13 @@ static bool is_there(const struct mb_graph_executor *x, uint32_t root, const DLT
 /* Use `array` read-only if that is possible, else copy it. The reference is taken over. */
 static int place_parameter(struct mb_graph_executor *x, uint32_t root, DLTensor *array) {
   void *data = start_of(array);
-  if (is_input(x, root) && x->memory[root].is_alone && is_there(x, root, array) &&
-      is_aligned(x, root, data)) {
-    move(x, root, MB_SHARED, data, array);
+  if (is_input(x, root) && x->memory[root].is_alone && is_placed_there(x, root, array) &&
+      is_memory_aligned(x, root, data)) {
+    move_storage(x, root, MB_SHARED, data, array);
     return MBLOB_OK;
   }
   int status = make_own(x, root, false);
-  if (!status) status = copy_of(x, "graph: parameter", root, array, &x->views[root]);
+  if (!status) status = copy_of_array(x, "graph: parameter", root, array, &x->views[root]);
   mb_array_release(array);
   return status;
 }
@@ -166,7 +167,7 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
     char label[LABEL];
     if (!stored) continue;
     DLTensor *array = NULL;
-    int status = mb_tensor_match(label_of(&x->graph, "graph: parameter", entry, label),
+    int status = mb_tensor_match(entry_label_of(&x->graph, "graph: parameter", entry, label),
                                  &x->views[entry], &stored->view);
     if (!status) status = mb_stored_array_share(stored, source->parameters_module, &array);
     if (!status) status = place_parameter(x, entry, array);
@@ -176,7 +177,7 @@ static int place_parameters(struct mb_graph_executor *x, const struct mb_graph_s
   return MBLOB_OK;
 }
 
-static void release_module(void *module) { mblob_module_release(module); }
+static void release_factory(void *module) { mblob_module_release(module); }
 
 /* What `_lookup_linked_param(storage id)` gave: data in the library, or nothing: then `*flags`
  * stays. */
@@ -192,7 +193,7 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
   DLTensor view = x->views[entry], *array = NULL;
   view.data = found.v_handle;
   view.device = (DLDevice){kDLCPU, 0};
-  status = mb_array_view(&view, x->kernels, release_module, &array);
+  status = mb_array_view(&view, x->kernels, release_factory, &array);
   if (status) return status;
   (void)mblob_module_retain(x->kernels);
   *flags = MBLOB_TENSOR_PARAMETER;
@@ -221,7 +222,7 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);
   if (!status)
-    status = mb_tensor_match(label_of(&x->graph, "graph: parameter", entry, label),
+    status = mb_tensor_match(entry_label_of(&x->graph, "graph: parameter", entry, label),
                              &x->views[entry], found.v_handle);
   if (!status) *flags = MBLOB_TENSOR_PARAMETER;
   if (!status) return place_parameter(x, entry, found.v_handle);
@@ -267,7 +268,7 @@ int mb_graph_memory_new(struct mb_graph_executor *x, const struct mb_graph_sourc
 static int check_value(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                        const DLTensor *value, size_t *size) {
   char label[LABEL];
-  (void)label_of(&x->graph, what, entry, label);
+  (void)entry_label_of(&x->graph, what, entry, label);
   int status = mb_tensor_check(value, size);
   if (status) {
     mb_error_prefix(label);
@@ -286,39 +287,39 @@ int mb_graph_set_input(struct mb_graph_executor *x, uint32_t input, const DLTens
   size_t size = 0;
   int status = check_value(x, "input", entry, value, &size);
   if (!status) status = make_own(x, entry, false);
-  return status ? status : copy_of(x, "graph: input", entry, value, &x->views[entry]);
+  return status ? status : copy_of_array(x, "graph: input", entry, value, &x->views[entry]);
 }
 
 int mb_graph_copy_out(const struct mb_graph_executor *x, const char *what, uint32_t entry,
                       DLTensor *to) {
   size_t size = 0;
   int status = check_value(x, what, entry, to, &size);
-  return status ? status : copy_of(x, what, entry, &x->views[entry], to);
+  return status ? status : copy_of_array(x, what, entry, &x->views[entry], to);
 }
 
-static int bind(struct mb_graph_executor *x, const char *what, uint32_t entry, DLTensor *value,
-                bool is_counted) {
+static int bind_array(struct mb_graph_executor *x, const char *what, uint32_t entry,
+                      DLTensor *value, bool is_counted) {
   uint32_t root = root_of(x, entry);
   size_t size = 0;
   char label[LABEL];
   int status = check_value(x, what, entry, value, &size);
   if (!status)
-    status =
-        mb_tensor_is_on(label_of(&x->graph, what, entry, label), x->views[entry].device, value);
+    status = mb_tensor_is_on(entry_label_of(&x->graph, what, entry, label), x->views[entry].device,
+                             value);
   if (status) return status;
   void *data = start_of(value);
-  if (size && !is_aligned(x, root, data))
+  if (size && !is_memory_aligned(x, root, data))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s: its data is at %p, expected an address aligned to %u bytes",
-                   label_of(&x->graph, what, entry, label), data, x->memory[root].alignment);
+                   entry_label_of(&x->graph, what, entry, label), data, x->memory[root].alignment);
   if (is_counted) mb_array_retain(value);
-  move(x, root, MB_BOUND, data, is_counted ? value : NULL);
+  move_storage(x, root, MB_BOUND, data, is_counted ? value : NULL);
   return MBLOB_OK;
 }
 
 int mb_graph_bind_input(struct mb_graph_executor *x, uint32_t input, DLTensor *value,
                         bool is_counted) {
-  return bind(x, "input", x->graph.inputs[input], value, is_counted);
+  return bind_array(x, "input", x->graph.inputs[input], value, is_counted);
 }
 
 int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor *value,
@@ -326,7 +327,7 @@ int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor 
   uint32_t entry = x->graph.outputs[output], root = root_of(x, entry);
   const void *data = start_of(value);
   char label[LABEL];
-  (void)label_of(&x->graph, "output", entry, label);
+  (void)entry_label_of(&x->graph, "output", entry, label);
   if (is_input(x, root))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "%s is input '%s': no function writes it; bind it with set_input_zero_copy",
@@ -336,7 +337,7 @@ int mb_graph_bind_output(struct mb_graph_executor *x, uint32_t output, DLTensor 
       return mb_fail(MBLOB_E_ARGUMENT,
                      "%s has the same bytes as output %u, which is bound to other memory", label,
                      i);
-  int status = bind(x, "output", entry, value, is_counted);
+  int status = bind_array(x, "output", entry, value, is_counted);
   if (status) return status;
   x->rebound |= x->bound[output] != NULL; /* the others may follow */
   x->bound[output] = data;
@@ -352,7 +353,7 @@ int mb_graph_check_bound(struct mb_graph_executor *x) {
           MBLOB_E_ARGUMENT,
           "%s has the same bytes as an output that was bound to other memory since; bind "
           "both to the same",
-          label_of(&x->graph, "output", entry, label));
+          entry_label_of(&x->graph, "output", entry, label));
   }
   x->rebound = false;
   return MBLOB_OK;
@@ -376,15 +377,15 @@ int mb_graph_share_input(struct mb_graph_executor *x, uint32_t input,
   struct mb_graph_memory *memory = &other->memory[from];
   DLTensor **pool = &other->pools[other->graph.entries[from].storage];
   char label[LABEL];
-  int status = mb_tensor_match(label_of(&x->graph, "parameter", entry, label), &x->views[entry],
-                               &other->views[from]);
+  int status = mb_tensor_match(entry_label_of(&x->graph, "parameter", entry, label),
+                               &x->views[entry], &other->views[from]);
   if (status) return status;
   if (memory->kind == MB_BOUND || !memory->is_alone)
     return mb_graph_set_input(x, input, &other->views[from]);
   if (memory->kind == MB_OWN) { /* the pool is from now on what both share */
     DLTensor *array = *pool;
     *pool = NULL;
-    move(other, from, MB_SHARED, array->data, array);
+    move_storage(other, from, MB_SHARED, array->data, array);
   }
   DLTensor *array = NULL;
   status = mb_array_view(&other->views[from], memory->array, mb_array_release_owner, &array);

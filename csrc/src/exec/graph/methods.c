@@ -177,7 +177,7 @@ static int get_result(TVMValue *args, int *codes, int count, TVMRetValueHandle r
   return MBLOB_OK;
 }
 
-static int copy_output(const struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
+static int copy_graph_output(const struct mb_graph_executor *x, uint32_t entry, DLTensor **out) {
   const DLTensor *view = &x->views[entry];
   int status = mb_array_new((DLDevice){kDLCPU, 0}, view->ndim, view->shape, view->dtype, out);
   return status ? status : mb_device_copy_tensor(view, *out, x->graph.entries[entry].size, NULL);
@@ -189,7 +189,7 @@ static int return_results(const struct mb_graph_executor *x, struct mb_call *cal
   if (!r) return mb_fail_memory(sizeof(*r));
   int status = MBLOB_OK;
   for (; !status && r->count < x->graph.output_count; r->count++)
-    status = copy_output(x, x->graph.outputs[r->count], &r->arrays[r->count]);
+    status = copy_graph_output(x, x->graph.outputs[r->count], &r->arrays[r->count]);
   if (!status) status = mblob_function_create(get_result, r, free_results, &function);
   if (status)
     free_results(r);
@@ -215,7 +215,7 @@ MB_GRAPH_METHOD(run_from_inputs) {
   status = mb_call_devices(&head, 0, &device, 1, &devices);
   for (int i = first; !status && i < call->count; i += 2) {
     struct mb_call pair = {.args = call->args + i, .codes = call->codes + i, .count = 2};
-    status = set_input_body(x, &pair);
+    status = graph_set_input_body(x, &pair);
   }
   if (!status) status = mb_graph_run(x, MB_THREADS_AS_MEASURED);
   return status ? status : return_results(x, call);
@@ -305,20 +305,20 @@ static int share_params(void *object, struct mb_call *call) {
   return status;
 }
 
-const struct mb_method mb_graph_methods[] = {{"set_input", set_input},
-                                             {"set_input_zero_copy", set_input_zero_copy},
-                                             {"set_output_zero_copy", set_output_zero_copy},
-                                             {"get_input", get_input},
-                                             {"get_output", get_output},
-                                             {"get_input_index", get_input_index},
-                                             {"get_output_index", get_output_index},
-                                             {"get_input_info", get_input_info},
-                                             {"get_output_info", get_output_info},
-                                             {"get_num_inputs", get_num_inputs},
-                                             {"get_num_outputs", get_num_outputs},
-                                             {"run", run},
-                                             {"synchronize", synchronize},
-                                             {"run_from_inputs", run_from_inputs},
-                                             {"load_params", load_params},
+const struct mb_method mb_graph_methods[] = {{"set_input", graph_set_input},
+                                             {"set_input_zero_copy", graph_set_input_zero_copy},
+                                             {"set_output_zero_copy", graph_set_output_zero_copy},
+                                             {"get_input", graph_get_input},
+                                             {"get_output", graph_get_output},
+                                             {"get_input_index", graph_get_input_index},
+                                             {"get_output_index", graph_get_output_index},
+                                             {"get_input_info", graph_get_input_info},
+                                             {"get_output_info", graph_get_output_info},
+                                             {"get_num_inputs", graph_get_num_inputs},
+                                             {"get_num_outputs", graph_get_num_outputs},
+                                             {"run", graph_run},
+                                             {"synchronize", graph_synchronize},
+                                             {"run_from_inputs", graph_run_from_inputs},
+                                             {"load_params", graph_load_params},
                                              {"share_params", share_params},
                                              {"", NULL}};

@@ -22,7 +22,7 @@ struct failure {
 };
 
 /* `step` failed, with the last error of this thread; MB_NO_STEP: none did. */
-static void failed(struct failure *f, uint32_t step) {
+static void has_failed(struct failure *f, uint32_t step) {
   if (step >= f->step) return;
   mb_saved_error_free(&f->error);
   mb_error_save(&f->error);
@@ -41,7 +41,7 @@ int mb_graph_run_ordered(struct mb_graph_executor *x) {
   const uint32_t *order = x->schedule->order;
   struct failure failure = {.step = MB_NO_STEP};
   for (uint32_t i = 0; i < x->step_count; i++)
-    if (order[i] < failure.step) failed(&failure, mb_graph_step_record(x, order[i], 0));
+    if (order[i] < failure.step) has_failed(&failure, mb_graph_step_record(x, order[i], 0));
   return failure_end(&failure, MBLOB_OK);
 }
 
@@ -78,7 +78,7 @@ static unsigned kinds_of(const struct run *r, int thread, int threads) {
   return r->of_devices ? MB_STEPS_OF_DEVICES : MB_STEPS;
 }
 
-static void put(struct run *r, uint32_t step) {
+static void put_step(struct run *r, uint32_t step) {
   mb_lock(&r->lock);
   mb_ready_put(&r->ready, step);
   atomic_fetch_add(&r->put, 1);
@@ -89,9 +89,9 @@ static void put(struct run *r, uint32_t step) {
   mb_unlock(&r->lock);
 }
 
-static void fail(struct run *r, uint32_t step) {
+static void fail_run(struct run *r, uint32_t step) {
   mb_lock(&r->lock);
-  failed(&r->failure, step);
+  has_failed(&r->failure, step);
   atomic_store(&r->end, r->failure.step);
   mb_unlock(&r->lock);
 }
@@ -116,12 +116,12 @@ static void wait_for_step(struct run *r, bool *has_spun) {
 /* With the lock: the call may have to end while the calling thread only waits. */
 static void ask_for_interrupt(struct run *r) {
   mb_unlock(&r->lock);
-  if (mb_interrupt_now()) fail(r, 0);
+  if (mb_interrupt_now()) fail_run(r, 0);
   mb_lock(&r->lock);
 }
 
 /* The next step of a thread, MB_NO_STEP when there are no more; `had`: it is done with one. */
-static uint32_t take(struct run *r, int thread, int threads, bool had) {
+static uint32_t take_step(struct run *r, int thread, int threads, bool had) {
   uint32_t step = MB_NO_STEP;
   bool has_spun = false;
   mb_lock(&r->lock);
@@ -148,12 +148,12 @@ static uint32_t take(struct run *r, int thread, int threads, bool had) {
 }
 
 /* Run a step. One that may run now is returned if this thread may run it; others are put. */
-static uint32_t run_step(struct run *r, uint32_t step, int thread, int threads) {
+static uint32_t run_parallel_step(struct run *r, uint32_t step, int thread, int threads) {
   const struct mb_schedule *s = r->schedule;
   uint32_t next = MB_NO_STEP;
   const uint32_t failed = mb_graph_step_record(r->x, step, thread);
   if (failed != MB_NO_STEP) {
-    fail(r, failed);
+    fail_run(r, failed);
     return MB_NO_STEP;
   }
   if (MB_STEPS_OF_DEVICES >> s->kinds[step] & 1) r->of_devices--;
@@ -164,7 +164,7 @@ static uint32_t run_step(struct run *r, uint32_t step, int thread, int threads) 
     if (next == MB_NO_STEP && kinds >> s->kinds[follower] & 1 && follower < atomic_load(&r->end))
       next = follower;
     else
-      put(r, follower);
+      put_step(r, follower);
   }
   return next;
 }
@@ -177,8 +177,8 @@ static int work(int thread, TVMParallelGroupEnv *env, void *data) {
   unsigned steps = 0;
   mb_graph_set_frames(r->frames);
   mb_float_control_keep(r->control);
-  for (uint32_t step; (step = take(r, thread, env->num_task, steps > 0)) != MB_NO_STEP;)
-    for (; step != MB_NO_STEP; step = run_step(r, step, thread, env->num_task))
+  for (uint32_t step; (step = take_step(r, thread, env->num_task, steps > 0)) != MB_NO_STEP;)
+    for (; step != MB_NO_STEP; step = run_parallel_step(r, step, thread, env->num_task))
       if (++steps % MB_INTERRUPT_STEPS == 0 && thread) {
         mb_lock(&r->lock);
         mb_wake(&r->changed); /* the caller, which asks whether the call is to end */
@@ -195,7 +195,7 @@ static int work(int thread, TVMParallelGroupEnv *env, void *data) {
 
 /* ---- a run ---- */
 
-static int prepare(struct run *r) {
+static int prepare_run(struct run *r) {
   const struct mb_schedule *s = r->schedule;
   const size_t count = s->step_count;
   r->waits = malloc(count * sizeof(*r->waits) + 1);
@@ -223,7 +223,7 @@ int mb_graph_run_together(struct mb_graph_executor *x, int threads, bool learns,
                   .end = MB_NO_STEP,
                   .failure = {.step = MB_NO_STEP},
                   .facts = facts};
-  int status = prepare(&r);
+  int status = prepare_run(&r);
   *facts = (struct mb_graph_facts){0};
   x->executed = 0;
   if (!status) {

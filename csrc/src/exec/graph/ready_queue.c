@@ -45,7 +45,8 @@ static bool is_on_device(TVMValue value) {
 }
 
 /* Edges lead to later steps, so those behind a step are known before it. */
-static uint8_t kind_of(const struct mb_graph_executor *x, const struct mb_schedule *s, uint32_t i) {
+static uint8_t kind_of_step(const struct mb_graph_executor *x, const struct mb_schedule *s,
+                            uint32_t i) {
   const struct mb_graph_step *step = &x->steps[i];
   bool ends_there = step->count && is_on_device(step->values[step->count - 1]); /* an output */
   if (ends_there) return step->function ? MB_STEP_LAUNCH : MB_STEP_COPY_TO;
@@ -61,7 +62,7 @@ int mb_ready_order(const struct mb_graph_executor *x, struct mb_schedule *s) {
   uint32_t *open = malloc(2 * count * sizeof(*open) + 1); /* edges of each from steps before it */
   struct mb_ready ready;
   if (!open) return mb_fail_memory(2 * count * sizeof(*open));
-  for (uint32_t i = s->step_count; i-- > 0;) s->kinds[i] = kind_of(x, s, i);
+  for (uint32_t i = s->step_count; i-- > 0;) s->kinds[i] = kind_of_step(x, s, i);
   mb_ready_init(&ready, s, open + count);
   for (uint32_t i = 0; i < s->step_count; i++)
     if (!(open[i] = s->waits[i])) mb_ready_put(&ready, i);

@@ -8,7 +8,7 @@
 #include "exec/graph/run.h"
 #include "exec/graph/schedule.h"
 
-static int copy(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
+static int copy_step(const struct mb_graph_executor *x, const struct mb_graph_step *step) {
   const struct mb_graph_node *node = &x->graph.nodes[step->node];
   const DLTensor *from = step->values[0].v_handle, *to = step->values[1].v_handle;
   if (to->data == from->data) return MBLOB_OK;
@@ -24,10 +24,10 @@ static int fail_step(const struct mb_graph_executor *x, const struct mb_graph_st
   return status;
 }
 
-static int run_step(struct mb_graph_executor *x, const struct mb_graph_step *step) {
+static int run_graph_step(struct mb_graph_executor *x, const struct mb_graph_step *step) {
   int status = step->function ? mblob_function_call(step->function, step->values, x->codes,
                                                     step->count, NULL, NULL)
-                              : copy(x, step);
+                              : copy_step(x, step);
   return status ? fail_step(x, step, status) : MBLOB_OK;
 }
 
@@ -38,13 +38,13 @@ static int check_interrupt(void) {
 
 int mb_graph_step_run(struct mb_graph_executor *x, uint32_t i) {
   int status = check_interrupt();
-  return status ? status : run_step(x, &x->steps[i]);
+  return status ? status : run_graph_step(x, &x->steps[i]);
 }
 
-static int record(struct mb_graph_executor *x, uint32_t i, int thread) {
+static int record_failure(struct mb_graph_executor *x, uint32_t i, int thread) {
   struct mb_graph_time *time = &x->times[i];
   time->start = mb_seconds_now();
-  int status = run_step(x, &x->steps[i]);
+  int status = run_graph_step(x, &x->steps[i]);
   if (!status && x->is_profiled && !thread) status = mb_graph_wait(x);
   time->end = mb_seconds_now();
   time->thread = thread;
@@ -53,7 +53,7 @@ static int record(struct mb_graph_executor *x, uint32_t i, int thread) {
 
 uint32_t mb_graph_step_record(struct mb_graph_executor *x, uint32_t i, int thread) {
   if (check_interrupt()) return 0;
-  int status = x->times ? record(x, i, thread) : run_step(x, &x->steps[i]);
+  int status = x->times ? record_failure(x, i, thread) : run_graph_step(x, &x->steps[i]);
   return status ? i : MB_NO_STEP;
 }
 

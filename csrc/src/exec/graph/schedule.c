@@ -8,11 +8,11 @@
 #include "core/device/device.h"
 #include "exec/graph/ready_queue.h"
 
-#define NOBODY UINT32_MAX
+#define NO_STEP UINT32_MAX
 
 /* Bytes that overlap belong to one cell; a handle of a device is a cell by itself. Addresses of
  * several devices may be equal, which costs nothing but an order. */
-struct range {
+struct cell_range {
   uintptr_t start, end;
   uint32_t entry;
 };
@@ -24,9 +24,9 @@ struct edge {
 struct build {
   const struct mb_graph_executor *x;
   uint32_t *cell;    /* of each entry */
-  uint32_t *writer;  /* of each cell: the last step that wrote it, or NOBODY */
+  uint32_t *writer;  /* of each cell: the last step that wrote it, or NO_STEP */
   uint32_t *reader;  /* of each cell: the first of a list of reads since then, in `reads` */
-  uint32_t *step_of; /* of each node, or NOBODY */
+  uint32_t *step_of; /* of each node, or NO_STEP */
   struct {
     uint32_t step, next;
   } *reads;
@@ -36,20 +36,20 @@ struct build {
 };
 
 static int by_start(const void *a, const void *b) {
-  const struct range *x = a, *y = b;
+  const struct cell_range *x = a, *y = b;
   return (x->start > y->start) - (x->start < y->start);
 }
 
 static int find_cells(struct build *b) {
   const struct mb_graph *g = &b->x->graph;
-  struct range *ranges = malloc((size_t)g->entry_count * sizeof(*ranges) + 1);
+  struct cell_range *ranges = malloc((size_t)g->entry_count * sizeof(*ranges) + 1);
   if (!ranges) return mb_fail_memory(g->entry_count * sizeof(*ranges));
   for (uint32_t i = 0; i < g->entry_count; i++) {
     const DLTensor *view = &b->x->views[i];
     uintptr_t start = (uintptr_t)view->data, size = (uintptr_t)g->entries[i].size;
     /* An empty value has a byte, so that it has a cell. */
     if (!size || mb_device_has_handles((int)view->device.device_type)) size = 1;
-    ranges[i] = (struct range){start, start + size, i};
+    ranges[i] = (struct cell_range){start, start + size, i};
   }
   qsort(ranges, g->entry_count, sizeof(*ranges), by_start);
   uintptr_t end = 0;
@@ -64,7 +64,7 @@ static int find_cells(struct build *b) {
 }
 
 static int add_edge(struct build *b, uint32_t from, uint32_t to) {
-  if (from == NOBODY || from == to) return MBLOB_OK;
+  if (from == NO_STEP || from == to) return MBLOB_OK;
   if (b->edge_count == b->edge_capacity) {
     size_t capacity = b->edge_capacity ? 2 * b->edge_capacity : 64;
     struct edge *grown = realloc(b->edges, capacity * sizeof(*grown));
@@ -85,9 +85,9 @@ static int read_cell(struct build *b, uint32_t step, uint32_t cell) {
 
 static int write_cell(struct build *b, uint32_t step, uint32_t cell) {
   int status = add_edge(b, b->writer[cell], step);
-  for (uint32_t i = b->reader[cell]; !status && i != NOBODY; i = b->reads[i].next)
+  for (uint32_t i = b->reader[cell]; !status && i != NO_STEP; i = b->reads[i].next)
     status = add_edge(b, b->reads[i].step, step);
-  b->reader[cell] = NOBODY;
+  b->reader[cell] = NO_STEP;
   b->writer[cell] = step;
   return status;
 }
@@ -149,8 +149,8 @@ static int build(struct build *b, struct mb_schedule *s) {
   b->reads = malloc(reads * sizeof(*b->reads) + 1);
   if (!b->cell || !b->writer || !b->reader || !b->step_of || !b->reads)
     return mb_fail_memory(reads * sizeof(*b->reads));
-  for (uint32_t i = 0; i < g->entry_count; i++) b->writer[i] = b->reader[i] = NOBODY;
-  for (uint32_t i = 0; i < g->node_count; i++) b->step_of[i] = NOBODY;
+  for (uint32_t i = 0; i < g->entry_count; i++) b->writer[i] = b->reader[i] = NO_STEP;
+  for (uint32_t i = 0; i < g->node_count; i++) b->step_of[i] = NO_STEP;
   for (uint32_t i = 0; i < b->x->step_count; i++) b->step_of[b->x->steps[i].node] = i;
   int status = find_cells(b);
   for (uint32_t i = 0; !status && i < b->x->step_count; i++) status = order_step(b, i);

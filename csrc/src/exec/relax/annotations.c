@@ -15,7 +15,7 @@ bool relax_same_dtype(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-static struct mb_slice behind(struct mb_slice text, uint64_t size) {
+static struct mb_slice behind_text(struct mb_slice text, uint64_t size) {
   return (struct mb_slice){text.data + size, text.size - size};
 }
 
@@ -23,7 +23,7 @@ static struct mb_slice behind(struct mb_slice text, uint64_t size) {
 static bool skip(struct mb_slice *text, const char *word) {
   const size_t size = strlen(word);
   if (text->size < size || memcmp(text->data, word, size) != 0) return false;
-  *text = behind(*text, size);
+  *text = behind_text(*text, size);
   return true;
 }
 
@@ -33,7 +33,7 @@ static bool skip_number(struct mb_slice *text, int64_t *out) {
   *out = 0;
   for (; i < text->size && i <= DIGITS && text->data[i] >= '0' && text->data[i] <= '9'; i++)
     if (i < DIGITS) *out = *out * 10 + text->data[i] - '0';
-  *text = behind(*text, i);
+  *text = behind_text(*text, i);
   return i && i <= DIGITS;
 }
 
@@ -42,7 +42,7 @@ static bool skip_to(struct mb_slice *text, const char *mark, struct mb_slice *be
   const uint8_t *found = memmem(text->data, (size_t)text->size, mark, strlen(mark));
   if (!found) return false;
   *before = (struct mb_slice){text->data, (uint64_t)(found - text->data)};
-  *text = behind(*text, before->size + strlen(mark));
+  *text = behind_text(*text, before->size + strlen(mark));
   return true;
 }
 
@@ -58,7 +58,7 @@ bool relax_annotation_find(struct mb_slice text, struct mb_slice *function, int6
 bool relax_annotation_next(struct mb_slice *list, struct mb_slice *item) {
   int depth = 0;
   uint64_t i = 0;
-  while (list->size && (*list->data == ' ' || *list->data == '\n')) *list = behind(*list, 1);
+  while (list->size && (*list->data == ' ' || *list->data == '\n')) *list = behind_text(*list, 1);
   for (; i < list->size && depth >= 0; i++) {
     const char c = (char)list->data[i];
     if (c == ',' && !depth) break;
@@ -67,7 +67,7 @@ bool relax_annotation_next(struct mb_slice *list, struct mb_slice *item) {
   if (depth < 0) i--; /* the parenthesis that ends the list */
   *item = (struct mb_slice){list->data, i};
   const bool more = i < list->size && list->data[i] == ',';
-  *list = more ? behind(*list, i + 1) : (struct mb_slice){list->data, 0};
+  *list = more ? behind_text(*list, i + 1) : (struct mb_slice){list->data, 0};
   return item->size > 0;
 }
 

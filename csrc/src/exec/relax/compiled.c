@@ -78,7 +78,7 @@ static void drop_item(const struct relax_machine *m, void *item) {
 }
 
 /* An item's value, which is the caller's. */
-static int get_item(const struct relax_machine *m, const void *item, struct relax_value *out) {
+static int get_row_item(const struct relax_machine *m, const void *item, struct relax_value *out) {
   struct mb_return result = MB_RETURN_NOTHING;
   if (!m->convention) {
     const struct relax_value *value = item;
@@ -139,7 +139,8 @@ static int make_rows(struct relax_machine *m) {
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static int fill_row(struct relax_machine *m, const struct relax_arguments *arguments, char *row) {
+static int fill_register_row(struct relax_machine *m, const struct relax_arguments *arguments,
+                             char *row) {
   int status = MBLOB_OK;
   for (size_t i = 0; !status && i < arguments->count; i++)
     status = put_item(m, (struct relax_value){arguments->args[i], arguments->codes[i]},
@@ -149,7 +150,7 @@ static int fill_row(struct relax_machine *m, const struct relax_arguments *argum
   return status;
 }
 
-static int call_code(struct relax_machine *m, const struct relax_function *f, char *row) {
+static int call_row(struct relax_machine *m, const struct relax_function *f, char *row) {
   mblob_function *code = m->targets[f - m->exec->functions].function;
   const TVMValue args[4] = {{.v_handle = m},
                             {.v_handle = row},
@@ -180,9 +181,9 @@ int relax_run_compiled(struct relax_machine *m, const struct relax_function *f,
   char *row = (char *)frame->registers;
   m->depth++;
   m->registers += count;
-  status = fill_row(m, arguments, row);
-  if (!status) status = call_code(m, f, row);
-  if (!status) status = get_item(m, row + (size_t)f->num_args * ANY_SIZE, result);
+  status = fill_register_row(m, arguments, row);
+  if (!status) status = call_row(m, f, row);
+  if (!status) status = get_row_item(m, row + (size_t)f->num_args * ANY_SIZE, result);
   m->depth--;
   m->registers -= count;
   for (size_t i = 0; i < count; i++) drop_item(m, row + i * ANY_SIZE);

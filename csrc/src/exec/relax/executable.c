@@ -50,7 +50,7 @@ int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue
   return status;
 }
 
-static void close_executable(void *object) {
+static void close_relax_executable(void *object) {
   struct relax_executable *exec = object;
   for (size_t i = 0; i < exec->constant_count; i++)
     mb_stored_array_clear(&exec->constants[i].array);
@@ -60,7 +60,7 @@ static void close_executable(void *object) {
 }
 
 /* Up to TVM 0.21 the payload is one string; later it is the code itself. */
-static int open_executable(const mblob_module_info *info, void **object) {
+static int open_relax_executable(const mblob_module_info *info, void **object) {
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
   struct mb_slice code = {info->payload, info->payload_size};
   struct relax_executable *exec = calloc(1, sizeof(*exec));
@@ -78,7 +78,7 @@ static int open_executable(const mblob_module_info *info, void **object) {
     *object = exec;
     return MBLOB_OK;
   }
-  close_executable(exec);
+  close_relax_executable(exec);
   mb_error_prefix(info->type_key);
   return status;
 }
@@ -117,14 +117,14 @@ static int open_code(char *code, size_t size, mblob_module **out) {
   if (!status) status = prepare_constants(exec);
   if (!status) status = mb_builtin_create(&mb_relax_executable_class, exec, out);
   if (status)
-    close_executable(exec);
+    close_relax_executable(exec);
   else
     exec->module = *out;
   return status;
 }
 
 /* (path): the program in a file that was saved alone; what it calls is to be imported. */
-static int load_from_file(void *unused, struct mb_call *call) {
+static int load_executable_file(void *unused, struct mb_call *call) {
   (void)unused;
   const char *path = NULL;
   struct mb_source source;
@@ -165,28 +165,28 @@ static int load_from_bytes(void *unused, struct mb_call *call) {
 }
 
 const struct mb_method relax_executable_functions[] = {
-    {"relax.ExecutableLoadFromFile", load_from_file},
+    {"relax.ExecutableLoadFromFile", load_executable_file},
     {"mblob.RelaxExecutable", load_from_bytes},
     {"", NULL}};
 
 /* ---- methods --------------------------------------------------------------------------------- */
 
-static int return_list(struct mb_call *call, char *text) {
+static int return_relax_list(struct mb_call *call, char *text) {
   int status = text ? mb_call_return_text(call, text) : mblob_last_error_info()->status;
   free(text);
   return status;
 }
 
 static int as_text(void *object, struct mb_call *call) {
-  return return_list(call, relax_list_text(object));
+  return return_relax_list(call, relax_list_text(object));
 }
 
 static int as_python(void *object, struct mb_call *call) {
-  return return_list(call, relax_list_python(object));
+  return return_relax_list(call, relax_list_python(object));
 }
 
 static int stats(void *object, struct mb_call *call) {
-  return return_list(call, relax_list_stats(object));
+  return return_relax_list(call, relax_list_stats(object));
 }
 
 /* Names of the functions that the program defines; `names` is to be freed. */
@@ -216,7 +216,7 @@ static int find_model(const struct relax_executable *exec, const struct mb_call 
 }
 
 /* ([function]) */
-static int vm_load_executable(void *object, struct mb_call *call) {
+static int relax_load_executable(void *object, struct mb_call *call) {
   mblob_module *machine = NULL;
   const struct relax_function *model = NULL;
   int status = mb_call_expect(call, 0, 1);
@@ -239,10 +239,10 @@ static int has_function(void *object, struct mb_call *call) {
 /* One per line. */
 static int get_missing_functions(void *object, struct mb_call *call) {
   char *text = relax_list_missing(object, "", "\n");
-  return text ? return_list(call, text) : mb_fail_memory(0);
+  return text ? return_relax_list(call, text) : mb_fail_memory(0);
 }
 
-static int get_function_names(void *object, struct mb_call *call) {
+static int relax_get_function_names(void *object, struct mb_call *call) {
   struct mb_names names;
   char *text = NULL;
   size_t size = 0;
@@ -254,23 +254,24 @@ static int get_function_names(void *object, struct mb_call *call) {
   return status ? status : mb_call_return_stream(call, out, &text, &size);
 }
 
-static const struct mb_method methods[] = {{"vm_load_executable", vm_load_executable},
-                                           {"vm_profiler_load_executable", vm_load_executable},
-                                           {"as_text", as_text},
-                                           {"as_python", as_python},
-                                           {"stats", stats},
-                                           {"has_function", has_function},
-                                           {"get_function_names", get_function_names},
-                                           {"get_missing_functions", get_missing_functions},
-                                           {"", NULL}};
+static const struct mb_method relax_methods[] = {
+    {"vm_load_executable", relax_load_executable},
+    {"vm_profiler_load_executable", relax_load_executable},
+    {"as_text", as_text},
+    {"as_python", as_python},
+    {"stats", stats},
+    {"has_function", has_function},
+    {"get_function_names", relax_get_function_names},
+    {"get_missing_functions", get_missing_functions},
+    {"", NULL}};
 
 const struct mb_class mb_relax_executable_class = {.type_key = MB_KEY_RELAX_EXECUTABLE,
-                                                   .methods = methods,
-                                                   .open = open_executable,
-                                                   .close = close_executable};
+                                                   .methods = relax_methods,
+                                                   .open = open_relax_executable,
+                                                   .close = close_relax_executable};
 
 const struct mb_class mb_relax_executable_of_0_16_class = {
     .type_key = MB_KEY_RELAX_EXECUTABLE_OF_0_16,
-    .methods = methods,
-    .open = open_executable,
-    .close = close_executable};
+    .methods = relax_methods,
+    .open = open_relax_executable,
+    .close = close_relax_executable};

@@ -111,8 +111,8 @@ static int take_given(int status, struct mb_return *given, struct relax_value *r
 }
 
 /* Without a detour through mblob_function_call. */
-static int call_kernel(const struct relax_target *target, const TVMValue *args, const int *codes,
-                       int count, struct relax_value *result) {
+static int call_relax_kernel(const struct relax_target *target, const TVMValue *args,
+                             const int *codes, int count, struct relax_value *result) {
   struct mb_return given = MB_RETURN_NOTHING;
   const struct mb_library *library = target->library;
   int status = library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
@@ -144,7 +144,7 @@ static int call_target(struct relax_machine *m, size_t index, const TVMValue *ar
   if (f->kind == RELAX_COMPILED) return relax_run_compiled(m, f, &arguments, result);
   if (f->kind == RELAX_CODE) return relax_run(m, f, &arguments, result);
   const struct relax_target *target = &m->targets[index];
-  if (target->address) return call_kernel(target, args, codes, count, result);
+  if (target->address) return call_relax_kernel(target, args, codes, count, result);
   if (target->builtin) return call_builtin(target->builtin, args, codes, count, result);
   int status = target->function ? MBLOB_OK : find_late(m, index);
   return status
@@ -230,8 +230,8 @@ static inline void store(struct relax_frame *frame, const struct relax_instructi
 }
 
 /* A tensor that is placed anew in a storage; false if the builtin has to say what is wrong. */
-static bool place(struct relax_frame *frame, const struct relax_instruction *in,
-                  const struct relax_placed *placed) {
+static bool place_result(struct relax_frame *frame, const struct relax_instruction *in,
+                         const struct relax_placed *placed) {
   const struct relax_value *storage = &frame->registers[relax_operand_value(in->operands[0])];
   DLTensor *view =
       storage->code == kTVMNDArrayHandle ? relax_place(placed, storage->value.v_handle) : NULL;
@@ -248,7 +248,7 @@ struct views {
   int count;
 };
 
-static const DLTensor *view_of(struct views *views, const DLTensor *t) {
+static const DLTensor *argument_view_of(struct views *views, const DLTensor *t) {
   DLTensor *view = &views->items[views->count].tensor;
   int64_t *strides = views->items[views->count].strides;
   uint64_t rows = 1; /* unsigned: there may be no elements, of any extents */
@@ -264,12 +264,12 @@ static const DLTensor *view_of(struct views *views, const DLTensor *t) {
 static inline const DLTensor *plain(struct views *views, const DLTensor *t) {
   const bool is_flag = t && t->dtype.code == kDLUInt && t->dtype.bits == 1;
   if (!t || is_flag || t->dtype.code == MBLOB_FLOAT8_E3M4) return NULL;
-  return t->strides ? t : view_of(views, t);
+  return t->strides ? t : argument_view_of(views, t);
 }
 
 /* The operands of a kernel; false if one is rare. */
-static inline bool fill_row(const struct relax_machine *m, const struct relax_frame *frame,
-                            const struct relax_instruction *in, struct views *views) {
+static inline bool fill_called_row(const struct relax_machine *m, const struct relax_frame *frame,
+                                   const struct relax_instruction *in, struct views *views) {
   for (uint32_t i = 0; i < in->count; i++) {
     const int64_t word = in->operands[i], value = relax_operand_value(word);
     const unsigned kind = relax_operand_kind(word);
@@ -301,7 +301,7 @@ static bool run_kernel(const struct relax_machine *m, struct relax_frame *frame,
   const struct relax_target *target = &m->targets[in->target];
   struct views views;
   views.count = 0; /* the rest is written where it is used */
-  if (!fill_row(m, frame, in, &views)) return false;
+  if (!fill_called_row(m, frame, in, &views)) return false;
   struct mb_return given = MB_RETURN_NOTHING;
   struct relax_value result = {.code = kTVMNullptr};
   *status = target->call_row(target->library->dialect != MB_FFI_OF_0_21, target->address,
@@ -316,14 +316,14 @@ static inline bool call_at_once(struct relax_machine *m, struct relax_frame *fra
                                 const struct relax_instruction *in, int *status) {
   if (in->opcode != RELAX_CALL || m->instrument || m->profile || m->instruction_limit) return false;
   const uint32_t quick = m->quick[frame->pc];
-  if (quick >= RELAX_PLACED) return place(frame, in, &m->placed[quick - RELAX_PLACED]);
+  if (quick >= RELAX_PLACED) return place_result(frame, in, &m->placed[quick - RELAX_PLACED]);
   if (quick == RELAX_NULL) store(frame, in, (TVMValue){.v_handle = NULL}, kTVMNullptr);
   return quick == RELAX_KERNEL ? run_kernel(m, frame, in, status) : quick == RELAX_NULL;
 }
 
 /* Either a frame is pushed, or the result is stored and the next instruction follows. */
-static int call(struct relax_machine *m, struct relax_frame *frame,
-                const struct relax_instruction *in) {
+static int relax_call(struct relax_machine *m, struct relax_frame *frame,
+                      const struct relax_instruction *in) {
   bool made = false;
   struct relax_value result = {.code = kTVMNullptr};
   int status = gather(m, frame, in, &made);
@@ -358,7 +358,7 @@ static int call(struct relax_machine *m, struct relax_frame *frame,
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-static int branch(struct relax_frame *frame, const struct relax_instruction *in) {
+static int relax_branch(struct relax_frame *frame, const struct relax_instruction *in) {
   const struct relax_value test = in->target < RELAX_VOID
                                       ? frame->registers[in->target]
                                       : (struct relax_value){.code = kTVMNullptr};
@@ -380,14 +380,14 @@ static void locate(const struct relax_machine *m, const struct relax_frame *fram
   mb_error_place(text);
 }
 
-static int step(struct relax_machine *m, struct relax_frame *frame,
-                const struct relax_instruction *in) {
+static int relax_step(struct relax_machine *m, struct relax_frame *frame,
+                      const struct relax_instruction *in) {
   if (m->instruction_limit && m->executed++ >= m->instruction_limit)
     return mb_fail(MBLOB_E_KERNEL, "RuntimeError: the limit of %llu instructions is reached",
                    (unsigned long long)m->instruction_limit);
   switch (in->opcode) {
-    case RELAX_CALL: return call(m, frame, in);
-    case RELAX_IF: return branch(frame, in);
+    case RELAX_CALL: return relax_call(m, frame, in);
+    case RELAX_IF: return relax_branch(frame, in);
     case RELAX_GOTO: frame->pc += (size_t)in->target; return MBLOB_OK; /* maybe backwards */
     case RELAX_RET: break;                                             /* of the loop below */
   }
@@ -398,15 +398,15 @@ static int timed_step(struct relax_machine *m, struct relax_frame *frame,
                       const struct relax_instruction *in) {
   struct relax_timing *timing = &m->profile->timings[frame->pc];
   const double start = mb_seconds_now();
-  int status = step(m, frame, in);
+  int status = relax_step(m, frame, in);
   timing->seconds += mb_seconds_now() - start;
   timing->count++;
   return status;
 }
 
 /* The result of the top frame goes to the one below. */
-static void ret(struct relax_machine *m, struct relax_frame *frame,
-                const struct relax_instruction *in, struct relax_value *result) {
+static void relax_ret(struct relax_machine *m, struct relax_frame *frame,
+                      const struct relax_instruction *in, struct relax_value *result) {
   struct relax_value value = {.code = kTVMNullptr};
   if (in->target < RELAX_VOID) {
     value = frame->registers[in->target];
@@ -435,11 +435,11 @@ static int loop(struct relax_machine *m, const struct relax_frame *below,
     if ((status = mb_interrupt_check(&m->steps))) break;
     const struct relax_instruction *in = &code[frame->pc];
     if (in->opcode == RELAX_RET) {
-      ret(m, frame, in, result);
+      relax_ret(m, frame, in, result);
       continue;
     }
     if (call_at_once(m, frame, in, &status)) continue;
-    status = m->profile ? timed_step(m, frame, in) : step(m, frame, in);
+    status = m->profile ? timed_step(m, frame, in) : relax_step(m, frame, in);
   }
   return status;
 }

@@ -5,7 +5,7 @@
 
 #include "exec/relax/executable.h"
 
-static char *finish(FILE *out, char **text, size_t size) {
+static char *finish_relax_listing(FILE *out, char **text, size_t size) {
   bool failed = ferror(out) != 0;
   if (!fclose(out) && !failed && *text) return *text;
   free(*text);
@@ -87,7 +87,7 @@ char *relax_list_text(const struct relax_executable *exec) {
     for (size_t k = f->start; k < f->end; k++) put_instruction(out, exec, &exec->code[k]);
     (void)fputc('\n', out);
   }
-  return finish(out, &text, size);
+  return finish_relax_listing(out, &text, size);
 }
 
 /* ---- as calls of a builder ------------------------------------------------------------------- */
@@ -152,12 +152,12 @@ char *relax_list_python(const struct relax_executable *exec) {
                   (long long)f->num_args);
     for (size_t k = f->start; k < f->end; k++) put_python(out, exec, &exec->code[k]);
   }
-  return finish(out, &text, size);
+  return finish_relax_listing(out, &text, size);
 }
 
 /* ---- in short -------------------------------------------------------------------------------- */
 
-static void put_shape(FILE *out, const int64_t *extents, size_t count) {
+static void put_listed_shape(FILE *out, const int64_t *extents, size_t count) {
   (void)fputc('[', out);
   for (size_t i = 0; i < count; i++)
     (void)fprintf(out, "%s%lld", i ? ", " : "", (long long)extents[i]);
@@ -168,11 +168,11 @@ static void put_constant(FILE *out, const struct relax_constant *constant) {
   char dtype[MB_DTYPE_TEXT];
   switch (constant->kind) {
     case RELAX_TENSOR:
-      put_shape(out, constant->array.view.shape, (size_t)constant->array.view.ndim);
+      put_listed_shape(out, constant->array.view.shape, (size_t)constant->array.view.ndim);
       break;
     case RELAX_SHAPE:
       (void)fputs("shapetuple", out);
-      put_shape(out, constant->extents, constant->extent_count);
+      put_listed_shape(out, constant->extents, constant->extent_count);
       break;
     case RELAX_STRING:
       (void)fprintf(out, "\"%.*s\"", (int)constant->text.size, (const char *)constant->text.data);
@@ -201,5 +201,5 @@ char *relax_list_stats(const struct relax_executable *exec) {
   (void)fputs("]\n", out);
   (void)fprintf(out, "  Functions: %zu of bytecode, %zu compiled, %zu of libraries\n",
                 counts[RELAX_CODE], counts[RELAX_COMPILED], counts[RELAX_PACKED]);
-  return finish(out, &text, size);
+  return finish_relax_listing(out, &text, size);
 }

@@ -10,14 +10,14 @@
 
 /* ---- what the table names -------------------------------------------------------------------- */
 
-static int find_in_imports(const struct relax_executable *exec, const char *name,
-                           mblob_function **out) {
+static int find_in_machine_imports(const struct relax_executable *exec, const char *name,
+                                   mblob_function **out) {
   return mb_module_find(exec->module, name, MB_IMPORTS_ONLY, out);
 }
 
 /* A kernel of the program comes first, then what is registered in the process. */
 static int find_packed(struct relax_machine *m, const char *name, struct relax_target *out) {
-  int status = find_in_imports(m->exec, name, &out->function);
+  int status = find_in_machine_imports(m->exec, name, &out->function);
   if (out->function) {
     out->function = mblob_function_retain(out->function);
     out->borrows = mblob_function_argument_mode(out->function) == MBLOB_ARGUMENTS_FFI;
@@ -38,7 +38,7 @@ static int find_packed(struct relax_machine *m, const char *name, struct relax_t
 static int find_compiled(struct relax_machine *m, const char *name, struct relax_target *out) {
   char *symbol = NULL;
   if (asprintf(&symbol, "__vmtir__%s", name) < 0) return mb_fail_memory(strlen(name));
-  int status = find_in_imports(m->exec, symbol, &out->function);
+  int status = find_in_machine_imports(m->exec, symbol, &out->function);
   out->function = mblob_function_retain(out->function);
   if (!status && !out->function)
     status = mb_fail(MBLOB_E_KERNEL,
@@ -174,7 +174,7 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
 
 /* The function that machines have under that name, made if there is none; NULL in *out and
  * MBLOB_OK: no such function. Borrowed. */
-static int find_named(struct relax_machine *m, const char *name, mblob_function **out) {
+static int find_named_program(struct relax_machine *m, const char *name, mblob_function **out) {
   *out = mb_map_get(&m->named, name);
   if (*out) return MBLOB_OK;
   const struct relax_function *f = mb_map_get(&m->exec->by_name, name);
@@ -194,8 +194,8 @@ static int find_named(struct relax_machine *m, const char *name, mblob_function 
   return status;
 }
 
-static int find_function(void *object, const char *name, mblob_function **out) {
-  int status = find_named(object, name, out);
+static int find_machine_function(void *object, const char *name, mblob_function **out) {
+  int status = find_named_program(object, name, out);
   if (!status) *out = mblob_function_retain(*out);
   return status;
 }
@@ -208,13 +208,13 @@ static const char *program_function(void *object, size_t i) {
 
 /* ---- calls from outside ---------------------------------------------------------------------- */
 
-static struct vm_pool *running_pool(void) {
+static struct vm_pool *pool_of_running(void) {
   const struct relax_activation *innermost = relax_running();
   return innermost ? innermost->machine->pool : NULL;
 }
 
-#define INLINE_ARGUMENTS 12
-#define NOBODY "of the names in the program, nobody provides"
+#define INLINE_KERNEL_ARGUMENTS 12
+#define NO_PROVIDER "of the names in the program, nobody provides"
 
 /* Arguments of a caller as the machine has them. */
 struct taken {
@@ -222,16 +222,16 @@ struct taken {
   int *codes;
   DLTensor **borrowed; /* of each argument that was made a view of the caller's memory */
   bool *made;          /* whether there is a reference to give back */
-  TVMValue inline_args[INLINE_ARGUMENTS];
-  int inline_codes[INLINE_ARGUMENTS];
-  DLTensor *inline_borrowed[INLINE_ARGUMENTS];
-  bool inline_made[INLINE_ARGUMENTS];
+  TVMValue inline_args[INLINE_KERNEL_ARGUMENTS];
+  int inline_codes[INLINE_KERNEL_ARGUMENTS];
+  DLTensor *inline_borrowed[INLINE_KERNEL_ARGUMENTS];
+  bool inline_made[INLINE_KERNEL_ARGUMENTS];
   void *heap;
   int count;
   struct mb_aligned copies; /* of tensors that are less aligned than kernels assume */
 };
 
-static int make_room(struct taken *t, int count) {
+static int make_argument_room(struct taken *t, int count) {
   t->args = t->inline_args;
   t->codes = t->inline_codes;
   t->borrowed = t->inline_borrowed;
@@ -239,7 +239,7 @@ static int make_room(struct taken *t, int count) {
   t->heap = NULL;
   t->count = 0;
   t->copies = (struct mb_aligned){.count = 0};
-  if (count <= INLINE_ARGUMENTS) return MBLOB_OK;
+  if (count <= INLINE_KERNEL_ARGUMENTS) return MBLOB_OK;
   const size_t n = (size_t)count;
   t->heap = malloc(n * (sizeof(*t->args) + sizeof(*t->borrowed) + sizeof(*t->codes) + 1));
   if (!t->heap) return mb_fail_memory(n * sizeof(*t->args));
@@ -268,7 +268,7 @@ static int align(struct taken *t, int i, struct relax_value *value) {
 
 static int take_arguments(const struct relax_machine *m, const struct relax_function *f,
                           const TVMValue *args, const int *codes, int count, struct taken *t) {
-  int status = make_room(t, count);
+  int status = make_argument_room(t, count);
   for (int i = 0; !status && i < count; i++, t->count++) {
     struct relax_value value = {args[i], codes[i]};
     t->borrowed[i] = NULL;
@@ -314,7 +314,7 @@ static int check_borrowed(const struct taken *t, struct relax_value *result) {
   return status;
 }
 
-static void give_back(struct taken *t, int status) {
+static void give_back_arguments(struct taken *t, int status) {
   if (t->copies.count) mb_aligned_end(&t->copies, !status);
   for (int i = 0; i < t->count; i++) {
     struct relax_value value = {t->args[i], t->codes[i]};
@@ -327,9 +327,9 @@ void relax_tell_failure(const struct relax_machine *m) {
   const char *text = mblob_last_error();
   mb_error_of_arguments();
   /* The words of TVM; a call inside may have told. */
-  if (!strstr(text, " registry") || strstr(text, NOBODY)) return;
+  if (!strstr(text, " registry") || strstr(text, NO_PROVIDER)) return;
   char *all = relax_list_missing(m->exec, " '", "'");
-  if (all && *all) mb_error_hint(NOBODY "%s", all);
+  if (all && *all) mb_error_hint(NO_PROVIDER "%s", all);
   free(all);
 }
 
@@ -354,7 +354,7 @@ static int call_outside(struct relax_machine *m, const struct relax_closure *clo
     status = relax_run(m, f, &all, &result);
   }
   if (!status) status = check_borrowed(&taken, &result);
-  give_back(&taken, status);
+  give_back_arguments(&taken, status);
   relax_leave(&activation);
   if (!status && !closure->drops_result) return relax_give(result, out);
   if (status) relax_tell_failure(m);
@@ -386,7 +386,7 @@ static void release_named(struct relax_machine *m) {
   mb_map_free(&m->named);
 }
 
-static void close_machine(void *object) {
+static void close_relax_machine(void *object) {
   struct relax_machine *m = object;
   if (m->link) m->link->machine = NULL;
   clear_slots(m);
@@ -411,9 +411,9 @@ static void close_machine(void *object) {
   free(m);
 }
 
-static int fill(struct relax_machine *m) {
+static int fill_instance(struct relax_machine *m) {
   const struct relax_executable *exec = m->exec;
-  vm_pool_running(running_pool);
+  vm_pool_running(pool_of_running);
   int status = vm_pool_new(&m->pool);
   if (!status) vm_pool_times(m->pool, 4);
   m->link = calloc(1, sizeof(*m->link));
@@ -436,13 +436,13 @@ static int fill(struct relax_machine *m) {
   return status;
 }
 
-static const struct mb_class machine_class = {.type_key = "relax.VirtualMachine",
-                                              .methods = relax_machine_methods,
-                                              .function = find_function,
-                                              .extra_name = program_function,
-                                              .describe = relax_machine_describe,
-                                              .close = close_machine,
-                                              .takes = MBLOB_ARGUMENTS_KEPT};
+static const struct mb_class relax_machine_class = {.type_key = "relax.VirtualMachine",
+                                                    .methods = relax_machine_methods,
+                                                    .function = find_machine_function,
+                                                    .extra_name = program_function,
+                                                    .describe = relax_machine_describe,
+                                                    .close = close_relax_machine,
+                                                    .takes = MBLOB_ARGUMENTS_KEPT};
 
 int relax_machine_create(const struct relax_executable *exec, const struct relax_function *model,
                          mblob_module **out) {
@@ -454,11 +454,11 @@ int relax_machine_create(const struct relax_executable *exec, const struct relax
   m->module = mblob_module_retain(exec->module);
   m->call_limit = RELAX_CALL_LIMIT;
   m->params = (struct mb_return)MB_RETURN_NOTHING;
-  int status = fill(m);
+  int status = fill_instance(m);
   if (!status) status = relax_parameters_make(m);
-  if (!status) status = mb_builtin_create(&machine_class, m, out);
+  if (!status) status = mb_builtin_create(&relax_machine_class, m, out);
   if (status)
-    close_machine(m);
+    close_relax_machine(m);
   else
     m->self = *out;
   return status;

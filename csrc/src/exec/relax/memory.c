@@ -7,7 +7,7 @@
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
 /* Types that TVM's allocators take. */
-static int check_dtype(DLDataType dtype) {
+static int check_tensor_dtype(DLDataType dtype) {
   char text[MB_DTYPE_TEXT];
   const bool flag = dtype.code == kDLUInt && dtype.bits == 1;
   if (dtype.lanes >= 1 &&
@@ -18,7 +18,7 @@ static int check_dtype(DLDataType dtype) {
 }
 
 /* Bytes of elements of that shape; TVM fails with std::bad_alloc where there cannot be so many. */
-static int size_of(const struct mb_object *shape, DLDataType dtype, size_t *out) {
+static int size_of_tensor(const struct mb_object *shape, DLDataType dtype, size_t *out) {
   size_t size = ((size_t)dtype.bits * dtype.lanes + 7) / 8;
   bool empty = false, large = false;
   for (size_t i = 0; i < mb_object_count(shape); i++) {
@@ -36,7 +36,7 @@ static int size_of(const struct mb_object *shape, DLDataType dtype, size_t *out)
 
 /* ---- storage --------------------------------------------------------------------------------- */
 
-static void release_storage(void *storage) { vm_storage_release(storage); }
+static void release_relax_storage(void *storage) { vm_storage_release(storage); }
 
 static int new_storage(struct relax_machine *m, DLDevice device, size_t size, DLTensor **out) {
   struct vm_storage *storage = NULL;
@@ -49,7 +49,7 @@ static int new_storage(struct relax_machine *m, DLDevice device, size_t size, DL
                         .ndim = 1,
                         .dtype = {kDLUInt, 8, 1},
                         .shape = &bytes};
-  status = mb_array_view(&all, storage, release_storage, out);
+  status = mb_array_view(&all, storage, release_relax_storage, out);
   if (status) vm_storage_release(storage);
   return status;
 }
@@ -61,7 +61,7 @@ static DLDevice device_at(const struct relax_machine *m, int64_t i) {
   return m->devices[i < 0 || (uint64_t)i > last ? last : (size_t)i];
 }
 
-static int check_scope(const struct mb_call *call, int i) {
+static int check_memory_scope(const struct mb_call *call, int i) {
   TVMByteArray scope = {"", 0};
   if (i >= call->count || call->codes[i] == kTVMNullptr) return MBLOB_OK;
   if (!mb_value_text(call->args[i], call->codes[i], &scope))
@@ -74,7 +74,7 @@ static int check_scope(const struct mb_call *call, int i) {
 }
 
 /* (machine, shape, index of a device, type, scope) -> storage: an array of bytes. */
-static int alloc_storage(void *unused, struct mb_call *call) {
+static int alloc_relax_storage(void *unused, struct mb_call *call) {
   (void)unused;
   struct relax_machine *m = NULL;
   struct mb_object *shape = NULL;
@@ -87,19 +87,19 @@ static int alloc_storage(void *unused, struct mb_call *call) {
   if (!status) status = relax_shape(call, 1, &shape);
   if (!status) status = relax_int(call, 2, &device);
   if (!status) status = relax_dtype(call, 3, &dtype);
-  if (!status) status = check_scope(call, 4);
+  if (!status) status = check_memory_scope(call, 4);
   const int64_t known = m ? (int64_t)m->device_count : 0;
   if (!status && (device < -1 || device > (known > 1 ? known - 1 : 1)))
     status = mb_fail(MBLOB_E_KERNEL,
                      "InternalError: The device index is out of VM physical devices list");
-  if (!status) status = check_dtype(dtype);
-  if (!status) status = size_of(shape, dtype, &size);
+  if (!status) status = check_tensor_dtype(dtype);
+  if (!status) status = size_of_tensor(shape, dtype, &size);
   if (!status) status = new_storage(m, device_at(m, device), size, &storage);
   if (!status) mb_call_return_array(call, storage);
   return status;
 }
 
-static int view_of(DLTensor *owner, const DLTensor *like, struct mb_call *call) {
+static int tensor_view_of(DLTensor *owner, const DLTensor *like, struct mb_call *call) {
   DLTensor *view = NULL;
   int status = mb_array_view(like, owner, mb_array_release_owner, &view);
   if (status) return status;
@@ -134,7 +134,7 @@ static int shaped_view(DLTensor *owner, const struct mb_object *shape, DLTensor 
                    MB_NDIM_LIMIT);
   like->shape = extents_of(shape, room);
   like->ndim = (int32_t)rank;
-  int status = like->shape ? view_of(owner, like, call) : MBLOB_E_MEMORY;
+  int status = like->shape ? tensor_view_of(owner, like, call) : MBLOB_E_MEMORY;
   free_extents(like->shape, room);
   return status;
 }
@@ -154,8 +154,8 @@ int relax_alloc_tensor(void *unused, struct mb_call *call) {
   if (!status) status = relax_int(call, 1, &offset);
   if (!status) status = relax_shape(call, 2, &shape);
   if (!status) status = relax_dtype(call, 3, &dtype);
-  if (!status) status = check_dtype(dtype);
-  if (!status) status = size_of(shape, dtype, &size);
+  if (!status) status = check_tensor_dtype(dtype);
+  if (!status) status = size_of_tensor(shape, dtype, &size);
   if (!status) status = mb_tensor_size(storage, &whole);
   if (status) return status;
   if (offset < 0 || (uint64_t)offset > whole || size > whole - (uint64_t)offset)
@@ -188,8 +188,8 @@ int relax_placed_read(const struct relax_machine *m, const struct relax_instruct
   /* What is wrong, or rare, is told when it runs. */
   if (relax_operand_value(in->operands[0]) >= RELAX_VOID || !extents ||
       dtype.code != kTVMDataType || offset < 0 || offset % MB_DEFAULT_ALIGNMENT ||
-      mb_object_count(extents) > MB_NDIM_LIMIT || check_dtype(dtype.value.v_type) ||
-      size_of(extents, dtype.value.v_type, &out->size) || !out->size)
+      mb_object_count(extents) > MB_NDIM_LIMIT || check_tensor_dtype(dtype.value.v_type) ||
+      size_of_tensor(extents, dtype.value.v_type, &out->size) || !out->size)
     return MBLOB_OK;
   const size_t rank = mb_object_count(extents);
   int64_t *copy = malloc((2 * rank + 1) * sizeof(*copy)), stride = 1;
@@ -237,7 +237,7 @@ int relax_null_value(void *unused, struct mb_call *call) {
   return relax_expect(call, 0);
 }
 
-static int copy(void *unused, struct mb_call *call) {
+static int copy_tensor(void *unused, struct mb_call *call) {
   (void)unused;
   int status = relax_expect(call, 1);
   if (!status && call->codes[0] == kTVMDLTensorHandle) status = relax_mismatch(call, 0, "Any");
@@ -247,15 +247,17 @@ static int copy(void *unused, struct mb_call *call) {
 
 /* ---- views and copies ------------------------------------------------------------------------ */
 
-static void put_shape(const DLTensor *t, char text[MB_SHAPE_TEXT]) { (void)mb_shape_text(t, text); }
+static void put_shape_values(const DLTensor *t, char text[MB_SHAPE_TEXT]) {
+  (void)mb_shape_text(t, text);
+}
 
 static int too_large(const DLTensor *t, const struct mb_object *shape, size_t size, size_t whole) {
   char dtype[MB_DTYPE_TEXT], from[MB_SHAPE_TEXT], to[MB_SHAPE_TEXT];
   int64_t room[INLINE_RANK], *extents = extents_of(shape, room);
   if (!extents) return MBLOB_E_MEMORY;
   const DLTensor asked = {.ndim = (int32_t)mb_object_count(shape), .shape = extents};
-  put_shape(&asked, to);
-  put_shape(t, from);
+  put_shape_values(&asked, to);
+  put_shape_values(t, from);
   (void)mb_dtype_text(t->dtype, dtype);
   free_extents(extents, room);
   return mb_fail(
@@ -278,7 +280,7 @@ static int reshape(void *unused, struct mb_call *call) {
     status = relax_mismatch(call, 0, "ffi.Tensor");
   if (!status) status = relax_shape(call, 1, &shape);
   if (!status) status = mb_tensor_size(t, &whole);
-  if (!status) status = size_of(shape, t->dtype, &size);
+  if (!status) status = size_of_tensor(shape, t->dtype, &size);
   if (status) return status;
   if (!mb_is_compact(t))
     return mb_fail(MBLOB_E_KERNEL, "ValueError: the tensor is not contiguous, so it has no view");
@@ -330,11 +332,11 @@ static int ensure_zero_offset(void *unused, struct mb_call *call) {
   DLTensor like = *t;
   like.data = (char *)t->data + t->byte_offset;
   like.byte_offset = 0;
-  return view_of(t, &like, call);
+  return tensor_view_of(t, &like, call);
 }
 
 /* All blocks that wait are the machines' own, and bounded by what was in use at once. */
-static int clear(void *unused, struct mb_call *call) {
+static int clear_allocator(void *unused, struct mb_call *call) {
   (void)unused;
   struct relax_activation *running = relax_running();
   int status = relax_expect(call, 0);
@@ -357,13 +359,13 @@ static int tuple_reset_item(void *unused, struct mb_call *call) {
 
 const struct mb_method relax_memory_functions[] = {
     {"vm.builtin.tuple_reset_item", tuple_reset_item},
-    {"vm.builtin.alloc_storage", alloc_storage},
+    {"vm.builtin.alloc_storage", alloc_relax_storage},
     {"vm.builtin.alloc_tensor", relax_alloc_tensor},
     {"vm.builtin.alloc_shape_heap", alloc_shape_heap},
     {"vm.builtin.null_value", relax_null_value},
-    {"vm.builtin.copy", copy},
+    {"vm.builtin.copy", copy_tensor},
     {"vm.builtin.reshape", reshape},
     {"vm.builtin.to_device", to_device},
     {"vm.builtin.ensure_zero_offset", ensure_zero_offset},
-    {"vm.builtin.memory_manager.clear", clear},
+    {"vm.builtin.memory_manager.clear", clear_allocator},
     {"", NULL}};

@@ -5,8 +5,6 @@
 #include "core/device/device.h"
 #include "exec/relax/machine.h"
 
-enum allocator { NAIVE = 1, POOLED = 2 }; /* TVM's numbers */
-
 /* ---- ready ----------------------------------------------------------------------------------- */
 
 /* One triple: device type, device id, kind of allocator. */
@@ -15,7 +13,7 @@ static int read_device(const struct mb_call *call, int i, int64_t device[3]) {
   int status = MBLOB_OK;
   for (int k = 0; !status && k < 3; k++) status = relax_int(call, i + k, &device[k]);
   if (status) return status;
-  if (device[2] != NAIVE && device[2] != POOLED)
+  if (device[2] != VM_NAIVE && device[2] != VM_POOLED)
     return mb_fail(MBLOB_E_KERNEL, "InternalError: Unknown allocator type: %lld",
                    (long long)device[2]);
   if (device[0] < 1 || device[0] > INT16_MAX || device[1] < 0 || device[1] > INT32_MAX)
@@ -58,7 +56,7 @@ static int vm_initialization(void *object, struct mb_call *call) {
     m->devices = devices;
     m->device_count = (size_t)call->count / 3;
     devices = before;
-    status = relax_machine_prepare(m, device[2] == POOLED);
+    status = relax_machine_prepare(m, device[2] == VM_POOLED);
   }
   free(devices);
   relax_leave(&activation);
@@ -72,8 +70,8 @@ static int need_ready(const struct relax_machine *m) {
 }
 
 /* No name (a handle of NULL): the machine's model. */
-static int function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
-                             const struct relax_function **out) {
+static int relax_function_argument(const struct relax_machine *m, const struct mb_call *call, int i,
+                                   const struct relax_function **out) {
   const char *name = NULL;
   int status = mb_call_is_null(call, i) ? MBLOB_OK : relax_name(call, i, &name);
   if (status) return status;
@@ -83,7 +81,7 @@ static int function_argument(const struct relax_machine *m, const struct mb_call
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static void free_values(struct relax_value *values, size_t count) {
+static void free_relax_values(struct relax_value *values, size_t count) {
   for (size_t i = 0; values && i < count; i++) relax_clear(&values[i]);
   free(values);
 }
@@ -101,7 +99,7 @@ static int take_values(const struct relax_machine *m, const struct mb_call *call
     status = relax_take(m, call->args[at], call->codes[at], &(*out)[i], NULL);
   }
   if (!status) return MBLOB_OK;
-  free_values(*out, *count);
+  free_relax_values(*out, *count);
   *out = NULL;
   return status;
 }
@@ -110,8 +108,8 @@ static int take_values(const struct relax_machine *m, const struct mb_call *call
 
 /* Values without the parameters that the program was packed with, which are the function's last inputs: room
  * for these, which a stateful call sets. */
-static int make_room(const struct relax_machine *m, const struct relax_function *f,
-                     struct relax_value **values, size_t *count) {
+static int make_input_room(const struct relax_machine *m, const struct relax_function *f,
+                           struct relax_value **values, size_t *count) {
   const size_t taken = f->num_args > 0 ? (size_t)f->num_args : 0;
   size_t inputs = 0;
   enum relax_place place;
@@ -127,13 +125,13 @@ static int make_room(const struct relax_machine *m, const struct relax_function 
 
 static int keep_inputs(struct relax_machine *m, const struct relax_function *f,
                        struct relax_value *values, size_t count) {
-  int status = make_room(m, f, &values, &count);
+  int status = make_input_room(m, f, &values, &count);
   if (status) {
-    free_values(values, count);
+    free_relax_values(values, count);
     return status;
   }
   if (f->num_args < 0 || (uint64_t)f->num_args != count) {
-    free_values(values, count);
+    free_relax_values(values, count);
     return mb_fail_coded(
         MBLOB_E_KERNEL, MB_ARGUMENT_COUNT,
         "InternalError: The number of provided parameters doesn't match the number of "
@@ -141,19 +139,19 @@ static int keep_inputs(struct relax_machine *m, const struct relax_function *f,
         f->name, (long long)(f->num_args < 0 ? 0 : f->num_args), count);
   }
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
-  free_values(slots->inputs, slots->inputs ? count : 0);
+  free_relax_values(slots->inputs, slots->inputs ? count : 0);
   slots->inputs = values;
   slots->has_inputs = true;
   return MBLOB_OK;
 }
 
-static int set_input(void *object, struct mb_call *call) {
+static int set_relax_input(void *object, struct mb_call *call) {
   struct relax_machine *m = object;
   const struct relax_function *f = NULL;
   struct relax_value *values = NULL;
   size_t count = 0;
   int status = need_ready(m);
-  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_function_argument(m, call, 0, &f);
   if (!status) status = take_values(m, call, 1, &values, &count);
   return status ? status : keep_inputs(m, f, values, count);
 }
@@ -178,7 +176,7 @@ static int set_one_input(void *object, struct mb_call *call) {
   size_t param = 0;
   int status = need_ready(m);
   if (!status) status = relax_expect(call, 3);
-  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_function_argument(m, call, 0, &f);
   if (status) return status;
   const struct mb_names names = {"input", (const char *const *)f->params, f->param_count};
   status = mb_names_argument(&names, call, 1, &param);
@@ -222,7 +220,7 @@ static int set_parameters(struct relax_machine *m, const struct relax_function *
   return status;
 }
 
-static int check_inputs(const struct relax_function *f, const struct relax_value *inputs) {
+static int check_relax_inputs(const struct relax_function *f, const struct relax_value *inputs) {
   for (size_t i = 0; inputs && (int64_t)i < f->num_args; i++)
     if (inputs[i].code == NOT_SET)
       return mb_fail(MBLOB_E_KERNEL, "ValueError: input '%s' of function '%s' has not been set",
@@ -239,7 +237,7 @@ static int set_input_with_param_module(void *object, struct mb_call *call) {
   mblob_module *module = NULL;
   mblob_function *get = NULL;
   int status = need_ready(m);
-  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_function_argument(m, call, 0, &f);
   if (!status) status = mb_call_module(call, call->count - 1, &module);
   if (!status) status = mb_module_need(module, "get_params", MB_ITSELF, &get);
   if (!status) status = relax_call_function(get, false, NULL, NULL, 0, &params);
@@ -274,7 +272,7 @@ static int invoke_stateful(void *object, struct mb_call *call) {
   struct relax_value result = {.code = kTVMNullptr};
   int status = need_ready(m);
   if (!status) status = relax_expect(call, 1);
-  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_function_argument(m, call, 0, &f);
   if (status) return status;
   struct relax_slots *slots = &m->slots[f - m->exec->functions];
   if (has_unset(f, slots)) status = set_parameters(m, f, slots);
@@ -283,7 +281,7 @@ static int invoke_stateful(void *object, struct mb_call *call) {
     return mb_fail(MBLOB_E_KERNEL,
                    "ValueError: No inputs set for stateful call of %s; use `set_input` first.",
                    f->name);
-  status = check_inputs(f, slots->inputs);
+  status = check_relax_inputs(f, slots->inputs);
   if (!status) status = run_values(m, f, slots->inputs, &result);
   if (status) return status;
   relax_set(&slots->output, result);
@@ -319,7 +317,7 @@ static int find_output(struct relax_machine *m, const struct mb_call *call, TVMV
                        int *code) {
   const struct relax_function *f = NULL;
   struct relax_value saved = {.code = kTVMNullptr};
-  int status = function_argument(m, call, 0, &f);
+  int status = relax_function_argument(m, call, 0, &f);
   if (!status) status = saved_output(m, f, &saved);
   *value = saved.value;
   *code = saved.code;
@@ -351,7 +349,7 @@ static int get_output_arity(void *object, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-static int get_output(void *object, struct mb_call *call) {
+static int get_relax_output(void *object, struct mb_call *call) {
   TVMValue value;
   int code = kTVMNullptr;
   int status = find_output(object, call, &value, &code);
@@ -367,14 +365,14 @@ static int get_output(void *object, struct mb_call *call) {
 }
 
 /* (function, index, tensor): output `index`, of a tuple or of one, to the memory of the tensor */
-static int copy_output(void *object, struct mb_call *call) {
+static int copy_relax_output(void *object, struct mb_call *call) {
   struct relax_value value;
   const struct relax_function *f = NULL;
   int64_t index = 0;
   size_t count = 0;
   DLTensor *to = NULL;
   int status = relax_expect(call, 3);
-  if (!status) status = function_argument(object, call, 0, &f);
+  if (!status) status = relax_function_argument(object, call, 0, &f);
   if (!status) status = saved_output(object, f, &value);
   if (!status) status = relax_int(call, 1, &index);
   if (!status) status = relax_tensor(call, 2, &to);
@@ -407,7 +405,7 @@ static int call_value(struct mb_call *call, int first) {
   return MBLOB_OK;
 }
 
-static int invoke_closure(void *object, struct mb_call *call) {
+static int relax_invoke_given_closure(void *object, struct mb_call *call) {
   int status = need_ready(object);
   return status ? status : call_value(call, 0);
 }
@@ -428,7 +426,7 @@ static int save_named(struct relax_machine *m, const struct relax_function *f, c
     if (status && !known) free(key);
   }
   if (status)
-    free_values(values, count);
+    free_relax_values(values, count);
   else
     relax_closure_rebind(relax_closure_of(function), f, values, count, drops_result);
   return status;
@@ -444,7 +442,7 @@ static int save_function(void *object, struct mb_call *call) {
   int64_t gives = 0;
   int status = need_ready(m);
   if (!status && call->count < 3) status = relax_expect(call, 3);
-  if (!status) status = function_argument(m, call, 0, &f);
+  if (!status) status = relax_function_argument(m, call, 0, &f);
   if (!status && f->kind == RELAX_PACKED)
     status = mb_fail(MBLOB_E_KERNEL,
                      "InternalError: Cannot support closure with function kind 0: '%s'", f->name);
@@ -474,17 +472,17 @@ int relax_machine_describe(void *machine, bool outputs, size_t i, size_t *count,
   return status;
 }
 
-static int get_function_arity(void *object, struct mb_call *call) {
+static int relax_get_function_arity(void *object, struct mb_call *call) {
   const struct relax_function *f = NULL;
-  int status = function_argument(object, call, 0, &f);
+  int status = relax_function_argument(object, call, 0, &f);
   if (!status) mb_call_return_int(call, (int64_t)f->param_count);
   return status;
 }
 
-static int get_function_param_name(void *object, struct mb_call *call) {
+static int relax_get_function_param_name(void *object, struct mb_call *call) {
   const struct relax_function *f = NULL;
   int64_t i = 0;
-  int status = function_argument(object, call, 0, &f);
+  int status = relax_function_argument(object, call, 0, &f);
   if (!status) status = relax_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= f->param_count)
@@ -506,7 +504,7 @@ static int get_param_inputs(void *object, struct mb_call *call) {
   const struct relax_function *f = NULL;
   size_t inputs = 0;
   enum relax_place place;
-  int status = function_argument(m, call, 0, &f);
+  int status = relax_function_argument(m, call, 0, &f);
   if (!status) status = relax_parameters_place(m, f, &inputs, &place);
   if (!status) mb_call_return_int(call, (int64_t)inputs);
   return status;
@@ -545,7 +543,7 @@ static int set_instrument(void *object, struct mb_call *call) {
   return MBLOB_OK;
 }
 
-static int profile(void *object, struct mb_call *call) {
+static int profile_relax(void *object, struct mb_call *call) {
   int status = need_ready(object);
   return status ? status : relax_profile_run(object, call);
 }
@@ -568,20 +566,20 @@ static int set_limits(void *object, struct mb_call *call) {
 
 const struct mb_method relax_machine_methods[] = {
     {"vm_initialization", vm_initialization},
-    {"set_input", set_input},
+    {"set_input", set_relax_input},
     {"set_one_input", set_one_input},
     {"set_input_with_param_module", set_input_with_param_module},
     {"invoke_stateful", invoke_stateful},
-    {"get_output", get_output},
-    {"copy_output", copy_output},
+    {"get_output", get_relax_output},
+    {"copy_output", copy_relax_output},
     {"get_output_arity", get_output_arity},
-    {"invoke_closure", invoke_closure},
+    {"invoke_closure", relax_invoke_given_closure},
     {"save_function", save_function},
-    {"get_function_arity", get_function_arity},
-    {"get_function_param_name", get_function_param_name},
+    {"get_function_arity", relax_get_function_arity},
+    {"get_function_param_name", relax_get_function_param_name},
     {"get_params", get_params},
     {"get_param_inputs", get_param_inputs},
     {"set_instrument", set_instrument},
-    {"profile", profile},
+    {"profile", profile_relax},
     {"set_limits", set_limits},
     {"", NULL}};

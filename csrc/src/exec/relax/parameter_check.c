@@ -18,10 +18,10 @@
 #include "exec/relax/machine.h"
 #include "format/format.h"
 
-enum { NONE = -1 };
+enum { NO_TENSOR = -1 };
 enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4, IS_COUNTED = 8 }; /* an argument */
 
-struct search {
+struct shape_search {
   const struct relax_executable *exec;
   const struct relax_function *model;     /* may be NULL */
   const struct mb_tensor *const *tensors; /* NULL: only their number matters */
@@ -36,7 +36,7 @@ struct search {
 /* The argument is a tuple of something else. One text is kept: of the model rather than of other
  * functions, and there of its last tuple. */
 MB_PRINTF(3, 4)
-static void differ(struct search *s, int64_t argument, const char *format, ...) {
+static void differ(struct shape_search *s, int64_t argument, const char *format, ...) {
   const struct relax_function *f = s->f;
   const bool is_known = (s->arguments[argument] & DIFFERS) != 0;
   s->arguments[argument] |= DIFFERS;
@@ -59,11 +59,11 @@ bool relax_parameters_by_name(struct mb_map *out, const struct mb_tensor *const 
   return true;
 }
 
-/* The tensor that has the name of an input, NONE if there is none. */
+/* The tensor that has the name of an input, NO_TENSOR if there is none. */
 static int64_t for_input(const struct mb_tensor *const *tensors, const struct mb_map *by_name,
                          const struct relax_function *f, int64_t input) {
   const struct mb_tensor *const *found = mb_map_get(by_name, f->params[input]);
-  return found ? found - tensors : NONE;
+  return found ? found - tensors : NO_TENSOR;
 }
 
 /* Whether inputs of the function have names of tensors; *last: how many of the last ones. */
@@ -81,8 +81,9 @@ static bool takes_by_name(const struct mb_map *by_name, const struct relax_funct
   return found;
 }
 
-/* Compare tensor `item` of the set; NONE: it is none of them. */
-static void look_at_tensor(struct search *s, int64_t argument, int64_t item, struct mb_slice text) {
+/* Compare tensor `item` of the set; NO_TENSOR: it is none of them. */
+static void look_at_tensor(struct shape_search *s, int64_t argument, int64_t item,
+                           struct mb_slice text) {
   struct relax_expected expected;
   if (!s->tensors || item < 0 || item >= s->count) return;
   relax_annotation_tensor(text, &expected);
@@ -112,7 +113,7 @@ static void look_at_tensor(struct search *s, int64_t argument, int64_t item, str
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static void look_at_tuple(struct search *s, int64_t argument, struct mb_slice text) {
+static void look_at_tuple(struct shape_search *s, int64_t argument, struct mb_slice text) {
   struct mb_slice items = text, item;
   int64_t count = 0;
   while (relax_annotation_next(&items, &item)) count++;
@@ -137,7 +138,7 @@ static uint8_t *new_arguments(const struct relax_executable *exec) {
 }
 
 /* Read what is said about the arguments of a function. `by_name`: these are tensors of the set. */
-static void read_arguments(struct search *s, const struct relax_function *f, bool by_name) {
+static void read_arguments(struct shape_search *s, const struct relax_function *f, bool by_name) {
   const struct relax_constant *c = s->f ? s->f->texts : NULL;
   for (; c; c = c->next) s->arguments[c->argument] = 0;
   s->f = f;
@@ -149,12 +150,12 @@ static void read_arguments(struct search *s, const struct relax_function *f, boo
     if (kind == RELAX_ANNOTATED_OTHER) s->arguments[i] |= DIFFERS;
     if (kind != RELAX_ANNOTATED_TENSOR) continue;
     s->arguments[i] |= IS_TENSOR;
-    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->by_name, f, i) : NONE, text);
+    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->by_name, f, i) : NO_TENSOR, text);
   }
 }
 
 /* Whether a function may take the parameters; *tuples: whether it takes a tuple. */
-static bool may_take(struct search *s, const struct relax_function *f, bool *tuples) {
+static bool may_take(struct shape_search *s, const struct relax_function *f, bool *tuples) {
   int64_t tensors = 0, counted = 0;
   bool may = false, has_place = false, fits = false;
   read_arguments(s, f, false);
@@ -181,11 +182,11 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
   bool may = false, tuples = false, differs = false;
   int64_t last = 0;
   struct mb_map by_name = {0};
-  struct search s = {.exec = exec,
-                     .model = model,
-                     .tensors = tensors,
-                     .by_name = &by_name,
-                     .count = (int64_t)count};
+  struct shape_search s = {.exec = exec,
+                           .model = model,
+                           .tensors = tensors,
+                           .by_name = &by_name,
+                           .count = (int64_t)count};
   const bool has_names = relax_parameters_by_name(&by_name, tensors, count);
   s.arguments = has_names ? new_arguments(exec) : NULL;
   const int status = s.arguments ? MBLOB_OK : MBLOB_E_MEMORY;
@@ -219,7 +220,7 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
   }
   *inputs = 1;
   if (count > (size_t)f->num_args) return MBLOB_OK;
-  struct search s = {.exec = m->exec, .model = f, .count = (int64_t)count};
+  struct shape_search s = {.exec = m->exec, .model = f, .count = (int64_t)count};
   s.arguments = new_arguments(m->exec);
   if (!s.arguments) return MBLOB_E_MEMORY;
   read_arguments(&s, f, false);

@@ -43,8 +43,8 @@ static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob
   return status;
 }
 
-static int check(const struct relax_machine *m, const struct mb_tensor *const *tensors,
-                 size_t count, int64_t entry) {
+static int check_parameters(const struct relax_machine *m, const struct mb_tensor *const *tensors,
+                            size_t count, int64_t entry) {
   int status = relax_parameters_check(m->exec, m->model, tensors, count, entry);
   if (status)
     mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --order NAMES.json --replace");
@@ -79,7 +79,7 @@ int relax_parameters_make(struct relax_machine *m) {
     status = mb_fail_format("payload", MB_UNKNOWN, (int64_t)mblob_module_index(module),
                             "order of parameters: expected a list of at most %zu names", most);
   if (!status && is_set)
-    status = check(m, in_order, (size_t)count, (int64_t)mblob_module_index(module));
+    status = check_parameters(m, in_order, (size_t)count, (int64_t)mblob_module_index(module));
   struct mb_call call = {"parameters", values, codes, count, &m->params};
   if (!status) status = mb_object_make_array(NULL, &call);
   for (int i = 0; i < count; i++) mb_array_release(values[i].v_handle);

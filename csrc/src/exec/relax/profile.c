@@ -5,8 +5,9 @@
 
 #include "exec/relax/machine.h"
 
-static void put_row(FILE *out, const struct relax_executable *exec, const struct relax_function *f,
-                    size_t pc, const struct relax_timing *timing, int64_t repeat) {
+static void put_relax_row(FILE *out, const struct relax_executable *exec,
+                          const struct relax_function *f, size_t pc,
+                          const struct relax_timing *timing, int64_t repeat) {
   static const char names[][8] = {[RELAX_CALL] = "Call", "Ret", "Goto", "If"};
   const struct relax_instruction *in = &exec->code[pc];
   (void)fputs("{\"function\": ", out);
@@ -22,8 +23,9 @@ static void put_row(FILE *out, const struct relax_executable *exec, const struct
 }
 
 /* Rows as of Relay's machine: of all instructions that were executed, in order of the program. */
-static int return_rows(const struct relax_executable *exec, const struct relax_profile *profile,
-                       int64_t repeat, struct mb_call *call) {
+static int return_relax_rows(const struct relax_executable *exec,
+                             const struct relax_profile *profile, int64_t repeat,
+                             struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
   const char *comma = "";
@@ -34,7 +36,7 @@ static int return_rows(const struct relax_executable *exec, const struct relax_p
     for (size_t pc = exec->functions[i].start; pc < exec->functions[i].end; pc++) {
       if (!profile->timings[pc].count) continue;
       (void)fputs(comma, out);
-      put_row(out, exec, &exec->functions[i], pc, &profile->timings[pc], repeat);
+      put_relax_row(out, exec, &exec->functions[i], pc, &profile->timings[pc], repeat);
       comma = ", ";
     }
   (void)fputc(']', out);
@@ -60,7 +62,7 @@ int relax_profile_run(struct relax_machine *m, struct mb_call *call) {
   }
   m->profile = NULL;
   mblob_function_release(invoke);
-  if (!status) status = return_rows(m->exec, &profile, repeat, call);
+  if (!status) status = return_relax_rows(m->exec, &profile, repeat, call);
   free(profile.timings);
   return status;
 }

@@ -13,7 +13,7 @@
 #define MAGIC_2 UINT64_C(0xD225DE2F4214151E)
 #define SMALLEST_FUNCTION 52
 
-static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
+static bool bad_program(const struct mb_cursor *c, uint64_t at, const char *text) {
   (void)mb_fail_format("payload", (int64_t)at, c->entry, "bytecode: %s", text);
   return false;
 }
@@ -25,11 +25,11 @@ static bool read_i64(struct mb_cursor *c, int64_t *out, const char *what) {
   return ok;
 }
 
-static bool read_name(struct mb_cursor *c, char **out, const char *what) {
+static bool read_function_name(struct mb_cursor *c, char **out, const char *what) {
   struct mb_slice name;
   if (!mb_read_string(c, &name, what)) return false;
   if (memchr(name.data, 0, mb_size(name.size)))
-    return bad(c, c->pos - name.size, "a name has a NUL byte");
+    return bad_program(c, c->pos - name.size, "a name has a NUL byte");
   *out = strndup((const char *)name.data, mb_size(name.size));
   return *out || !mb_fail_memory(mb_size(name.size));
 }
@@ -46,49 +46,49 @@ static bool read_words(struct mb_cursor *c, int64_t **out, size_t *count, const 
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
-static bool read_params(struct mb_cursor *c, struct relax_function *f) {
+static bool read_parameter_names(struct mb_cursor *c, struct relax_function *f) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "function.params")) return false;
   f->params = mb_new_items(count, sizeof(*f->params));
   if (!f->params) return false;
   while (f->param_count < count)
-    if (!read_name(c, &f->params[f->param_count++], "function.params")) return false;
+    if (!read_function_name(c, &f->params[f->param_count++], "function.params")) return false;
   return true;
 }
 
-static bool check_function(const struct mb_cursor *c, uint64_t at, const struct relax_function *f,
-                           int64_t start, int64_t end) {
+static bool check_relax_function(const struct mb_cursor *c, uint64_t at,
+                                 const struct relax_function *f, int64_t start, int64_t end) {
   const bool undefined = f->num_args == RELAX_NO_ARGUMENTS;
-  if (start < 0 || end < start) return bad(c, at, "a function ends before it starts");
+  if (start < 0 || end < start) return bad_program(c, at, "a function ends before it starts");
   if (f->kind != RELAX_CODE && (start || end))
-    return bad(c, at, "a function without instructions has a place in them");
+    return bad_program(c, at, "a function without instructions has a place in them");
   if (f->num_args < 0 && !undefined)
-    return bad(c, at, "a function has a negative number of arguments");
+    return bad_program(c, at, "a function has a negative number of arguments");
   if (f->kind == RELAX_COMPILED && undefined)
-    return bad(c, at, "a compiled function has no number of arguments");
+    return bad_program(c, at, "a compiled function has no number of arguments");
   if (f->register_file < 0 || f->register_file > RELAX_REGISTER_LIMIT)
-    return bad(c, at, "a function has an impossible number of registers");
+    return bad_program(c, at, "a function has an impossible number of registers");
   if (f->kind != RELAX_PACKED && f->num_args > f->register_file)
-    return bad(c, at, "a function has more arguments than registers");
+    return bad_program(c, at, "a function has more arguments than registers");
   if (f->kind != RELAX_PACKED && f->param_count && (int64_t)f->param_count != f->num_args)
-    return bad(c, at, "a function has names for more or fewer arguments than it has");
+    return bad_program(c, at, "a function has names for more or fewer arguments than it has");
   if (f->kind == RELAX_COMPILED && f->num_args == f->register_file)
-    return bad(c, at, "a compiled function has no register for its result");
+    return bad_program(c, at, "a compiled function has no register for its result");
   return true;
 }
 
-static bool read_function(struct mb_cursor *c, struct relax_executable *exec) {
+static bool read_relax_function(struct mb_cursor *c, struct relax_executable *exec) {
   struct relax_function *f = &exec->functions[exec->function_count++];
   uint64_t at = c->pos;
   uint32_t kind = 0;
   int64_t start = 0, end = 0;
   if (!mb_read_u32(c, &kind, "function.kind")) return false;
-  if (kind > RELAX_COMPILED) return bad(c, at, "a function is of a kind that is not known");
+  if (kind > RELAX_COMPILED) return bad_program(c, at, "a function is of a kind that is not known");
   f->kind = (enum relax_kind)kind;
-  if (!read_name(c, &f->name, "function.name") || !read_i64(c, &start, "function.start") ||
+  if (!read_function_name(c, &f->name, "function.name") || !read_i64(c, &start, "function.start") ||
       !read_i64(c, &end, "function.end") || !read_i64(c, &f->num_args, "function.num_args") ||
-      !read_i64(c, &f->register_file, "function.registers") || !read_params(c, f) ||
-      !check_function(c, at, f, start, end))
+      !read_i64(c, &f->register_file, "function.registers") || !read_parameter_names(c, f) ||
+      !check_relax_function(c, at, f, start, end))
     return false;
   f->start = (size_t)start;
   f->end = (size_t)end;
@@ -102,14 +102,14 @@ static bool read_functions(struct mb_cursor *c, struct relax_executable *exec) {
   exec->functions = mb_new_items(count, sizeof(*exec->functions));
   if (!exec->functions) return false;
   while (exec->function_count < count)
-    if (!read_function(c, exec)) return false;
+    if (!read_relax_function(c, exec)) return false;
   return true;
 }
 
 /* ---- constants ------------------------------------------------------------------------------- */
 
-static bool kind_of(const struct relax_executable *exec, uint32_t tag,
-                    enum relax_constant_kind *out) {
+static bool argument_kind_of(const struct relax_executable *exec, uint32_t tag,
+                             enum relax_constant_kind *out) {
   static const struct {
     uint8_t classic, of_0_21, ffi;
   } tags[] = {[RELAX_TENSOR] = {0, 72, 70}, [RELAX_DTYPE] = {1, 5, 5}, [RELAX_SHAPE] = {2, 71, 69},
@@ -125,39 +125,39 @@ static bool kind_of(const struct relax_executable *exec, uint32_t tag,
   return false;
 }
 
-static bool read_type(struct mb_cursor *c, struct relax_constant *out) {
+static bool read_constant_type(struct mb_cursor *c, struct relax_constant *out) {
   uint32_t word = 0;
   if (!mb_read_u32(c, &word, "constant.dtype")) return false;
   out->value.v_type = (DLDataType){(uint8_t)word, (uint8_t)(word >> 8), (uint16_t)(word >> 16)};
   return true;
 }
 
-static bool read_constant(struct mb_cursor *c, struct relax_executable *exec) {
+static bool read_relax_constant(struct mb_cursor *c, struct relax_executable *exec) {
   struct relax_constant *out = &exec->constants[exec->constant_count++];
   uint64_t at = c->pos;
   uint32_t tag = 0;
   if (!mb_read_u32(c, &tag, "constant.kind")) return false;
-  if (!kind_of(exec, tag, &out->kind))
-    return bad(c, at, "a constant is of a kind that this dialect does not have");
+  if (!argument_kind_of(exec, tag, &out->kind))
+    return bad_program(c, at, "a constant is of a kind that this dialect does not have");
   switch (out->kind) {
     case RELAX_TENSOR:
       if (!mb_array_read(c, &out->array.view)) return false;
       out->end = c->pos;
       return true;
-    case RELAX_DTYPE: return read_type(c, out);
+    case RELAX_DTYPE: return read_constant_type(c, out);
     case RELAX_SHAPE: return read_words(c, &out->extents, &out->extent_count, "constant.shape");
     case RELAX_STRING: return mb_read_string(c, &out->text, "constant.string");
     default: return read_i64(c, &out->value.v_int64, "constant.number");
   }
 }
 
-static bool read_constants(struct mb_cursor *c, struct relax_executable *exec) {
+static bool read_relax_constants(struct mb_cursor *c, struct relax_executable *exec) {
   uint64_t count = 0;
   if (!mb_read_count(c, &count, 8, "constants")) return false;
   exec->constants = mb_new_items(count, sizeof(*exec->constants));
   if (!exec->constants) return false;
   while (exec->constant_count < count)
-    if (!read_constant(c, exec)) return false;
+    if (!read_relax_constant(c, exec)) return false;
   return true;
 }
 
@@ -200,7 +200,7 @@ static bool check_scopes(const struct mb_cursor *c, uint64_t at,
                          const struct relax_executable *exec) {
   for (size_t i = 0; i < exec->scope_count; i++)
     if ((uint64_t)exec->scopes[i].constant >= exec->constant_count)
-      return bad(c, at, "a memory scope is of a constant that is not there");
+      return bad_program(c, at, "a memory scope is of a constant that is not there");
   return true;
 }
 
@@ -248,7 +248,7 @@ static bool read_instructions(struct mb_cursor *c, struct relax_executable *exec
       problem = decode(exec, (size_t)offsets[i], (size_t)end, &exec->code[i]);
   }
   free(offsets);
-  return ok && (!problem || bad(c, at, problem));
+  return ok && (!problem || bad_program(c, at, problem));
 }
 
 /* ---- what instructions of a function refer to ------------------------------------------------ */
@@ -286,8 +286,9 @@ static const char *check_jump(const struct relax_function *f, size_t at, int64_t
   return offset >= least && offset < most ? NULL : "a jump out of the function";
 }
 
-static const char *check_call(const struct relax_executable *exec, struct relax_function *f,
-                              const struct relax_instruction *in) {
+static const char *check_call_instruction(const struct relax_executable *exec,
+                                          struct relax_function *f,
+                                          const struct relax_instruction *in) {
   const char *problem = NULL;
   if (in->target < 0 || (uint64_t)in->target >= exec->function_count)
     return "a call of a function that is not there";
@@ -318,7 +319,7 @@ static const char *check_instruction(const struct relax_executable *exec, struct
                                      size_t at) {
   const struct relax_instruction *in = &exec->code[at];
   switch (in->opcode) {
-    case RELAX_CALL: return check_call(exec, f, in);
+    case RELAX_CALL: return check_call_instruction(exec, f, in);
     case RELAX_RET: return check_read(f, in->target);
     case RELAX_GOTO: return check_jump(f, at, in->target);
     case RELAX_IF: return check_if(f, at, in);
@@ -342,15 +343,15 @@ static bool check_code(const struct mb_cursor *c, struct relax_executable *exec,
 }
 
 /* Functions share no instructions, so each of these is checked once. */
-static bool check_functions(const struct mb_cursor *c, struct relax_executable *exec) {
+static bool check_relax_functions(const struct mb_cursor *c, struct relax_executable *exec) {
   size_t sum = 0;
   for (size_t i = 0; i < exec->function_count; i++) {
     struct relax_function *f = &exec->functions[i];
     if (f->kind != RELAX_CODE) continue;
     if (f->end > exec->code_count)
-      return bad(c, c->pos, "a function has instructions behind the last one");
+      return bad_program(c, c->pos, "a function has instructions behind the last one");
     sum += f->end - f->start;
-    if (sum > exec->code_count) return bad(c, c->pos, "functions share instructions");
+    if (sum > exec->code_count) return bad_program(c, c->pos, "functions share instructions");
     if (!check_code(c, exec, f)) return false;
   }
   return true;
@@ -358,27 +359,28 @@ static bool check_functions(const struct mb_cursor *c, struct relax_executable *
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static bool read_header(struct mb_cursor *c, bool *has_scopes) {
+static bool read_relax_header(struct mb_cursor *c, bool *has_scopes) {
   uint64_t magic = 0;
   struct mb_slice version;
   if (!mb_read_u64(c, &magic, "bytecode.magic")) return false;
   if (magic != MAGIC_1 && magic != MAGIC_2)
-    return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
+    return bad_program(c, c->pos - 8, "it does not start as a program of the virtual machine");
   *has_scopes = magic == MAGIC_2;
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
   return mb_slice_is(version, RELAX_VERSION) ||
-         bad(c, c->pos - version.size,
-             "its version is not " RELAX_VERSION ", which TVM 0.16 to " MB_TVM_LAST " write");
+         bad_program(c, c->pos - version.size,
+                     "its version is not " RELAX_VERSION ", which TVM 0.16 to " MB_TVM_LAST
+                     " write");
 }
 
 static bool read_all(struct mb_cursor *c, struct relax_executable *exec) {
-  if (!read_header(c, &exec->has_scopes) || !read_functions(c, exec)) return false;
+  if (!read_relax_header(c, &exec->has_scopes) || !read_functions(c, exec)) return false;
   const uint64_t scopes = c->pos;
-  if ((exec->has_scopes && !read_scopes(c, exec)) || !read_constants(c, exec) ||
-      !check_scopes(c, scopes, exec) || !read_instructions(c, exec) || !check_functions(c, exec) ||
-      !chain_texts(exec))
+  if ((exec->has_scopes && !read_scopes(c, exec)) || !read_relax_constants(c, exec) ||
+      !check_scopes(c, scopes, exec) || !read_instructions(c, exec) ||
+      !check_relax_functions(c, exec) || !chain_texts(exec))
     return false;
-  return !mb_left(c) || bad(c, c->pos, "bytes follow the last instruction");
+  return !mb_left(c) || bad_program(c, c->pos, "bytes follow the last instruction");
 }
 
 int relax_executable_read(struct relax_executable *out, const void *code, uint64_t size,

@@ -188,7 +188,7 @@ static int make_prim_value(void *unused, struct mb_call *call) {
 }
 
 /* (heap or None, n, (code, number) * n) */
-static int make_shape(void *unused, struct mb_call *call) {
+static int make_relax_shape(void *unused, struct mb_call *call) {
   (void)unused;
   struct heap heap;
   int64_t rank = 0;
@@ -214,7 +214,7 @@ static int make_shape(void *unused, struct mb_call *call) {
   return status;
 }
 
-static int shape_of(void *unused, struct mb_call *call) {
+static int relax_shape_of(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *shape = NULL;
   int status = relax_expect(call, 1);
@@ -265,7 +265,7 @@ static int element(const DLTensor *t, size_t i, int64_t *out) {
   }
 }
 
-static int condition(DLTensor *given, int64_t *out) {
+static int condition_of_tensor(DLTensor *given, int64_t *out) {
   DLTensor *t = NULL, *made = NULL;
   size_t size = 0;
   char text[MB_DTYPE_TEXT];
@@ -291,7 +291,7 @@ static int read_if_cond(void *unused, struct mb_call *call) {
     value = call->args[0].v_int64;
   else if ((call->codes[0] == kTVMNDArrayHandle || call->codes[0] == kTVMDLTensorHandle) &&
            call->args[0].v_handle)
-    status = condition(call->args[0].v_handle, &value);
+    status = condition_of_tensor(call->args[0].v_handle, &value);
   else
     status = mb_fail(MBLOB_E_KERNEL, "TypeError: Cannot convert from type `%s` to `ffi.Tensor`",
                      relax_key(call->args[0], call->codes[0]));
@@ -327,8 +327,8 @@ static int tensor_to_shape(void *unused, struct mb_call *call) {
 const struct mb_method relax_shape_functions[] = {{"vm.builtin.match_shape", match_shape},
                                                   {"vm.builtin.match_prim_value", match_prim_value},
                                                   {"vm.builtin.make_prim_value", make_prim_value},
-                                                  {"vm.builtin.make_shape", make_shape},
-                                                  {"vm.builtin.shape_of", shape_of},
+                                                  {"vm.builtin.make_shape", make_relax_shape},
+                                                  {"vm.builtin.shape_of", relax_shape_of},
                                                   {"vm.builtin.read_if_cond", read_if_cond},
                                                   {"vm.builtin.tensor_to_shape", tensor_to_shape},
                                                   {"", NULL}};

@@ -120,19 +120,19 @@ static void close_adt(void *object) {
   free(adt);
 }
 
-static int get_tag(void *object, struct mb_call *call) {
+static int adt_get_tag(void *object, struct mb_call *call) {
   const struct adt *adt = object;
   mb_call_return_int(call, adt->value.u.compound->tag);
   return mb_call_expect(call, 0, 0);
 }
 
-static int get_size(void *object, struct mb_call *call) {
+static int adt_get_size(void *object, struct mb_call *call) {
   const struct adt *adt = object;
   mb_call_return_int(call, (int64_t)adt->value.u.compound->count);
   return mb_call_expect(call, 0, 0);
 }
 
-static int get_field(void *object, struct mb_call *call) {
+static int adt_get_field(void *object, struct mb_call *call) {
   const struct adt *adt = object;
   const struct vm_compound *compound = adt->value.u.compound;
   int64_t i = 0;
@@ -144,15 +144,15 @@ static int get_field(void *object, struct mb_call *call) {
   return vm_value_return(compound->fields[i], adt->exec, call);
 }
 
-static const struct mb_method methods[] = {
-    {"get_tag", get_tag}, {"get_size", get_size}, {"get_field", get_field}, {"", NULL}};
+static const struct mb_method adt_methods[] = {
+    {"get_tag", adt_get_tag}, {"get_size", adt_get_size}, {"get_field", adt_get_field}, {"", NULL}};
 
 static const struct mb_class adt_class = {
-    .type_key = "runtime.ADT", .methods = methods, .close = close_adt};
+    .type_key = "runtime.ADT", .methods = adt_methods, .close = close_adt};
 
 /* ---- made by callers ------------------------------------------------------------------------- */
 
-static int make(struct mb_call *call, int64_t tag, int first) {
+static int make_adt(struct mb_call *call, int64_t tag, int first) {
   struct vm_compound *compound = NULL;
   int status = vm_compound_new(tag, (size_t)(call->count - first), &compound);
   if (status) return status;
@@ -169,7 +169,7 @@ int mb_vm_tuple(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, vo
   struct mb_call call = {
       .method = "runtime.Tuple", .args = args, .codes = codes, .count = count, .result = ret};
   (void)resource;
-  return make(&call, 0, 0);
+  return make_adt(&call, 0, 0);
 }
 
 int mb_vm_adt(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void *resource) {
@@ -178,5 +178,5 @@ int mb_vm_adt(TVMValue *args, int *codes, int count, TVMRetValueHandle ret, void
   int64_t tag = 0;
   (void)resource;
   int status = mb_call_int(&call, 0, &tag);
-  return status ? status : make(&call, tag, 1);
+  return status ? status : make_adt(&call, tag, 1);
 }

@@ -7,17 +7,17 @@
 #include "exec/relay/executable.h"
 
 #define INSTRUCTION_BYTES 24 /* of the smallest: count, hash, opcode */
-#define ALIGNMENT_LIMIT 65536
+#define STORAGE_ALIGNMENT_LIMIT 65536
 
 /* What is being read, for errors. */
-struct place {
+struct code_place {
   struct mb_cursor *cursor;
   struct vm_executable *exec;
   struct vm_function *function;
   size_t pc;
 };
 
-static bool bad(const struct place *p, const char *text) {
+static bool bad_code(const struct code_place *p, const char *text) {
   const char *name = p->function->name;
   int64_t at = (int64_t)p->cursor->pos, entry = p->cursor->entry;
   if (name && p->function->code)
@@ -34,21 +34,22 @@ static bool bad(const struct place *p, const char *text) {
 /* ---- functions ------------------------------------------------------------------------------- */
 
 /* A decimal number, as TVM writes counts here. */
-static bool read_decimal(const struct place *p, const char *text, uint64_t limit, size_t *out) {
+static bool read_decimal(const struct code_place *p, const char *text, uint64_t limit,
+                         size_t *out) {
   uint64_t value = 0;
   const char *c = text;
   for (; *c >= '0' && *c <= '9' && value <= limit; c++) value = value * 10 + (uint64_t)(*c - '0');
   *out = (size_t)value;
-  return (c != text && !*c && value <= limit) || bad(p, "its header has an impossible count");
+  return (c != text && !*c && value <= limit) || bad_code(p, "its header has an impossible count");
 }
 
-static bool read_header(struct place *p, bool param_devices) {
+static bool read_function_header(struct code_place *p, bool param_devices) {
   struct mb_cursor *c = p->cursor;
   struct vm_function *f = p->function;
   struct vm_names header = {0}, params = {0};
   uint64_t devices = 0, device = 0;
   bool ok = vm_names_read(c, &header, "function");
-  if (ok && header.count != 3) ok = bad(p, "its header has not three texts");
+  if (ok && header.count != 3) ok = bad_code(p, "its header has not three texts");
   if (ok) {
     f->name = header.names[0];
     header.names[0] = NULL;
@@ -60,11 +61,13 @@ static bool read_header(struct place *p, bool param_devices) {
   f->params = params.names;
   f->param_count = params.count;
   if (!ok) return false;
-  if (f->param_count > f->register_count) return bad(p, "it has more parameters than registers");
-  if (!f->code_count) return bad(p, "it has no instructions");
+  if (f->param_count > f->register_count)
+    return bad_code(p, "it has more parameters than registers");
+  if (!f->code_count) return bad_code(p, "it has no instructions");
   if (!param_devices) return true;
   if (!mb_read_count(c, &devices, 8, "function.devices")) return false;
-  if (devices != f->param_count) return bad(p, "counts of parameters and of their devices differ");
+  if (devices != f->param_count)
+    return bad_code(p, "counts of parameters and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
     if (!mb_read_u64(c, &device, "function.devices") ||
         !vm_device_check(c, p->exec, (int64_t)device))
@@ -74,7 +77,7 @@ static bool read_header(struct place *p, bool param_devices) {
 
 /* ---- one instruction ------------------------------------------------------------------------- */
 
-static bool reserve(struct vm_function *f, size_t count, size_t *capacity) {
+static bool grow_code(struct vm_function *f, size_t count, size_t *capacity) {
   if (count <= *capacity - f->field_count) return true;
   size_t larger = *capacity + count > 2 * *capacity ? *capacity + count + 64 : 2 * *capacity;
   int64_t *grown = realloc(f->fields, larger * sizeof(*grown));
@@ -119,15 +122,15 @@ static uint64_t fold(uint64_t hash, uint64_t value) {
   return hash ^ (value + UINT64_C(0x9e3779b9) + (hash << 6) + (hash >> 2));
 }
 
-static bool read_instruction(struct place *p, size_t *capacity) {
+static bool read_instruction(struct code_place *p, size_t *capacity) {
   struct mb_cursor *c = p->cursor;
   struct vm_function *f = p->function;
   uint64_t count = 0, hash = 0, opcode = 0;
   if (!mb_read_count(c, &count, 8, "instruction")) return false;
-  if (count < 2) return bad(p, "it has no opcode");
+  if (count < 2) return bad_code(p, "it has no opcode");
   if (!mb_read_u64(c, &hash, "instruction.hash") || !mb_read_u64(c, &opcode, "instruction.opcode"))
     return false;
-  if (opcode >= VM_OPCODE_COUNT) return bad(p, "unknown opcode");
+  if (opcode >= VM_OPCODE_COUNT) return bad_code(p, "unknown opcode");
   count -= 2;
   int64_t *numbers = mb_new_items(count, sizeof(*numbers));
   if (!numbers) return false;
@@ -138,10 +141,10 @@ static bool read_instruction(struct place *p, size_t *capacity) {
     numbers[i] = (int64_t)number;
     folded = fold(folded, number);
   }
-  if (ok && folded != hash) ok = bad(p, "its hash differs from what it says");
+  if (ok && folded != hash) ok = bad_code(p, "its hash differs from what it says");
   const char *form = ok ? form_of((enum vm_opcode)opcode, numbers, mb_size(count)) : NULL;
-  if (ok && !form) ok = bad(p, "a wrong number of fields for its opcode");
-  ok = ok && reserve(f, mb_size(count + vm_form_size(vm_opcodes[opcode].fields)), capacity);
+  if (ok && !form) ok = bad_code(p, "a wrong number of fields for its opcode");
+  ok = ok && grow_code(f, mb_size(count + vm_form_size(vm_opcodes[opcode].fields)), capacity);
   if (ok) {
     f->code[p->pc] = (struct vm_instruction){(enum vm_opcode)opcode, f->field_count};
     add_fields(f, (enum vm_opcode)opcode, form, numbers, mb_size(count));
@@ -150,10 +153,10 @@ static bool read_instruction(struct place *p, size_t *capacity) {
   return ok;
 }
 
-static bool read_function(struct place *p, bool param_devices) {
+static bool read_vm_function(struct code_place *p, bool param_devices) {
   struct vm_function *f = p->function;
   size_t capacity = 0;
-  if (!read_header(p, param_devices)) return false;
+  if (!read_function_header(p, param_devices)) return false;
   f->code = mb_new_items(f->code_count, sizeof(*f->code));
   if (!f->code) return false;
   for (p->pc = 0; p->pc < f->code_count; p->pc++)
@@ -163,34 +166,37 @@ static bool read_function(struct place *p, bool param_devices) {
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
-static bool check_dtype(const struct place *p, const int64_t *t) {
+static bool check_code_dtype(const struct code_place *p, const int64_t *t) {
   bool ok = t[0] >= 0 && t[0] <= UINT8_MAX && t[1] > 0 && t[1] <= UINT8_MAX && t[2] > 0 &&
             t[2] <= UINT16_MAX;
-  return ok || bad(p, "an impossible data type");
+  return ok || bad_code(p, "an impossible data type");
 }
 
 static bool below(int64_t value, size_t limit) { return value >= 0 && (uint64_t)value < limit; }
 
-static bool check_field(const struct place *p, enum vm_field kind, const int64_t *value) {
+static bool check_field(const struct code_place *p, enum vm_field kind, const int64_t *value) {
   const struct vm_executable *exec = p->exec;
   switch (kind) {
     case VM_REGISTER:
-    case VM_TARGET: return below(*value, p->function->register_count) || bad(p, "no such register");
-    case VM_FUNCTION: return below(*value, exec->function_count) || bad(p, "no such function");
-    case VM_PRIMITIVE: return below(*value, exec->primitives.count) || bad(p, "no such primitive");
-    case VM_CONSTANT: return below(*value, exec->constant_count) || bad(p, "no such constant");
+    case VM_TARGET:
+      return below(*value, p->function->register_count) || bad_code(p, "no such register");
+    case VM_FUNCTION: return below(*value, exec->function_count) || bad_code(p, "no such function");
+    case VM_PRIMITIVE:
+      return below(*value, exec->primitives.count) || bad_code(p, "no such primitive");
+    case VM_CONSTANT: return below(*value, exec->constant_count) || bad_code(p, "no such constant");
     case VM_DEVICE: return vm_device_check(p->cursor, p->exec, *value);
     case VM_JUMP:
       /* 0 would stay for ever. */
       return (*value && *value >= -(int64_t)p->pc &&
               *value < (int64_t)(p->function->code_count - p->pc)) ||
-             bad(p, "a jump to outside of the function, or to itself");
-    case VM_INDEX: return *value >= 0 || bad(p, "a negative index");
+             bad_code(p, "a jump to outside of the function, or to itself");
+    case VM_INDEX: return *value >= 0 || bad_code(p, "a negative index");
     case VM_ALIGNMENT:
-      return (*value > 0 && *value <= ALIGNMENT_LIMIT && !(*value & (*value - 1))) ||
-             bad(p, "an impossible alignment");
-    case VM_DTYPE: return check_dtype(p, value);
-    case VM_COUNT: return below(*value, (size_t)INT32_MAX) || bad(p, "a list that is too long");
+      return (*value > 0 && *value <= STORAGE_ALIGNMENT_LIMIT && !(*value & (*value - 1))) ||
+             bad_code(p, "an impossible alignment");
+    case VM_DTYPE: return check_code_dtype(p, value);
+    case VM_COUNT:
+      return below(*value, (size_t)INT32_MAX) || bad_code(p, "a list that is too long");
     case VM_SIZE: /* check_call */
     case VM_NUMBER:
     case VM_REGISTERS:
@@ -199,32 +205,32 @@ static bool check_field(const struct place *p, enum vm_field kind, const int64_t
   return true;
 }
 
-static bool check_list(const struct place *p, enum vm_field kind, const int64_t *list,
+static bool check_list(const struct code_place *p, enum vm_field kind, const int64_t *list,
                        int64_t count) {
-  if (kind == VM_SHAPE && count > MB_NDIM_LIMIT) return bad(p, "too many dimensions");
+  if (kind == VM_SHAPE && count > MB_NDIM_LIMIT) return bad_code(p, "too many dimensions");
   for (int64_t i = 0; i < count; i++) {
     if (kind == VM_REGISTERS && !check_field(p, VM_REGISTER, &list[i])) return false;
-    if (kind == VM_SHAPE && list[i] < 0) return bad(p, "a negative dimension");
+    if (kind == VM_SHAPE && list[i] < 0) return bad_code(p, "a negative dimension");
   }
   return true;
 }
 
 /* What several fields together must fulfil. */
-static bool check_call(const struct place *p, enum vm_opcode opcode, const int64_t *f) {
+static bool check_invocation(const struct code_place *p, enum vm_opcode opcode, const int64_t *f) {
   switch (opcode) {
     case VM_INVOKE:
       return (size_t)f[1] == p->exec->functions[f[0]].param_count ||
-             bad(p, "a wrong number of arguments");
+             bad_code(p, "a wrong number of arguments");
     case VM_ALLOC_CLOSURE:
       return (size_t)f[1] <= p->exec->functions[f[0]].param_count ||
-             bad(p, "more captures than parameters");
+             bad_code(p, "more captures than parameters");
     case VM_ALLOC_STORAGE: return f[6] > 0 || check_field(p, VM_REGISTER, &f[0]);
-    case VM_INVOKE_PACKED: return f[2] <= f[1] || bad(p, "more outputs than arguments");
+    case VM_INVOKE_PACKED: return f[2] <= f[1] || bad_code(p, "more outputs than arguments");
     default: return true;
   }
 }
 
-static bool check_function(struct place *p) {
+static bool check_vm_function(struct code_place *p) {
   const struct vm_function *f = p->function;
   for (p->pc = 0; p->pc < f->code_count; p->pc++) {
     const struct vm_instruction *instruction = &f->code[p->pc];
@@ -238,11 +244,11 @@ static bool check_function(struct place *p) {
       int64_t count = fields[vm_form_place(vm_opcodes[instruction->opcode].fields, VM_COUNT)];
       if (!check_list(p, (enum vm_field) * form, next, count)) return false;
     }
-    if (!check_call(p, instruction->opcode, fields)) return false;
+    if (!check_invocation(p, instruction->opcode, fields)) return false;
   }
   enum vm_opcode last = f->code[--p->pc].opcode;
   return last == VM_RET || last == VM_GOTO || last == VM_FATAL || last == VM_IF ||
-         bad(p, "the function does not end in Ret, Goto, If or Fatal");
+         bad_code(p, "the function does not end in Ret, Goto, If or Fatal");
 }
 
 /* ---- all functions --------------------------------------------------------------------------- */
@@ -279,13 +285,13 @@ bool vm_code_read(struct mb_cursor *c, struct vm_executable *exec, bool param_de
   exec->functions = mb_new_items(count + 1, sizeof(*exec->functions));
   if (!exec->functions) return false;
   while (exec->function_count < count) {
-    struct place p = {c, exec, &exec->functions[exec->function_count++], 0};
-    if (!read_function(&p, param_devices)) return false;
+    struct code_place p = {c, exec, &exec->functions[exec->function_count++], 0};
+    if (!read_vm_function(&p, param_devices)) return false;
   }
   if (!place_functions(c, exec)) return false;
   for (size_t i = 0; i < exec->function_count; i++) {
-    struct place p = {c, exec, &exec->functions[i], 0};
-    if (!check_function(&p)) return false;
+    struct code_place p = {c, exec, &exec->functions[i], 0};
+    if (!check_vm_function(&p)) return false;
   }
   return true;
 }

@@ -21,7 +21,7 @@ const struct vm_function *vm_function_find(const struct vm_executable *exec, con
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void close_executable(void *object) {
+static void close_vm_executable(void *object) {
   struct vm_executable *exec = object;
   for (size_t i = 0; i < exec->constant_count; i++) mb_stored_array_clear(&exec->constants[i]);
   vm_executable_free(exec);
@@ -40,13 +40,13 @@ static int read_executable(const void *code, uint64_t size, int64_t entry,
   for (size_t i = 0; !status && i < (*out)->constant_count; i++)
     if (!(*out)->constants[i].name) status = mb_stored_array_align(&(*out)->constants[i]);
   if (!status) return MBLOB_OK;
-  close_executable(*out);
+  close_vm_executable(*out);
   *out = NULL;
   return status;
 }
 
 /* The payload is one string: the code. */
-static int open_executable(const mblob_module_info *info, void **object) {
+static int open_vm_executable(const mblob_module_info *info, void **object) {
   struct mb_cursor c = {info->payload, 0, info->payload_size, (int64_t)info->index};
   struct mb_slice code;
   struct vm_executable *exec = NULL;
@@ -83,7 +83,7 @@ static int load_executable(const struct mb_call *call, mblob_module **out) {
   exec->owned = copy;
   status = mb_builtin_create(&mb_vm_executable_class, exec, out);
   if (status) {
-    close_executable(exec);
+    close_vm_executable(exec);
     return status;
   }
   exec->module = *out;
@@ -139,8 +139,9 @@ static int save(void *object, struct mb_call *call) {
   return status;
 }
 
-static int function_argument(const struct vm_executable *exec, const struct mb_call *call,
-                             const struct vm_function **out) {
+static int executable_function_argument(const struct vm_executable *exec,
+                                        const struct mb_call *call,
+                                        const struct vm_function **out) {
   const char *name = NULL;
   int status = mb_call_text(call, 0, &name);
   if (status) return status;
@@ -148,17 +149,17 @@ static int function_argument(const struct vm_executable *exec, const struct mb_c
   return *out ? MBLOB_OK : mblob_last_error_info()->status;
 }
 
-static int get_function_arity(void *object, struct mb_call *call) {
+static int vm_get_function_arity(void *object, struct mb_call *call) {
   const struct vm_function *function = NULL;
-  int status = function_argument(object, call, &function);
+  int status = executable_function_argument(object, call, &function);
   if (!status) mb_call_return_int(call, (int64_t)function->param_count);
   return status;
 }
 
-static int get_function_param_name(void *object, struct mb_call *call) {
+static int vm_get_function_param_name(void *object, struct mb_call *call) {
   const struct vm_function *function = NULL;
   int64_t i = 0;
-  int status = function_argument(object, call, &function);
+  int status = executable_function_argument(object, call, &function);
   if (!status) status = mb_call_int(call, 1, &i);
   if (status) return status;
   if (i < 0 || (uint64_t)i >= function->param_count)
@@ -168,26 +169,26 @@ static int get_function_param_name(void *object, struct mb_call *call) {
 }
 
 /* The text, which is freed; NULL after an error. */
-static int return_list(struct mb_call *call, char *text) {
+static int return_name_list(struct mb_call *call, char *text) {
   int status = text ? mb_call_return_text(call, text) : mblob_last_error_info()->status;
   free(text);
   return status;
 }
 
 static int get_bytecode(void *object, struct mb_call *call) {
-  return return_list(call, vm_list_bytecode(object));
+  return return_name_list(call, vm_list_bytecode(object));
 }
 static int get_stats(void *object, struct mb_call *call) {
-  return return_list(call, vm_list_stats(object));
+  return return_name_list(call, vm_list_stats(object));
 }
 static int get_constants(void *object, struct mb_call *call) {
-  return return_list(call, vm_list_constants(object));
+  return return_name_list(call, vm_list_constants(object));
 }
 static int get_primitives(void *object, struct mb_call *call) {
-  return return_list(call, vm_list_primitives(object));
+  return return_name_list(call, vm_list_primitives(object));
 }
 static int get_virtual_devices(void *object, struct mb_call *call) {
-  return return_list(call, vm_list_devices(object));
+  return return_name_list(call, vm_list_devices(object));
 }
 
 /* Names of functions, or of primitives, one per line. */
@@ -201,7 +202,7 @@ static int return_names(const struct vm_names *names, struct mb_call *call) {
   return mb_call_return_stream(call, out, &text, &size);
 }
 
-static int get_function_names(void *object, struct mb_call *call) {
+static int vm_get_function_names(void *object, struct mb_call *call) {
   return return_names(&((struct vm_executable *)object)->globals, call);
 }
 
@@ -209,26 +210,26 @@ static int get_primitive_names(void *object, struct mb_call *call) {
   return return_names(&((struct vm_executable *)object)->primitives, call);
 }
 
-static const struct mb_method methods[] = {
+static const struct mb_method vm_methods[] = {
     {"vm_load_executable", vm_load_executable},
-    {"load_late_bound_consts", vm_load_late_bound_consts},
+    {"load_late_bound_consts", vm_bind_late_constants},
     {"load_late_bound_consts_from_map", vm_load_late_bound_consts_from_map},
     {"move_late_bound_consts", vm_move_late_bound_consts},
     {"get_late_bound_consts", vm_get_late_bound_consts},
     {"get_lib", get_lib},
     {"save", save},
-    {"get_function_arity", get_function_arity},
-    {"get_function_param_name", get_function_param_name},
+    {"get_function_arity", vm_get_function_arity},
+    {"get_function_param_name", vm_get_function_param_name},
     {"get_bytecode", get_bytecode},
     {"get_stats", get_stats},
     {"get_constants", get_constants},
     {"get_primitives", get_primitives},
     {"get_virtual_devices", get_virtual_devices},
-    {"get_function_names", get_function_names},
+    {"get_function_names", vm_get_function_names},
     {"get_primitive_names", get_primitive_names},
     {"", NULL}};
 
 const struct mb_class mb_vm_executable_class = {.type_key = MB_KEY_RELAY_EXECUTABLE,
-                                                .methods = methods,
-                                                .open = open_executable,
-                                                .close = close_executable};
+                                                .methods = vm_methods,
+                                                .open = open_vm_executable,
+                                                .close = close_vm_executable};

@@ -85,7 +85,7 @@ char *vm_list_devices(const struct vm_executable *exec);
 char *vm_list_primitives(const struct vm_executable *exec);
 
 /* exec/relay/late_bound.c: methods of executables, and whether all constants are there. */
-int vm_load_late_bound_consts(void *executable, struct mb_call *call);
+int vm_bind_late_constants(void *executable, struct mb_call *call);
 int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call);
 int vm_late_bound_check(struct vm_executable *exec);
 /* exec/relay/move_constants.c: methods of executables. (path, byte_limit) writes constants of at

@@ -15,13 +15,13 @@ static void clear_outputs(struct vm_slots *slots) {
   slots->outputs = NULL;
 }
 
-static void free_values(struct vm_value *values, size_t count) {
+static void free_vm_values(struct vm_value *values, size_t count) {
   for (size_t i = 0; values && i < count; i++) vm_value_clear(&values[i]);
   free(values);
 }
 
 void vm_slots_clear(struct vm_slots *slots, size_t param_count) {
-  free_values(slots->values, param_count);
+  free_vm_values(slots->values, param_count);
   slots->values = NULL;
   clear_outputs(slots);
 }
@@ -64,7 +64,7 @@ static int read_values(const struct vm_function *f, const struct mb_call *call, 
   for (size_t i = 0; !status && i < f->param_count; i++)
     status = read_value(f, i, call, first + (int)i, &values[i]);
   if (status)
-    free_values(values, f->param_count);
+    free_vm_values(values, f->param_count);
   else
     *out = values;
   return status;
@@ -75,7 +75,7 @@ int vm_inputs_set(struct vm_machine *m, size_t function, const struct mb_call *c
   struct vm_value *values = NULL;
   int status = read_values(f, call, first, &values);
   if (status) return status;
-  free_values(m->slots[function].values, f->param_count);
+  free_vm_values(m->slots[function].values, f->param_count);
   m->slots[function].values = values;
   return MBLOB_OK;
 }
@@ -92,7 +92,7 @@ int vm_inputs_set_one(struct vm_machine *m, size_t function, size_t param,
   return status;
 }
 
-static int check_inputs(const struct vm_machine *m, size_t function) {
+static int check_vm_inputs(const struct vm_machine *m, size_t function) {
   const struct vm_function *f = &m->exec->functions[function];
   const struct vm_value *values = m->slots[function].values;
   for (size_t i = 0; i < f->param_count; i++)
@@ -150,7 +150,7 @@ static int copy_outputs(const struct vm_machine *m, const struct vm_slots *slots
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static int run(struct vm_machine *m, size_t function, const struct vm_value *values) {
+static int run_function(struct vm_machine *m, size_t function, const struct vm_value *values) {
   struct vm_slots *slots = &m->slots[function];
   int status = vm_machine_check_devices(m->exec);
   if (!status && !m->complete) status = vm_late_bound_check(m->exec);
@@ -164,15 +164,15 @@ static int run(struct vm_machine *m, size_t function, const struct vm_value *val
 }
 
 int vm_run_kept(struct vm_machine *m, size_t function) {
-  int status = check_inputs(m, function);
-  return status ? status : run(m, function, m->slots[function].values);
+  int status = check_vm_inputs(m, function);
+  return status ? status : run_function(m, function, m->slots[function].values);
 }
 
 int vm_run_given(struct vm_machine *m, size_t function, const struct mb_call *call, int first) {
   const struct vm_function *f = &m->exec->functions[function];
   struct vm_value *values = NULL;
   int status = read_values(f, call, first, &values);
-  if (!status) status = run(m, function, values);
-  free_values(values, f->param_count);
+  if (!status) status = run_function(m, function, values);
+  free_vm_values(values, f->param_count);
   return status;
 }

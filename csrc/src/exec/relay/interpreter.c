@@ -73,7 +73,7 @@ static int invoke(struct vm_machine *m, const int64_t *f) {
 }
 
 /* The first arguments are what the closure captured. */
-static int invoke_closure(struct vm_machine *m, const int64_t *f) {
+static int vm_invoke_closure(struct vm_machine *m, const int64_t *f) {
   size_t caller = top(m)->registers;
   const struct vm_value value = m->registers[caller + (size_t)f[0]];
   if (value.kind != VM_CLOSURE)
@@ -93,7 +93,7 @@ static int invoke_closure(struct vm_machine *m, const int64_t *f) {
   return MBLOB_OK;
 }
 
-static void ret(struct vm_machine *m, const int64_t *f) {
+static void vm_ret(struct vm_machine *m, const int64_t *f) {
   struct vm_value value = shared(registers_of(m)[f[0]]);
   size_t place = top(m)->return_register;
   pop_frame(m);
@@ -105,7 +105,7 @@ static void ret(struct vm_machine *m, const int64_t *f) {
   top(m)->pc++;
 }
 
-static int branch(struct vm_machine *m, const int64_t *f) {
+static int vm_branch(struct vm_machine *m, const int64_t *f) {
   int64_t test = 0, target = 0;
   int status = vm_register_scalar(registers_of(m), f[0], &test);
   if (!status) status = vm_register_scalar(registers_of(m), f[1], &target);
@@ -115,7 +115,7 @@ static int branch(struct vm_machine *m, const int64_t *f) {
 
 /* ---- the loop -------------------------------------------------------------------------------- */
 
-static int step(struct vm_machine *m) {
+static int vm_step(struct vm_machine *m) {
   struct vm_frame *frame = top(m);
   const struct vm_instruction *instruction = &frame->function->code[frame->pc];
   const int64_t *fields = frame->function->fields + instruction->fields;
@@ -125,9 +125,9 @@ static int step(struct vm_machine *m) {
                    (unsigned long long)m->instruction_limit);
   switch (instruction->opcode) {
     case VM_INVOKE: return invoke(m, fields);
-    case VM_INVOKE_CLOSURE: return invoke_closure(m, fields);
-    case VM_RET: ret(m, fields); return MBLOB_OK;
-    case VM_IF: return branch(m, fields);
+    case VM_INVOKE_CLOSURE: return vm_invoke_closure(m, fields);
+    case VM_RET: vm_ret(m, fields); return MBLOB_OK;
+    case VM_IF: return vm_branch(m, fields);
     case VM_GOTO: frame->pc += (size_t)fields[0]; return MBLOB_OK;
     case VM_FATAL:
       return mb_fail(MBLOB_E_KERNEL, "the program reports a fatal error (no case matched)");
@@ -146,7 +146,7 @@ int vm_machine_run(struct vm_machine *m, size_t index, const struct vm_value *ar
   while (!status && m->frame_count) {
     status = mb_interrupt_check(&m->steps);
     if (status) break;
-    status = m->profile ? vm_profile_step(m, step) : step(m);
+    status = m->profile ? vm_profile_step(m, vm_step) : vm_step(m);
     if (status) status = vm_locate(m, index, args, status);
   }
   while (m->frame_count) pop_frame(m);

@@ -26,8 +26,8 @@ static bool is_missing(const struct mb_stored_array *constant) {
 }
 
 /* Copies of what the source has; `bound` has one place per constant. */
-static int read_constants(const struct vm_executable *exec, const struct source *source,
-                          struct mb_stored_array *bound) {
+static int read_late_constants(const struct vm_executable *exec, const struct source *source,
+                               struct mb_stored_array *bound) {
   int status = MBLOB_OK;
   for (size_t i = 0; !status && i < exec->constant_count; i++) {
     if (!is_missing(&exec->constants[i])) continue;
@@ -41,11 +41,11 @@ static int read_constants(const struct vm_executable *exec, const struct source 
 }
 
 /* All constants without data, or none. */
-static int bind(struct vm_executable *exec, const struct source *source) {
+static int bind_late(struct vm_executable *exec, const struct source *source) {
   struct mb_stored_array *bound = calloc(exec->constant_count + 1, sizeof(*bound));
   if (!bound) return mb_fail_memory(exec->constant_count * sizeof(*bound));
   mb_lock(&exec->lock);
-  int status = read_constants(exec, source, bound);
+  int status = read_late_constants(exec, source, bound);
   for (size_t i = 0; i < exec->constant_count; i++) {
     if (!bound[i].view.shape) continue;
     if (status) {
@@ -62,7 +62,7 @@ static int bind(struct vm_executable *exec, const struct source *source) {
 
 /* ---- dictionaries ---------------------------------------------------------------------------- */
 
-static const DLTensor *find_tensor(const struct source *source, const char *name) {
+static const DLTensor *find_late_tensor(const struct source *source, const char *name) {
   const struct mb_tensor *found = mb_tensors_find(source->tensors, name);
   return found ? &found->view : NULL;
 }
@@ -72,7 +72,8 @@ static int bind_bytes(struct vm_executable *exec, const void *bytes, size_t size
   if (!mb_params_is(bytes, size))
     return mb_fail(MBLOB_E_FORMAT, "it is no dictionary of parameters");
   int status = mb_params_read(bytes, size, MB_UNKNOWN, &tensors);
-  if (!status) status = bind(exec, &(struct source){.find = find_tensor, .tensors = &tensors});
+  if (!status)
+    status = bind_late(exec, &(struct source){.find = find_late_tensor, .tensors = &tensors});
   mb_tensors_free(&tensors);
   return status;
 }
@@ -98,7 +99,7 @@ static int bind_file(struct vm_executable *exec, const char *path) {
   return status;
 }
 
-int vm_load_late_bound_consts(void *executable, struct mb_call *call) {
+int vm_bind_late_constants(void *executable, struct mb_call *call) {
   const char *path = NULL;
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = mb_call_text(call, 0, &path);
@@ -147,7 +148,7 @@ int vm_load_late_bound_consts_from_map(void *executable, struct mb_call *call) {
     return status ? status : bind_bytes(executable, bytes, size);
   }
   status = check_pairs(call);
-  return status ? status : bind(executable, &(struct source){.find = find_pair, .call = call});
+  return status ? status : bind_late(executable, &(struct source){.find = find_pair, .call = call});
 }
 
 int vm_late_bound_check(struct vm_executable *exec) {

@@ -7,7 +7,7 @@
 #include "exec/common/common.h"
 #include "exec/relay/executable.h"
 
-static char *finish(FILE *out, char **text, size_t size) {
+static char *finish_vm_listing(FILE *out, char **text, size_t size) {
   (void)fclose(out);
   if (!*text) (void)mb_fail_memory(size);
   return *text;
@@ -78,7 +78,7 @@ char *vm_list_bytecode(const struct vm_executable *exec) {
       write_instruction(out, exec, f, &f->code[pc]);
     }
   }
-  return finish(out, &text, size);
+  return finish_vm_listing(out, &text, size);
 }
 
 static void write_names(FILE *out, const char *title, const struct vm_names *names) {
@@ -106,7 +106,7 @@ char *vm_list_stats(const struct vm_executable *exec) {
   (void)fputs("]\n", out);
   write_names(out, "Globals", &exec->globals);
   write_names(out, "Primitive ops", &exec->primitives);
-  return finish(out, &text, size);
+  return finish_vm_listing(out, &text, size);
 }
 
 char *vm_list_constants(const struct vm_executable *exec) {
@@ -122,7 +122,7 @@ char *vm_list_constants(const struct vm_executable *exec) {
       (void)fprintf(out, "%s%s\n", mb_dtype_text(c->view.dtype, dtype),
                     mb_shape_text(&c->view, shape));
   }
-  return finish(out, &text, size);
+  return finish_vm_listing(out, &text, size);
 }
 
 char *vm_list_devices(const struct vm_executable *exec) {
@@ -133,7 +133,7 @@ char *vm_list_devices(const struct vm_executable *exec) {
   for (size_t i = 0; i < exec->device_count; i++)
     (void)fprintf(out, "VM VirtualDevice[%zu]: device type %d, id %d\n", i,
                   (int)exec->devices[i].device_type, exec->devices[i].device_id);
-  return finish(out, &text, size);
+  return finish_vm_listing(out, &text, size);
 }
 
 char *vm_list_primitives(const struct vm_executable *exec) {
@@ -143,5 +143,5 @@ char *vm_list_primitives(const struct vm_executable *exec) {
   if (!out) return (void)mb_fail_memory(0), NULL;
   for (size_t i = 0; i < exec->primitives.count; i++)
     (void)fprintf(out, "VM PackedFunc[%zu]: %s\n", i, exec->primitives.names[i]);
-  return finish(out, &text, size);
+  return finish_vm_listing(out, &text, size);
 }

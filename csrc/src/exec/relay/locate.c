@@ -7,7 +7,7 @@
 #include "exec/relay/machine.h"
 
 /* Whether a value is what the caller gave, or has its memory. */
-static bool is_same(struct vm_value given, struct vm_value value) {
+static bool is_same_value(struct vm_value given, struct vm_value value) {
   if (given.kind != value.kind) return false;
   if (given.kind != VM_ARRAY) return given.u.compound == value.u.compound;
   return given.u.array == value.u.array ||
@@ -15,9 +15,9 @@ static bool is_same(struct vm_value given, struct vm_value value) {
 }
 
 static bool is_from(struct vm_value given, struct vm_value value) {
-  bool found = is_same(given, value);
+  bool found = is_same_value(given, value);
   for (size_t i = 0; !found && given.kind == VM_ADT && i < given.u.compound->count; i++)
-    found = is_same(given.u.compound->fields[i], value);
+    found = is_same_value(given.u.compound->fields[i], value);
   return found;
 }
 

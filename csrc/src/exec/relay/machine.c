@@ -50,7 +50,7 @@ int vm_machine_check_devices(const struct vm_executable *exec) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static void close_machine(void *object) {
+static void close_vm_machine(void *object) {
   struct vm_machine *m = object;
   vm_value_clear(&m->result);
   for (size_t i = 0; m->slots && i < m->exec->function_count; i++)
@@ -89,7 +89,7 @@ static int find_primitive(const struct vm_executable *exec, const char *name,
   return *out ? MBLOB_OK : status;
 }
 
-static int fill(struct vm_machine *m) {
+static int fill_machine(struct vm_machine *m) {
   const struct vm_executable *exec = m->exec;
   int status = vm_pool_new(&m->pool);
   m->slots = calloc(exec->function_count + 1, sizeof(*m->slots));
@@ -112,10 +112,10 @@ int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body) 
   return status;
 }
 
-static const struct mb_class machine_class = {.type_key = "VirtualMachine",
-                                              .methods = vm_machine_methods,
-                                              .describe = vm_machine_describe,
-                                              .close = close_machine};
+static const struct mb_class vm_machine_class = {.type_key = "VirtualMachine",
+                                                 .methods = vm_machine_methods,
+                                                 .describe = vm_machine_describe,
+                                                 .close = close_vm_machine};
 
 int vm_machine_create(struct vm_executable *exec, mblob_module **out) {
   struct vm_machine *m = calloc(1, sizeof(*m));
@@ -124,8 +124,8 @@ int vm_machine_create(struct vm_executable *exec, mblob_module **out) {
   m->exec = exec;
   m->module = mblob_module_retain(exec->module);
   atomic_flag_clear(&m->busy);
-  int status = fill(m);
-  if (!status) status = mb_builtin_create(&machine_class, m, out);
-  if (status) close_machine(m);
+  int status = fill_machine(m);
+  if (!status) status = mb_builtin_create(&vm_machine_class, m, out);
+  if (status) close_vm_machine(m);
   return status;
 }

@@ -87,12 +87,12 @@ int vm_machine_check_device(const struct vm_executable *exec, DLDevice device);
 typedef int (*vm_machine_body)(struct vm_machine *m, struct mb_call *call);
 int vm_machine_alone(void *machine, struct mb_call *call, vm_machine_body body);
 /* Declares the method `name` of a machine; what follows is its body, alone. */
-#define VM_METHOD(name)                                               \
-  static int name##_body(struct vm_machine *m, struct mb_call *call); \
-  static int name(void *object, struct mb_call *call) {               \
-    return vm_machine_alone(object, call, name##_body);               \
-  }                                                                   \
-  static int name##_body(struct vm_machine *m, struct mb_call *call)
+#define VM_METHOD(name)                                                    \
+  static int vm_##name##_body(struct vm_machine *m, struct mb_call *call); \
+  static int vm_##name(void *object, struct mb_call *call) {               \
+    return vm_machine_alone(object, call, vm_##name##_body);               \
+  }                                                                        \
+  static int vm_##name##_body(struct vm_machine *m, struct mb_call *call)
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */
 extern const struct mb_method vm_machine_methods[];

@@ -7,8 +7,6 @@
 #include "exec/relay/adt.h"
 #include "exec/relay/machine.h"
 
-enum allocator { NAIVE = 1, POOLED = 2 }; /* TVM's numbers */
-
 /* One triple: device type, device id, kind of allocator. */
 static int init_device(const struct vm_machine *m, const struct mb_call *call, int i, bool *host,
                        bool *pooled) {
@@ -16,7 +14,7 @@ static int init_device(const struct vm_machine *m, const struct mb_call *call, i
   int status = MBLOB_OK;
   for (int k = 0; !status && k < 3; k++) status = mb_call_int(call, i + k, &device[k]);
   if (status) return status;
-  if (device[2] != NAIVE && device[2] != POOLED)
+  if (device[2] != VM_NAIVE && device[2] != VM_POOLED)
     return mb_fail(MBLOB_E_ARGUMENT, "allocator %lld, expected 1 (naive) or 2 (pooled)",
                    (long long)device[2]);
   if (device[0] < 1 || device[0] > INT16_MAX || device[1] < 0 || device[1] > INT32_MAX)
@@ -24,7 +22,7 @@ static int init_device(const struct vm_machine *m, const struct mb_call *call, i
                    (long long)device[1]);
   if (device[0] == kDLCPU) {
     *host = true;
-    *pooled = device[2] == POOLED;
+    *pooled = device[2] == VM_POOLED;
   }
   return vm_machine_check_device(m->exec, (DLDevice){(DLDeviceType)device[0], (int32_t)device[1]});
 }
@@ -47,7 +45,7 @@ VM_METHOD(init) {
   return status;
 }
 
-VM_METHOD(load_late_bound_consts) { return vm_load_late_bound_consts(m->exec, call); }
+VM_METHOD(load_late_bound_consts) { return vm_bind_late_constants(m->exec, call); }
 
 /* ---- inputs and outputs ---------------------------------------------------------------------- */
 
@@ -210,17 +208,18 @@ VM_METHOD(set_limits) {
   return MBLOB_OK;
 }
 
-const struct mb_method vm_machine_methods[] = {{"init", init},
-                                               {"load_late_bound_consts", load_late_bound_consts},
-                                               {"set_input", set_input},
-                                               {"set_one_input", set_one_input},
-                                               {"set_outputs", set_outputs},
-                                               {"get_input_index", get_input_index},
-                                               {"invoke", invoke},
-                                               {"invoke_stateful", invoke_stateful},
-                                               {"invoke_return_to_device", invoke_return_to_device},
-                                               {"get_output", get_output},
-                                               {"get_num_outputs", get_num_outputs},
-                                               {"profile", profile},
-                                               {"set_limits", set_limits},
-                                               {"", NULL}};
+const struct mb_method vm_machine_methods[] = {
+    {"init", vm_init},
+    {"load_late_bound_consts", vm_load_late_bound_consts},
+    {"set_input", vm_set_input},
+    {"set_one_input", vm_set_one_input},
+    {"set_outputs", vm_set_outputs},
+    {"get_input_index", vm_get_input_index},
+    {"invoke", vm_invoke},
+    {"invoke_stateful", vm_invoke_stateful},
+    {"invoke_return_to_device", vm_invoke_return_to_device},
+    {"get_output", vm_get_output},
+    {"get_num_outputs", vm_get_num_outputs},
+    {"profile", vm_profile},
+    {"set_limits", vm_set_limits},
+    {"", NULL}};

@@ -17,7 +17,7 @@ struct move {
   uint64_t *places; /* of constants in the new code */
 };
 
-static void end(struct move *m) {
+static void end_move(struct move *m) {
   mb_map_free(&m->gone.by_name);
   for (size_t i = 0; i < m->gone.count; i++) free(m->gone.items[i].name);
   free(m->gone.items);
@@ -32,7 +32,7 @@ static bool is_leaving(const struct mb_stored_array *constant, int64_t limit) {
   return constant->name || mb_tensor_size(&constant->view, &size) || size >= (uint64_t)limit;
 }
 
-static int add(struct move *m, const struct mb_stored_array *constant, size_t i) {
+static int add_constant(struct move *m, const struct mb_stored_array *constant, size_t i) {
   struct mb_stored_array *item = &m->gone.items[m->gone.count];
   char name[32];
   (void)snprintf(name, sizeof(name), "const_%zu", i); /* as TVM calls them */
@@ -50,7 +50,7 @@ static int make_dictionary(const struct vm_executable *exec, int64_t limit, stru
   m->gone.items = calloc(exec->constant_count + 1, sizeof(*m->gone.items));
   if (!m->gone.items) return mb_fail_memory(exec->constant_count * sizeof(*m->gone.items));
   for (size_t i = 0; !status && i < exec->constant_count; i++)
-    if (is_leaving(&exec->constants[i], limit)) status = add(m, &exec->constants[i], i);
+    if (is_leaving(&exec->constants[i], limit)) status = add_constant(m, &exec->constants[i], i);
   if (!status && !(m->bytes = mb_parameter_bytes(&m->gone, &m->byte_count)))
     status = mb_fail_memory(m->byte_count);
   return status;
@@ -99,7 +99,8 @@ static int write_file(const struct move *m, const char *path) {
 }
 
 /* `path` NULL: the bytes are the result of the call. */
-static int move(struct vm_executable *exec, struct mb_call *call, int64_t limit, const char *path) {
+static int move_constants(struct vm_executable *exec, struct mb_call *call, int64_t limit,
+                          const char *path) {
   struct move m = {.bytes = NULL};
   if (limit < 0)
     return mb_fail(MBLOB_E_ARGUMENT, "byte_limit %lld, expected at least 0", (long long)limit);
@@ -117,7 +118,7 @@ static int move(struct vm_executable *exec, struct mb_call *call, int64_t limit,
                   : mb_return_set(call->result, (TVMValue){.v_handle = &bytes}, kTVMBytes);
   if (!status) take_code(exec, &m);
   mb_unlock(&exec->lock);
-  end(&m);
+  end_move(&m);
   return status;
 }
 
@@ -127,12 +128,12 @@ int vm_move_late_bound_consts(void *executable, struct mb_call *call) {
   int status = mb_call_expect(call, 2, 2);
   if (!status) status = mb_call_text(call, 0, &path);
   if (!status) status = mb_call_int(call, 1, &limit);
-  return status ? status : move(executable, call, limit, path);
+  return status ? status : move_constants(executable, call, limit, path);
 }
 
 int vm_get_late_bound_consts(void *executable, struct mb_call *call) {
   int64_t limit = 0;
   int status = mb_call_expect(call, 1, 1);
   if (!status) status = mb_call_int(call, 0, &limit);
-  return status ? status : move(executable, call, limit, NULL);
+  return status ? status : move_constants(executable, call, limit, NULL);
 }

@@ -21,14 +21,14 @@ static void set_array(struct vm_value *place, DLTensor *array) {
   vm_register_set(place, (struct vm_value){.kind = VM_ARRAY, .u.array = array});
 }
 
-static int expect(const struct vm_value *registers, int64_t i, enum vm_kind kind) {
+static int expect_kind(const struct vm_value *registers, int64_t i, enum vm_kind kind) {
   if (registers[i].kind == kind) return MBLOB_OK;
   return mb_fail(MBLOB_E_FORMAT, "register %lld has %s, expected %s", (long long)i,
                  vm_kind_name(registers[i].kind), vm_kind_name(kind));
 }
 
 static int array_in(const struct vm_value *registers, int64_t i, DLTensor **out) {
-  int status = expect(registers, i, VM_ARRAY);
+  int status = expect_kind(registers, i, VM_ARRAY);
   if (!status) *out = registers[i].u.array;
   return status;
 }
@@ -55,8 +55,8 @@ int vm_register_scalar(const struct vm_value *registers, int64_t i, int64_t *out
 }
 
 /* A shape: the elements of a 1-dimensional array of integers. */
-static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape[MB_NDIM_LIMIT],
-                      int *ndim) {
+static int read_shape_register(const struct vm_value *registers, int64_t i,
+                               int64_t shape[MB_NDIM_LIMIT], int *ndim) {
   DLTensor *t = NULL;
   int status = array_in(registers, i, &t);
   if (status) return status;
@@ -82,7 +82,7 @@ static int read_shape(const struct vm_value *registers, int64_t i, int64_t shape
 
 /* ---- simple ones ----------------------------------------------------------------------------- */
 
-static int move(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
+static int op_move(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   (void)m;
   vm_value_retain(r[f[0]]);
   vm_register_set(&r[f[1]], r[f[0]]);
@@ -121,7 +121,7 @@ static int load_consti(struct vm_machine *m, struct vm_value *r, const int64_t *
   return MBLOB_OK;
 }
 
-static int shape_of(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
+static int op_shape_of(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *of = NULL, *t = NULL;
   (void)m;
   int status = array_in(r, f[0], &of);
@@ -156,9 +156,9 @@ static int alloc_closure(struct vm_machine *m, struct vm_value *r, const int64_t
   return new_compound(r, VM_CLOSURE, f);
 }
 
-static int get_field(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
+static int op_get_field(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   (void)m;
-  int status = expect(r, f[0], VM_ADT);
+  int status = expect_kind(r, f[0], VM_ADT);
   if (status) return status;
   const struct vm_compound *compound = r[f[0]].u.compound;
   if ((uint64_t)f[1] >= compound->count)
@@ -170,10 +170,10 @@ static int get_field(struct vm_machine *m, struct vm_value *r, const int64_t *f)
   return MBLOB_OK;
 }
 
-static int get_tag(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
+static int op_get_tag(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *t = NULL;
   (void)m;
-  int status = expect(r, f[0], VM_ADT);
+  int status = expect_kind(r, f[0], VM_ADT);
   if (!status) status = new_integers(1, 32, &t);
   if (status) return status;
   *(int32_t *)t->data = (int32_t)r[f[0]].u.compound->tag;
@@ -188,7 +188,7 @@ static DLDataType dtype_of(const int64_t *f) {
 }
 
 /* A device of the program, which is the host's memory under that number. */
-static DLDevice device_of(const struct vm_machine *m, int64_t i) {
+static DLDevice device_of_storage(const struct vm_machine *m, int64_t i) {
   const bool listed = m->exec->has_devices && i >= 0 && (uint64_t)i < m->exec->device_count &&
                       m->exec->devices[i].device_type == kDLCPU;
   return (DLDevice){kDLCPU, listed ? m->exec->devices[i].device_id : 0};
@@ -196,7 +196,7 @@ static DLDevice device_of(const struct vm_machine *m, int64_t i) {
 
 /* Fields: size, alignment, dtype, device, ndim, target, shape. With a shape, the size follows
  * from it. */
-static int alloc_storage(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
+static int alloc_vm_storage(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   struct vm_storage *storage = NULL;
   int64_t size = 0;
   size_t bytes = 0;
@@ -212,13 +212,13 @@ static int alloc_storage(struct vm_machine *m, struct vm_value *r, const int64_t
     bytes = (size_t)size;
   }
   if (!status) status = vm_storage_new(m->pool, bytes, (size_t)f[1], &storage);
-  if (!status) storage->device_id = device_of(m, f[5]).device_id;
+  if (!status) storage->device_id = device_of_storage(m, f[5]).device_id;
   if (!status)
     vm_register_set(&r[f[7]], (struct vm_value){.kind = VM_STORAGE, .u.storage = storage});
   return status;
 }
 
-static void release_storage(void *storage) { vm_storage_release(storage); }
+static void release_vm_storage(void *storage) { vm_storage_release(storage); }
 
 /* An array in the storage of register `from`, at the offset in register `at`. */
 static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *t,
@@ -226,7 +226,7 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
   DLTensor *array = NULL;
   int64_t offset = 0;
   size_t size = 0;
-  int status = expect(r, from, VM_STORAGE);
+  int status = expect_kind(r, from, VM_STORAGE);
   if (!status) status = vm_register_scalar(r, at, &offset);
   if (!status) status = mb_tensor_size(t, &size);
   if (status) return status;
@@ -240,7 +240,7 @@ static int place_tensor(struct vm_value *r, int64_t from, int64_t at, DLTensor *
                    (long long)offset, MB_DEFAULT_ALIGNMENT);
   t->data = storage->data + offset;
   t->device = (DLDevice){kDLCPU, storage->device_id};
-  status = mb_array_view(t, storage, release_storage, &array);
+  status = mb_array_view(t, storage, release_vm_storage, &array);
   if (status) return status;
   vm_storage_retain(storage);
   set_array(target, array);
@@ -260,7 +260,7 @@ static int alloc_tensor_reg(struct vm_machine *m, struct vm_value *r, const int6
   int64_t shape[MB_NDIM_LIMIT];
   int ndim = 0;
   (void)m;
-  int status = read_shape(r, f[2], shape, &ndim);
+  int status = read_shape_register(r, f[2], shape, &ndim);
   DLTensor t = {.ndim = ndim, .dtype = dtype_of(f + 3), .shape = shape};
   return status ? status : place_tensor(r, f[0], f[1], &t, &r[f[6]]);
 }
@@ -272,7 +272,7 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
   int ndim = 0;
   (void)m;
   int status = array_in(r, f[0], &of);
-  if (!status) status = read_shape(r, f[1], shape, &ndim);
+  if (!status) status = read_shape_register(r, f[1], shape, &ndim);
   if (status) return status;
   DLTensor t = *of;
   t.ndim = ndim;
@@ -298,7 +298,8 @@ static int reshape_tensor(struct vm_machine *m, struct vm_value *r, const int64_
 static int device_copy(struct vm_machine *m, struct vm_value *r, const int64_t *f) {
   DLTensor *from = NULL, *to = NULL;
   int status = array_in(r, f[0], &from);
-  if (!status) status = mb_array_new(device_of(m, f[2]), from->ndim, from->shape, from->dtype, &to);
+  if (!status)
+    status = mb_array_new(device_of_storage(m, f[2]), from->ndim, from->shape, from->dtype, &to);
   if (!status) status = mb_tensor_assign("copy", to, from);
   if (status && to) mb_array_release(to);
   if (!status) set_array(&r[f[3]], to);
@@ -352,18 +353,18 @@ static int invoke_packed(struct vm_machine *m, struct vm_value *r, const int64_t
 }
 
 const vm_operation vm_operations[VM_OPCODE_COUNT] = {
-    [VM_MOVE] = move,
+    [VM_MOVE] = op_move,
     [VM_INVOKE_PACKED] = invoke_packed,
     [VM_ALLOC_TENSOR] = alloc_tensor,
     [VM_ALLOC_TENSOR_REG] = alloc_tensor_reg,
     [VM_ALLOC_ADT] = alloc_adt,
     [VM_ALLOC_CLOSURE] = alloc_closure,
-    [VM_GET_FIELD] = get_field,
+    [VM_GET_FIELD] = op_get_field,
     [VM_LOAD_CONST] = load_const,
-    [VM_GET_TAG] = get_tag,
+    [VM_GET_TAG] = op_get_tag,
     [VM_LOAD_CONSTI] = load_consti,
-    [VM_ALLOC_STORAGE] = alloc_storage,
-    [VM_SHAPE_OF] = shape_of,
+    [VM_ALLOC_STORAGE] = alloc_vm_storage,
+    [VM_SHAPE_OF] = op_shape_of,
     [VM_RESHAPE_TENSOR] = reshape_tensor,
     [VM_DEVICE_COPY] = device_copy,
     [VM_KILL_REGISTER] = kill_register,

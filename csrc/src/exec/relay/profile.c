@@ -6,12 +6,12 @@
 #include "base/base.h"
 #include "exec/relay/machine.h"
 
-static void clear(struct vm_profile *profile) {
+static void clear_profile(struct vm_profile *profile) {
   free(profile->timings);
   free(profile->first);
 }
 
-static int prepare(const struct vm_executable *exec, struct vm_profile *profile) {
+static int prepare_profile(const struct vm_executable *exec, struct vm_profile *profile) {
   size_t count = 0;
   profile->first = calloc(exec->function_count + 1, sizeof(*profile->first));
   for (size_t i = 0; profile->first && i < exec->function_count; i++) {
@@ -20,7 +20,7 @@ static int prepare(const struct vm_executable *exec, struct vm_profile *profile)
   }
   profile->timings = calloc(count + 1, sizeof(*profile->timings));
   if (profile->first && profile->timings) return MBLOB_OK;
-  clear(profile);
+  clear_profile(profile);
   return mb_fail_memory(count * sizeof(*profile->timings));
 }
 
@@ -35,8 +35,8 @@ int vm_profile_step(struct vm_machine *m, int (*step)(struct vm_machine *m)) {
   return status;
 }
 
-static void put_row(FILE *out, const struct vm_executable *exec, const struct vm_function *f,
-                    size_t pc, const struct vm_timing *timing, int64_t repeat) {
+static void put_vm_row(FILE *out, const struct vm_executable *exec, const struct vm_function *f,
+                       size_t pc, const struct vm_timing *timing, int64_t repeat) {
   const struct vm_instruction *instruction = &f->code[pc];
   (void)fputs("{\"function\": ", out);
   mb_json_put_text(out, f->name);
@@ -54,8 +54,8 @@ static void put_row(FILE *out, const struct vm_executable *exec, const struct vm
 /* [{"function", "instruction", "opcode", "kernel" (or null), "count" (executions in all runs),
  * "seconds" (of one run, mean)}], of all instructions that were executed, in order of the
  * program. */
-static int return_rows(const struct vm_executable *exec, const struct vm_profile *profile,
-                       int64_t repeat, struct mb_call *call) {
+static int return_vm_rows(const struct vm_executable *exec, const struct vm_profile *profile,
+                          int64_t repeat, struct mb_call *call) {
   char *text = NULL;
   size_t size = 0;
   const char *comma = "";
@@ -67,7 +67,7 @@ static int return_rows(const struct vm_executable *exec, const struct vm_profile
       const struct vm_timing *timing = &profile->timings[profile->first[i] + pc];
       if (!timing->count) continue;
       (void)fputs(comma, out);
-      put_row(out, exec, &exec->functions[i], pc, timing, repeat);
+      put_vm_row(out, exec, &exec->functions[i], pc, timing, repeat);
       comma = ", ";
     }
   (void)fputc(']', out);
@@ -76,12 +76,12 @@ static int return_rows(const struct vm_executable *exec, const struct vm_profile
 
 int vm_profile_run(struct vm_machine *m, size_t function, int64_t repeat, struct mb_call *call) {
   struct vm_profile profile = {0};
-  int status = prepare(m->exec, &profile);
+  int status = prepare_profile(m->exec, &profile);
   if (status) return status;
   m->profile = &profile;
   for (int64_t i = 0; !status && i < repeat; i++) status = vm_run_kept(m, function);
   m->profile = NULL;
-  if (!status) status = return_rows(m->exec, &profile, repeat, call);
-  clear(&profile);
+  if (!status) status = return_vm_rows(m->exec, &profile, repeat, call);
+  clear_profile(&profile);
   return status;
 }

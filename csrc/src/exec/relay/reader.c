@@ -16,7 +16,7 @@
 
 #define MAGIC UINT64_C(0xD225DE2F4214151D)
 
-static const struct layout {
+static const struct payload_layout {
   int minor; /* of the first 0.x release */
   char release[12];
   bool devices, scopes; /* a list of devices; with memory scopes */
@@ -31,7 +31,7 @@ static const struct layout {
 };
 #define LAYOUTS (sizeof(layouts) / sizeof(*layouts))
 
-static bool bad(const struct mb_cursor *c, uint64_t at, const char *text) {
+static bool bad_executable(const struct mb_cursor *c, uint64_t at, const char *text) {
   (void)mb_fail_format("payload", (int64_t)at, c->entry, "bytecode: %s", text);
   return false;
 }
@@ -47,7 +47,7 @@ bool vm_names_read(struct mb_cursor *c, struct vm_names *out, const char *what) 
     struct mb_slice name;
     if (!mb_read_string(c, &name, what)) return false;
     if (memchr(name.data, 0, mb_size(name.size)))
-      return bad(c, c->pos - name.size, "a name has a NUL byte");
+      return bad_executable(c, c->pos - name.size, "a name has a NUL byte");
     out->names[out->count] = strndup((const char *)name.data, mb_size(name.size));
     if (!out->names[out->count++]) return !mb_fail_memory(mb_size(name.size));
   }
@@ -62,7 +62,7 @@ void vm_names_free(struct vm_names *names) {
 
 /* ---- sections -------------------------------------------------------------------------------- */
 
-static bool is_host(int64_t type) { return mb_device_is_host((int)type); }
+static bool is_host_index(int64_t type) { return mb_device_is_host((int)type); }
 
 static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool scopes) {
   uint64_t count = 0, start = c->pos;
@@ -76,39 +76,42 @@ static bool read_devices(struct mb_cursor *c, struct vm_executable *exec, bool s
     if (!mb_read_u32(c, &type, "device") || !mb_read_u32(c, &id, "device")) return false;
     if (scopes && !mb_read_string(c, &exec->scopes[exec->device_count], "device.scope"))
       return false;
-    if (type < 1 || type > INT16_MAX) return bad(c, start, "a device has an impossible type");
+    if (type < 1 || type > INT16_MAX)
+      return bad_executable(c, start, "a device has an impossible type");
     exec->devices[exec->device_count] = (DLDevice){(DLDeviceType)type, (int32_t)id};
-    if (!is_host(type) && !exec->foreign_device) exec->foreign_device = (DLDeviceType)type;
+    if (!is_host_index(type) && !exec->foreign_device) exec->foreign_device = (DLDeviceType)type;
   }
   if (!mb_read_u32(c, &host, "host_device_index")) return false;
   exec->has_devices = true;
-  return host < count || bad(c, start, "the index of the host device is outside of the devices");
+  return host < count ||
+         bad_executable(c, start, "the index of the host device is outside of the devices");
 }
 
 bool vm_device_check(struct mb_cursor *c, struct vm_executable *exec, int64_t device) {
   if (exec->has_devices)
     return (device >= 0 && (uint64_t)device < exec->device_count) ||
-           bad(c, c->pos, "no device of that index");
-  if (device < 0 || device > INT16_MAX) return bad(c, c->pos, "a device has an impossible type");
-  if (device && !is_host(device) && !exec->foreign_device)
+           bad_executable(c, c->pos, "no device of that index");
+  if (device < 0 || device > INT16_MAX)
+    return bad_executable(c, c->pos, "a device has an impossible type");
+  if (device && !is_host_index(device) && !exec->foreign_device)
     exec->foreign_device = (DLDeviceType)device;
   return true;
 }
 
-static bool read_constant(struct mb_cursor *c, struct mb_stored_array *out, bool tags) {
+static bool read_vm_constant(struct mb_cursor *c, struct mb_stored_array *out, bool tags) {
   uint32_t tag = 0;
   struct mb_slice name;
   uint64_t start = c->pos;
   if (tags && !mb_read_u32(c, &tag, "constant.tag")) return false;
   if (tag == 0) return mb_array_read(c, &out->view);
-  if (tag != VM_LATE_BOUND) return bad(c, start, "a constant has an unknown tag");
+  if (tag != VM_LATE_BOUND) return bad_executable(c, start, "a constant has an unknown tag");
   if (!mb_read_string(c, &name, "constant.name")) return false;
   out->name = strndup((const char *)name.data, mb_size(name.size));
   return out->name || !mb_fail_memory(mb_size(name.size));
 }
 
-static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
-                           const struct layout *layout) {
+static bool read_vm_constants(struct mb_cursor *c, struct vm_executable *exec,
+                              const struct payload_layout *layout) {
   uint64_t count = 0, devices = 0, device = 0;
   if (!mb_read_count(c, &count, layout->tags ? 12 : 40, "constants")) return false;
   exec->constants = mb_new_items(count, sizeof(*exec->constants));
@@ -117,13 +120,13 @@ static bool read_constants(struct mb_cursor *c, struct vm_executable *exec,
   if (!exec->constant_places) return false;
   exec->constant_places[0] = c->pos;
   while (exec->constant_count < count) {
-    if (!read_constant(c, &exec->constants[exec->constant_count++], layout->tags)) return false;
+    if (!read_vm_constant(c, &exec->constants[exec->constant_count++], layout->tags)) return false;
     exec->constant_places[exec->constant_count] = c->pos;
   }
   if (!layout->const_devices) return true;
   if (!mb_read_count(c, &devices, 8, "constants.devices")) return false;
   if (devices != count)
-    return bad(c, c->pos - 8, "counts of constants and of their devices differ");
+    return bad_executable(c, c->pos - 8, "counts of constants and of their devices differ");
   for (uint64_t i = 0; i < devices; i++)
     if (!mb_read_u64(c, &device, "constants.devices") || !vm_device_check(c, exec, (int64_t)device))
       return false;
@@ -144,14 +147,14 @@ static bool skip_attributes(struct mb_cursor *c) {
 }
 
 static bool read_sections(struct mb_cursor *c, struct vm_executable *exec,
-                          const struct layout *layout) {
+                          const struct payload_layout *layout) {
   exec->written_as = layout->release;
   if ((layout->devices && !read_devices(c, exec, layout->scopes)) ||
-      !vm_names_read(c, &exec->globals, "globals") || !read_constants(c, exec, layout) ||
+      !vm_names_read(c, &exec->globals, "globals") || !read_vm_constants(c, exec, layout) ||
       !vm_names_read(c, &exec->primitives, "primitives") ||
       (layout->attributes && !skip_attributes(c)) || !vm_code_read(c, exec, layout->param_devices))
     return false;
-  return !mb_left(c) || bad(c, c->pos, "bytes follow the last function");
+  return !mb_left(c) || bad_executable(c, c->pos, "bytes follow the last function");
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -166,19 +169,19 @@ static size_t layout_of(const char *version) {
   return i;
 }
 
-static bool read_header(struct mb_cursor *c, struct vm_executable *exec) {
+static bool read_vm_header(struct mb_cursor *c, struct vm_executable *exec) {
   uint64_t magic = 0;
   struct mb_slice version;
   if (!mb_read_u64(c, &magic, "bytecode.magic")) return false;
   if (magic != MAGIC)
-    return bad(c, c->pos - 8, "it does not start as a program of the virtual machine");
+    return bad_executable(c, c->pos - 8, "it does not start as a program of the virtual machine");
   if (!mb_read_string(c, &version, "bytecode.version")) return false;
   exec->version = strndup((const char *)version.data, mb_size(version.size));
   return exec->version || !mb_fail_memory(mb_size(version.size));
 }
 
 /* Free what was read behind the header. */
-static void forget(struct vm_executable *exec) {
+static void forget_executable(struct vm_executable *exec) {
   mb_map_free(&exec->by_name);
   for (size_t i = 0; i < exec->function_count; i++) {
     struct vm_function *f = &exec->functions[i];
@@ -213,7 +216,7 @@ int vm_executable_read(struct vm_executable *out, const void *code, uint64_t siz
   struct mb_cursor c = {code, 0, size, entry};
   out->code = code;
   out->code_size = size;
-  if (!read_header(&c, out)) return mblob_last_error_info()->status;
+  if (!read_vm_header(&c, out)) return mblob_last_error_info()->status;
   size_t named = layout_of(out->version);
   struct mb_saved_error first = {0};
   for (size_t i = 0; i < LAYOUTS; i++) {
@@ -223,7 +226,7 @@ int vm_executable_read(struct vm_executable *out, const void *code, uint64_t siz
       return MBLOB_OK;
     }
     if (!i) mb_error_save(&first);
-    forget(out);
+    forget_executable(out);
   }
   int status = mb_error_restore(&first);
   mb_saved_error_free(&first);
@@ -231,6 +234,6 @@ int vm_executable_read(struct vm_executable *out, const void *code, uint64_t siz
 }
 
 void vm_executable_free(struct vm_executable *exec) {
-  forget(exec);
+  forget_executable(exec);
   free(exec->version);
 }

@@ -18,7 +18,7 @@ void vm_value_retain(struct vm_value value) {
 }
 
 /* Give back one reference; a compound that nobody holds any more is put in front of the list. */
-static struct vm_compound *drop(struct vm_value value, struct vm_compound *list) {
+static struct vm_compound *drop_value(struct vm_value value, struct vm_compound *list) {
   switch (value.kind) {
     case VM_NOTHING: break;
     case VM_ARRAY: mb_array_release(value.u.array); break;
@@ -34,12 +34,12 @@ static struct vm_compound *drop(struct vm_value value, struct vm_compound *list)
 }
 
 void vm_value_clear(struct vm_value *value) {
-  struct vm_compound *dead = drop(*value, NULL);
+  struct vm_compound *dead = drop_value(*value, NULL);
   *value = (struct vm_value){.kind = VM_NOTHING};
   while (dead) {
     struct vm_compound *compound = dead;
     dead = compound->next;
-    for (size_t i = 0; i < compound->count; i++) dead = drop(compound->fields[i], dead);
+    for (size_t i = 0; i < compound->count; i++) dead = drop_value(compound->fields[i], dead);
     free(compound);
   }
 }
