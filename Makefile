@@ -11,6 +11,8 @@ COMPAT ?= 0
 PYTHONS ?= $(PYTHON)
 TARGETS ?=
 WHEELS ?= dist
+# Of make amalgamation: the folder.
+AMALGAMATION ?= build/amalgamation
 # Relative folders of an installation count from this folder, not from csrc.
 from_here = $(if $(filter-out /%,$(firstword $($(1)))),$(CURDIR)/)$($(1))
 override PREFIX := $(call from_here,PREFIX)
@@ -38,11 +40,11 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/nati
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale quick coverage
+.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale quick coverage amalgamation
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
-	  printf '  make %-10s %s\n' "$${line%%:*}" "$${line##*## }";; esac; done <$(firstword $(MAKEFILE_LIST))
+	  printf '  make %-12s %s\n' "$${line%%:*}" "$${line##*## }";; esac; done <$(firstword $(MAKEFILE_LIST))
 
 env: $(VENV)/ready ## .venv with mblob as it is in this tree, and what its tests need
 	@:
@@ -78,6 +80,9 @@ demo: env runtime ## pack the digits network, run it from Python and from C, com
 	@$(BIN)/python examples/digits/classify.py build/digits.so build/classify
 	@echo "next: examples/digits has the sources; $(BIN)/mblob-pack inspect build/digits.so shows all of it;"
 	@echo "      README.md packs a kernel of your own; docs/format.md has every byte"
+
+amalgamation: ## libmblob as one C file, and its header, in AMALGAMATION=build/amalgamation
+	@$(PYTHON) csrc/amalgamation.py '$(AMALGAMATION)'
 
 runtime:
 	@$(MAKE) --no-print-directory -s -C csrc

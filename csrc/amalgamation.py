@@ -47,7 +47,9 @@ STATIC = re.compile(r"static [^=;(){]*?\b(\w+)(?:\[[^\]]*\])*(?: =|;|\()")
 ATTRIBUTES = re.compile(r"__attribute__\(\(.*?\)\) ")
 OPERATORS = re.compile(r"\b(?:ElfW|_Atomic)\(([\w ]+\**)\)")
 # A prototype in a header of src/. mblob.c has what it declares, and nothing else needs the name.
-PROTOTYPE = re.compile(r"^(?:MBLOB_API )?(?=(?!static|extern|typedef)[a-z_][^={}#;]*?\)[^={}#();]*;)", re.MULTILINE)
+PROTOTYPE = re.compile(
+    r"^(?:MBLOB_API )?(?=(?!static|extern|typedef)[a-z_][^={}#;]*?\)[^={}#();]*;)", re.MULTILINE
+)
 VARIABLE = re.compile(r"^extern (?!__attribute__)", re.MULTILINE)
 HIDDEN = '__attribute__((visibility("hidden")))'
 START = """\
@@ -101,7 +103,9 @@ class Writer:
         for name in names_of(text):
             other = self._names.setdefault(name, path)
             if other != path:
-                raise Clash(f"{path.relative_to(CSRC)}: {other.relative_to(CSRC)} has {name}, too: rename it")
+                raise Clash(
+                    f"{path.relative_to(CSRC)}: {other.relative_to(CSRC)} has {name}, too: rename it"
+                )
 
 
 def names_of(text: str) -> Iterator[str]:

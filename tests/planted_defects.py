@@ -124,7 +124,7 @@ DEFECTS = (
            "a node writes memory that another one still reads", ("tests/e2e/test_c_runtime.py",)),
     Defect("csrc/src/exec/graph/memory.c", "  if (is_counted) mb_array_retain(value);\n", "",
            "the executor keeps an array without a reference", ("tests/e2e/test_c_runtime.py", "tests/loader/executors/test_graph_executor.py")),
-    Defect("csrc/src/base/error.c", "static void thread_exit(void *s) { free_texts(s); }", "static void thread_exit(void *s) { (void)s; }",
+    Defect("csrc/src/base/error.c", "static void free_thread_error(void *s) { free_texts(s); }", "static void free_thread_error(void *s) { (void)s; }",
            "the error of a thread that ends is lost memory", ("tests/e2e/test_c_runtime.py",)),
     Defect("csrc/src/core/library/loaders.c", "mb_wake(&library->opened);", "(void)library->opened;",
            "of several threads that wait for a loader one goes on", ("tests/loader/test_threads.py", "tests/e2e/test_c_runtime.py")),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.built_once import built_once
-from tests.e2e.programs import make_c_tests
+from tests.e2e.programs import make_amalgamation, make_c_tests
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,12 @@ def programs(installed: Path) -> Path:
         "c-programs",
         lambda folder: make_c_tests("programs", f"BUILD={folder}", f"ARCHIVE={archive}", "CXX="),
     )
+
+
+@pytest.fixture(scope="session")
+def amalgamation() -> Path:
+    """The folder with mblob.c, mblob.h and mblob.o: all of libmblob."""
+    return built_once("amalgamation", make_amalgamation)
 
 
 @pytest.fixture(params=["plain", pytest.param("address", marks=pytest.mark.slow)])

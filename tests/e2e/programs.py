@@ -75,3 +75,10 @@ def make_c_tests(*words: object) -> None:
     """Run make in tests/c; without a C++ compiler what is written in C++ is left out."""
     cxx = os.environ.get("CXX") or ("c++" if shutil.which("c++") else "")
     run("make", "-s", "-j2", "-C", ROOT / "tests" / "c", f"CXX={cxx}", *words)
+
+
+def make_amalgamation(folder: Path, *words: object, compiler: str = "cc") -> None:
+    """Write mblob.c and mblob.h, and compile mblob.o, without a warning."""
+    run("make", "-s", "-C", ROOT, "amalgamation", f"AMALGAMATION={folder}")
+    strict = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+    run(compiler, *strict, "-fPIC", *words, "-c", folder / "mblob.c", "-o", folder / "mblob.o")

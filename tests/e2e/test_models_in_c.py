@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning
 SOURCE = ROOT / "tests" / "c" / "hosts" / "run_model.c"
 
 
-@pytest.fixture(scope="module", params=["c", "c++"])
+@pytest.fixture(scope="module", params=["c", "c++", "mblob.c"])
 def run_model(
     request: pytest.FixtureRequest,
     installed: Path,
@@ -28,6 +28,11 @@ def run_model(
     require: Callable[[str], str],
 ) -> Path:
     program = tmp_path_factory.mktemp("run_model") / "run_model"
+    if request.param == "mblob.c":
+        folder = request.getfixturevalue("amalgamation")
+        words = ["cc", "-std=c11", "-Wall", "-Werror", f"-I{folder}", SOURCE, folder / "mblob.o"]
+        run(*words, "-o", program, "-pthread", "-ldl", "-lm")
+        return program
     words = ["cc", "-std=c11"] if request.param == "c" else ["c++", "-std=c++17", "-x", "c++"]
     run(
         require(words[0]), *words[1:], "-O1", "-Wall", "-Wextra", "-Werror", "-I", installed / "include", SOURCE,

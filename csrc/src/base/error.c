@@ -279,7 +279,7 @@ int mb_fail_plain_function(const char *name, bool is_plain, const char *why, siz
 
 void mb_set_kernel_error(const char *text) {
   text = or_empty(text);
-  const char *code = code_of_kernel_text(text); /* first: it may be the text of `state` */
+  const char *code = code_of_kernel_text(text); /* first: it may be the text of `error_state` */
   record_error(MBLOB_E_KERNEL, strdup(text));
   error_state.info.code = code;
 }

@@ -1,0 +1,98 @@
+"""libmblob as one C file: `make amalgamation`."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.c.test_rooms import NEEDS, SRC
+from tests.e2e.conftest import amalgamation  # noqa: F401 (a fixture)
+from tests.e2e.programs import ROOT, run
+
+LIBRARIES = ("-pthread", "-ldl", "-lm")
+
+KERNEL = (
+    "void vadd(const float *a, const float *b, float *c, int n) { while (n--) c[n] = a[n] + b[n]; }"
+)
+HOST = r"""
+#include "mblob.h"
+#include <stdio.h>
+static void say(void *context, const char *name) { puts(context ? "" : name); }
+int main(int argc, char **argv) {
+  float a[3] = {1, 2, 3}, b[3] = {4, 5, 6}, c[3];
+  mblob_module *m = NULL;
+  DLTensor weight;
+  const void *data = NULL;
+  size_t size = 0;
+  int status = argc != 2 || mblob_open(argv[1], NULL, &m) || mblob_module_names(m, say, NULL) ||
+               mblob_call(m, "vadd", "float32[3],float32[3],float32[3],int", a, b, c, 3) ||
+               mblob_module_payload_by_key(m, "demo", &data, &size) ||
+               mblob_module_tensor(m, "weight", &weight);
+  if (!status) printf("%g %.*s ", (double)(c[0] + c[1] + c[2]), (int)size, (const char *)data);
+  if (!status) printf("%d\n", (int)weight.shape[0]);
+  if (status) puts(mblob_last_error());
+  mblob_module_release(m);
+  return status;
+}
+"""
+
+
+@pytest.fixture
+def script() -> ModuleType:
+    found = importlib.util.spec_from_file_location("script", ROOT / "csrc" / "amalgamation.py")
+    assert found and found.loader
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_it_has_the_layers_in_their_order(script: ModuleType) -> None:
+    assert list(script.LAYERS) == list(NEEDS)
+
+
+def test_it_has_each_file_once_and_none_of_others(amalgamation: Path) -> None:  # noqa: F811
+    text = (amalgamation / "mblob.c").read_text()
+    for path in SRC.rglob("*.[ch]"):
+        mark = f"/* ==== csrc/src/{path.relative_to(SRC)} ==== */"
+        assert text.count(mark) == (path.name != "profile_core.c"), path
+    assert '#include "' not in text
+    assert "#include <mblob" not in text + (amalgamation / "mblob.h").read_text()
+    assert "#include <tvm" not in text
+
+
+def test_a_name_of_two_files_is_an_error(script: ModuleType, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.c").write_text("static int twice(void) { return 2; }\n")
+    script.CSRC = script.SRC = tmp_path
+    script.LAYERS = {".": ""}
+    with pytest.raises(script.Clash, match=r"b.c: a.c has twice, too: rename it"):
+        script.whole()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["#define TWICE 2", "struct twice {", "static const char twice[] = {1};", "static int twice;",
+     "static __attribute__((noinline)) struct x *twice(int a,"],
+)  # fmt: skip
+def test_names_are_seen(script: ModuleType, line: str) -> None:
+    assert [name.lower() for name in script.names_of(line)] in (["twice"], ["struct twice"])
+
+
+def test_a_program_of_two_files_reads_and_calls(
+    amalgamation: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    host = mblob.csource_module(KERNEL, functions=["vadd"])
+    host.import_module(mblob.blob_module("demo", b"payload"))
+    host.import_module(mblob.safetensors_module({"weight": np.zeros(3, "f")}))
+    host.export_library(tmp_path / "all.so")
+    (tmp_path / "host.c").write_text(HOST)
+    words = ("cc", "-std=c11", "-Wall", "-Werror", f"-I{amalgamation}", tmp_path / "host.c")
+    run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
+    said = run(tmp_path / "host", tmp_path / "all.so").stdout.split("\n")
+    assert said == ["vadd", "21 payload 3", ""]
