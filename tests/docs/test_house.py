@@ -86,6 +86,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
         listed
         == {
             "help",
+            "amalgamation",
             "env",
             "demo",
             "lint",
