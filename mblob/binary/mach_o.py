@@ -1,13 +1,13 @@
-"""Mach-O files of one machine, and the table of universal files. Names are those of <mach-o/loader.h>."""
+"""Mach-O files: lief reads those of one machine, this module the table of universal files."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from mblob.binary.elf_tables import NAME_LIMIT
-from mblob.binary.non_elf import ForeignFile, Span, symbol, text_of
-from mblob.bytes.record import Record
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
@@ -34,25 +34,15 @@ PLATFORMS = {
     11: "visionOS",
 }
 MH_TWOLEVEL = 0x80
-MINIMUM = {0x24: "macOS", 0x25: "iOS", 0x2F: "tvOS", 0x30: "watchOS"}  # LC_VERSION_MIN_*
+OLDEST = {
+    "VERSION_MIN_MACOSX": "macOS",
+    "VERSION_MIN_IPHONEOS": "iOS",
+    "VERSION_MIN_TVOS": "tvOS",
+    "VERSION_MIN_WATCHOS": "watchOS",
+}
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
 LC_SEGMENT, LC_SYMTAB, LC_SEGMENT_64 = 1, 2, 0x19
-LC_ID_DYLIB, LC_UUID, LC_RPATH, LC_BUILD_VERSION = 0xD, 0x1B, 0x8000001C, 0x32
-# LC_LOAD_DYLIB, and those of weak, re-exported, late and upward libraries
-LIBRARIES = (0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023)
-# where commands say offset and size of an export trie: LC_DYLD_INFO, LC_DYLD_INFO_ONLY, LC_DYLD_EXPORTS_TRIE
-TRIES = {0x22: 40, 0x80000022: 40, 0x80000033: 8}
-HEADER = "magic I, cputype I, cpusubtype I, filetype I, ncmds I, sizeofcmds I, flags I"
-SEGMENT = (
-    "cmd I, cmdsize I, segname 16s, vmaddr N, vmsize N, fileoff N, filesize N, maxprot I, initprot I, nsects I,"
-    " flags I"
-)
-SECTION = (
-    "sectname 16s, segname 16s, addr N, size N, offset I, align I, reloff I, nreloc I, flags I, reserved1 I,"
-    " reserved2 I"
-)
-NLIST = "n_strx I, n_type B, n_sect B, n_desc H, n_value N"
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
 # names of an export trie add up to at most this times the file, which shared prefixes could exceed
@@ -115,133 +105,142 @@ class MachO(ForeignFile):
     format = "mach-o"
     title = "Mach-O file"
 
-    def _read(self) -> None:
+    def _for_lief(self) -> bytes:
+        data = bytes(self.data)
+        self._check_commands(data)
+        return data
+
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
+        found = lief.MachO.parse(data, lief.MachO.ParserConfig.quick)
+        return found.at(0) if found is not None and len(found) else None
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        header = parsed.header
         magic = bytes(self.data[:4])
         self.byte_order = THIN[magic]
         self.bits = 64 if 0xCF in magic else 32
-        header = self._record(HEADER + (", reserved I" if self.bits == 64 else ""))
-        _, cpu, subtype, kind, count, size, flags, *_ = self.unpack(header, 0, "a Mach-O header")
+        cpu, kind = number_of(header.cpu_type), number_of(header.file_type)
         self.machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         self.kind = KINDS.get(kind, f"Mach-O type {kind}")
-        self.hints = [f"cpusubtype {subtype & 0xFFFFFF}"]
-        self._sections: list[Span | None] = []  # in the order by which symbols name them
-        self._start = 0  # the address of the segment __TEXT
-        tables: dict[str, list[tuple[int, ...]]] = {"symbols": [], "exported names": []}
-        self.check(header.size, size, "load commands")
-        for command, at, end in self._commands(header.size, count, header.size + size):
-            if command == (LC_SEGMENT_64 if self.bits == 64 else LC_SEGMENT):
-                self._read_segment(at, end)
-            elif command == LC_SYMTAB:
-                tables["symbols"].append(self._numbers(at + 8, 4))
-            elif command in (LC_ID_DYLIB, LC_RPATH, *LIBRARIES):
-                self._take_name(command, self._text_in(at, end))
-            elif command == LC_UUID:
-                self.check(at, 24, "a UUID")
-                self.build_id = bytes(self.data[at + 8 : at + 24]).hex()
-            elif command == LC_BUILD_VERSION:
-                platform, version = self._numbers(at + 8, 2)
-                system = PLATFORMS.get(platform, f"platform {platform}")
-                self.hints.append(f"{system} {_version(version)} or later")
-            elif command in MINIMUM:
-                (version,) = self._numbers(at + 8, 1)
-                self.hints.append(f"{MINIMUM[command]} {_version(version)} or later")
-            elif command in TRIES:
-                tables["exported names"].append(self._numbers(at + TRIES[command], 2))
+        self._check_tables(parsed)
+        self._sections = list(self._all_sections(parsed))
         self.spans = [s for s in self._sections if s is not None]
-        for what, places in tables.items():
-            if len(places) > 1:
-                raise self.fail(f"more than one table of {what}")
-        two_level = bool(flags & MH_TWOLEVEL) and self.kind != "object"
-        for place in tables["symbols"]:
-            self._read_symbols(*place, two_level=two_level)
-        for place in tables["exported names"]:
-            self._read_trie(*place)
+        own = lief.MachO.LoadCommand.TYPE.ID_DYLIB
+        libraries = [(c.command == own, text_of(c.name)) for c in parsed.libraries]
+        self.needed = [name for is_own, name in libraries if not is_own]
+        self.soname = next((name for is_own, name in libraries if is_own), None)
+        self.runpath = [text_of(c.path) for c in parsed.rpaths]
+        self.build_id = bytes(parsed.uuid.uuid).hex() if parsed.uuid is not None else None
+        self.hints = [f"cpusubtype {header.cpu_subtype & 0xFFFFFF}", *_oldest_systems(lief, parsed)]
+        self._read_symbols(parsed, bool(header.flags & MH_TWOLEVEL) and self.kind != "object")
+        self._read_tries(parsed)
 
-    def _record(self, fields: str) -> Record:
-        return Record(fields, self.byte_order, self.bits)
-
-    def _numbers(self, at: int, count: int) -> tuple[int, ...]:
-        self.check(at, 4 * count, "a load command")
-        return struct.unpack_from(f"{self.byte_order}{count}I", self.data, at)
-
-    def _commands(self, at: int, count: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Each load command, where it begins, and where it ends."""
-        for i in range(count):
-            size = 0
-            if end - at >= 8:
-                command, size = self._numbers(at, 2)
-            if size < 8 or size > end - at:
-                raise self.fail(
-                    f"load command {i} of {count} has {size} bytes, {end - at} are left", at
-                )
-            yield command, at, at + size
+    def _check_commands(self, data: bytes) -> None:
+        """Refuse names that many symbols share, and bytes that many segments do, before lief copies
+        each."""
+        order, wide = THIN[data[:4]], 0xCF in data[:4]
+        record = struct.Struct(order + ("I12x" if wide else "I8x"))
+        at, found = 32 if wide else 28, False
+        (count,) = struct.unpack_from(order + "I", data.ljust(32, b"\0"), 16)
+        segment = struct.Struct(
+            order + ("40xQQ" if wide else "32xII")
+        )  # offset and size in the file
+        segments: list[tuple[int, int]] = []
+        for _ in range(count):
+            if len(data) - at < 24:
+                break
+            command, size, symbols, number, strings, _ = struct.unpack_from(order + "6I", data, at)
+            if command == LC_SYMTAB:
+                if found:
+                    raise self.fail("more than one table of symbols", at)
+                found = True
+                self.check(symbols, number * record.size, f"a table of {number} symbols")
+                for (name,) in record.iter_unpack(data[symbols : symbols + number * record.size]):
+                    end = data.find(b"\0", strings + name)
+                    self.spend(max((len(data) if end < 0 else end) - strings - name, 0))
+            elif command in (LC_SEGMENT, LC_SEGMENT_64) and len(data) - at >= segment.size:
+                segments.append(segment.unpack_from(data, at))
+            if size < 8:
+                break
             at += size
+        self.check_sections(segments)
 
-    def _text_in(self, at: int, end: int) -> str:
-        """The name in a command, whose offset in it is its third number."""
-        (start,) = self._numbers(at + 8, 1)
-        return text_of(bytes(self.data[min(at + start, end) : end]))
-
-    def _take_name(self, command: int, name: str) -> None:
-        if command == LC_ID_DYLIB:
-            self.soname = name
-        else:
-            (self.runpath if command == LC_RPATH else self.needed).append(name)
-
-    def _read_segment(self, at: int, end: int) -> None:
-        segment = self._record(SEGMENT)
-        section = self._record(SECTION + (", reserved3 I" if self.bits == 64 else ""))
-        _, _, name, address, *_, protection, count, _ = self.unpack(segment, at, "a segment")
-        if count > (end - at - segment.size) // section.size:
+    def _check_tables(self, parsed: Any) -> None:
+        """Refuse a file that is cut off: lief reads what is left and says nothing."""
+        wide = self.bits == 64
+        self.check(32 if wide else 28, parsed.header.sizeof_cmds, "load commands")
+        if len(parsed.commands) < parsed.header.nb_cmds:
             raise self.fail(
-                f"a segment with {count} sections in a load command of {end - at} bytes", at
+                f"{parsed.header.nb_cmds} load commands, lief can read {len(parsed.commands)}"
             )
-        if text_of(name) == "__TEXT" and not self._start:
-            self._start = address
-        wanted = section.pick("sectname", "segname", "addr", "size", "offset", "flags")
-        for row in self.rows(section, at + segment.size, count, "sections"):
-            name, place, address, size, offset, flags = wanted(row)
-            # An object has one segment for all sections; where each will go is in its own name.
-            home = text_of(place)
-            writable = home == "__DATA" if self.kind == "object" else bool(protection & 2)
-            full = f"{home},{text_of(name)}"
-            span = Span(full, address, offset, size, bool(flags & CODE), writable)
-            self._sections.append(None if flags & 0xFF in ZEROFILL else span)
+        if (table := parsed.symbol_command) is not None:
+            count = table.numberof_symbols
+            self.check(
+                table.symbol_offset, count * (16 if wide else 12), f"a table of {count} symbols"
+            )
+            self.check(table.strings_offset, table.strings_size, "names of symbols")
 
-    def _read_symbols(
-        self, offset: int, count: int, strings: int, size: int, *, two_level: bool
-    ) -> None:
+    def _all_sections(self, parsed: Any) -> Iterator[Span | None]:
+        """All sections in the order by which symbols name them; None for those without bytes."""
+        for segment in parsed.segments:
+            writable = bool(segment.init_protection & 2)
+            for s in segment.sections:
+                if number_of(s.type) in ZEROFILL:
+                    yield None
+                    continue
+                # An object has one segment for all sections; where each will go is in its own name.
+                place = text_of(s.segment_name)
+                yield Span(
+                    f"{place},{text_of(s.name)}",
+                    s.virtual_address,
+                    s.offset,
+                    s.size,
+                    bool(number_of(s.flags) & CODE),
+                    place == "__DATA" if self.kind == "object" else writable,
+                )
+
+    def _read_symbols(self, parsed: Any, two_level: bool) -> None:
         """External symbols; `two_level`: undefined ones have the number of their library."""
-        self.check(strings, size, "names of symbols")
-        rows = self.rows(self._record(NLIST), offset, count, "symbols")
-        for at, kind, section, desc, value in rows:
-            if kind & N_STAB or not kind & N_EXT or not at:
+        for s in parsed.symbols:
+            kind, section, desc, name = (
+                s.raw_type,
+                s.numberof_sections,
+                s.description,
+                text_of(s.name),
+            )
+            if kind & N_STAB or not kind & N_EXT or not name:
                 continue
             if kind & N_PEXT and self.kind != "object":
                 continue  # hidden, and linked already
-            name = self.text_at(strings + at, "the name of a symbol").removeprefix("_")
-            defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
+            name = name.removeprefix("_")
+            defined = kind & N_TYPE != 0 or s.value != 0  # undefined with a value is common
             in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
             span = self._sections[section - 1] if in_section else None
             function = span.executable if span else not defined
             weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
-            found = symbol(name, value, defined=defined, function=function, weak=weak)
+            found = symbol(name, s.value, defined=defined, function=function, weak=weak)
             (self.exports if defined else self.imports).append(found)
             library = desc >> 8 & 0xFF
             if two_level and not defined and 0 < library <= len(self.needed):
                 self.provided_by[name] = self.needed[library - 1]
 
-    def _read_trie(self, offset: int, size: int) -> None:
+    def _read_tries(self, parsed: Any) -> None:
         """Exported symbols that the symbol table lacks, as where it was stripped."""
         names = {s.name for s in self.exports}
-        self.check(offset, size, "export trie")
-        for name, address in self._walk_trie(bytes(self.data[offset : offset + size])):
-            if name not in names:
-                span = self._span_at(address)
-                function = bool(span and span.executable)
-                self.exports.append(symbol(name, address, defined=True, function=function))
+        start = next((s.virtual_address for s in parsed.segments if s.name == "__TEXT"), 0)
+        info, trie = parsed.dyld_info, parsed.dyld_exports_trie
+        places = [info.export_info] if info is not None else []
+        places += [(trie.data_offset, trie.data_size)] if trie is not None else []
+        for offset, size in places:
+            self.check(offset, size, "export trie")
+            for name, address in self._walk_trie(bytes(self.data[offset : offset + size]), start):
+                if name not in names:
+                    span = self._span_at(address)
+                    function = bool(span and span.executable)
+                    self.exports.append(symbol(name, address, defined=True, function=function))
 
-    def _walk_trie(self, trie: bytes) -> Iterator[tuple[str, int]]:
+    def _walk_trie(self, trie: bytes, start: int) -> Iterator[tuple[str, int]]:
         """Names and addresses, each node once: a trie that leads back would be endless."""
         budget = TEXT_BUDGET * len(self.data)
         seen: set[int] = set()
@@ -258,7 +257,7 @@ class MachO(ForeignFile):
                 value, _ = self._uleb(trie, at)
                 if not flags & 0x8:  # 0x8: re-exported from another library
                     text = text_of(name).removeprefix("_")
-                    yield text, value if flags & 3 == 2 else self._start + value
+                    yield text, value if flags & 3 == 2 else start + value
             if children >= len(trie):
                 continue
             count, at = trie[children], children + 1
@@ -284,6 +283,16 @@ class MachO(ForeignFile):
         raise self.fail("a number in the export trie does not end")
 
 
-def _version(number: int) -> str:
-    major, minor, patch = number >> 16, number >> 8 & 0xFF, number & 0xFF
-    return f"{major}.{minor}.{patch}" if patch else f"{major}.{minor}"
+def _oldest_systems(lief: Any, parsed: Any) -> Iterator[str]:
+    for c in parsed.commands:
+        if isinstance(c, lief.MachO.BuildVersion):
+            platform = number_of(c.platform)
+            system = PLATFORMS.get(platform, f"platform {platform}")
+            yield f"{system} {_version(c.minos)} or later"
+        elif isinstance(c, lief.MachO.VersionMin):
+            system = OLDEST.get(c.command.name, c.command.name)
+            yield f"{system} {_version(c.version)} or later"
+
+
+def _version(parts: Sequence[int]) -> str:
+    return ".".join(map(str, parts if parts[2] else parts[:2]))

@@ -1,14 +1,12 @@
-"""The common parts of the readers of formats other than ELF: bounded reading, and an image in ELF's
-terms.
-
-Numbers of a file are believed when what they name lies in the file. Nothing is copied but names, so
-that sections and tables that share bytes cost no memory.
-"""
+"""The common parts of the readers of formats other than ELF: lief, which reads the tables, and an
+image in ELF's terms."""
 
 from __future__ import annotations
 
+import threading
+import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -23,9 +21,12 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
-from mblob.bytes.record import Record
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
+
+SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
+SECTIONS_BUDGET = 4  # sections add up to at most this times the file: lief copies the bytes of each
+_LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
 class Span(NamedTuple):
@@ -40,7 +41,8 @@ class Span(NamedTuple):
 
 
 class ForeignFile:
-    """Base of the readers, which read their tables when the file is opened.
+    """Base of the readers. What lief says is copied when the file is opened; `bytes_of` compares
+    it with the file before it is used.
 
     Args:
         data: the whole file, or the whole member of an archive.
@@ -69,14 +71,48 @@ class ForeignFile:
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        self._read()
+        if len(data) > SIZE_LIMIT:
+            raise self.fail(
+                f"{len(data)} bytes; a {self.title} may have {SIZE_LIMIT}, because lief loads it whole. "
+                "ELF files of any size are read"
+            )
+        self._read_by_lief()
 
-    def _read(self) -> None:
-        """Read what an `Image` has.
+    def _read_by_lief(self) -> None:
+        """Let lief read, without its log on stderr."""
+        import lief
+
+        with _LIEF, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that its enumerations lack
+            level = lief.logging.get_level()
+            lief.logging.disable()
+            try:
+                parsed = self._parsed(lief, self._for_lief())
+                if parsed is not None:
+                    self._read(lief, parsed)
+            except FormatError:
+                raise
+            except Exception:  # damage makes lief raise any of Python's errors
+                parsed = None
+            finally:
+                lief.logging.set_level(level)
+        if parsed is None:
+            raise self.fail(f"lief cannot read this {self.title}: it is damaged or cut off")
+
+    def _for_lief(self) -> bytes:
+        """The bytes that lief gets, checked for what would make it allocate without limit.
 
         Raises:
-            FormatError: of the format's name.
+            FormatError: parts of the file are named again and again.
         """
+        raise NotImplementedError
+
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        """The file as lief parses it; None where it is too damaged."""
+        raise NotImplementedError
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        """Copy what an `Image` has."""
         raise NotImplementedError
 
     @property
@@ -94,16 +130,6 @@ class ForeignFile:
                 offset,
             )
 
-    def unpack(self, record: Record, at: int, what: str) -> tuple[Any, ...]:
-        """The fields of a record at an offset."""
-        self.check(at, record.size, what)
-        return record.unpack_from(self.data, at)
-
-    def rows(self, record: Record, at: int, count: int, what: str) -> Iterator[tuple[Any, ...]]:
-        """The records of a table."""
-        self.check(at, count * record.size, f"a table of {count} {what}")
-        return record.iter_unpack(self.data[at : at + count * record.size])
-
     def spend(self, size: int) -> None:
         """Count a name of `size` bytes: records may share one long name.
 
@@ -113,6 +139,14 @@ class ForeignFile:
         self._names_left -= size
         if self._names_left < 0:
             raise self.fail("its names add up to more than 8 times the file")
+
+    def check_sections(self, places: Iterable[tuple[int, int]]) -> None:
+        """Refuse sections that share the bytes of the file, given the offset and size of each."""
+        left = SECTIONS_BUDGET * len(self.data)
+        for offset, size in places:
+            left -= max(min(size, len(self.data) - offset), 0)
+        if left < 0:
+            raise self.fail(f"its sections add up to more than {SECTIONS_BUDGET} times the file")
 
     def text_at(self, at: int, what: str) -> str:
         """The name at an offset, up to a NUL."""
@@ -165,9 +199,14 @@ class ForeignFile:
         return iter(())
 
 
-def text_of(value: bytes) -> str:
-    """A name, up to a NUL if there is one."""
-    return value.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+def text_of(value: str | bytes) -> str:
+    """A name as lief gives it: bytes where it is no UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def number_of(value: Any) -> int:
+    """A member of an enumeration of lief as a number; one that is not known is a number already."""
+    return int(getattr(value, "value", value))
 
 
 def symbol(

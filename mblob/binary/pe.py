@@ -1,4 +1,4 @@
-"""PE libraries (`.dll`) and COFF objects."""
+"""PE libraries (`.dll`) and COFF objects, which lief reads."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mblob.binary.elf_records import Symbol
-from mblob.binary.non_elf import ForeignFile, Span, symbol, text_of
-from mblob.bytes.record import Record
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 
 MACHINES = {
     0x14C: "i386",
@@ -23,14 +22,7 @@ CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
 EXPORTS, IMPORTS, DEBUG, DELAYED_IMPORTS = 0, 1, 6, 13  # data directories
-HEADER = Record(
-    "machine H, sections H, time I, symbol_table I, symbols I, optional H, characteristics H"
-)
-SECTION = Record(
-    "name 8s, virtual_size I, address I, raw_size I, offset I, relocations I, lines I, relocation_count H,"
-    " line_count H, characteristics I"
-)
-SYMBOL = Record("name 8s, value I, section h, type H, storage B, more B")
+DIRECTORIES = 16
 DEBUG_ENTRY, DEBUG_LIMIT, CODEVIEW = 28, 64, 2  # bytes of an entry, entries, a type of them
 
 
@@ -56,28 +48,60 @@ def is_coff(data: memoryview) -> bool:
 class _Coff(ForeignFile):
     """The common parts of libraries and objects: the machine, and the sections."""
 
-    def _read_sections(self, at: int) -> tuple[int, ...]:
-        """The numbers of the COFF header at an offset, whose sections are read."""
-        header = self.unpack(HEADER, at, "a COFF header")
-        machine, count, optional = header[0], header[1], header[5]
+    @property
+    def _header(self) -> int:
+        """The offset of the COFF header."""
+        return 0
+
+    def _for_lief(self) -> bytes:
+        """Without relocations and line numbers: lief makes an object of each, for all sections that
+        share them."""
+        self.check(self._header, 20, "a COFF header")
+        count, optional = (
+            int.from_bytes(self.data[at : at + 2], "little")
+            for at in (self._header + 2, self._header + 16)
+        )
+        table = self._header + 20 + optional
+        self.check(table, 40 * count, f"a table of {count} sections")
+        head = bytearray(self.data[: table + 40 * count])
+        places = []
+        for at in range(table, len(head), 40):
+            size, offset = struct.unpack_from("<II", head, at + 16)
+            places.append((offset, size))
+            head[at + 32 : at + 36] = bytes(4)
+        self.check_sections(places)
+        self._edit_head(head)
+        return bytes(head) + self.data[len(head) :]
+
+    def _edit_head(self, head: bytearray) -> None:
+        """Change what lief gets of the headers."""
+
+    def _read_sections(self, parsed: Any, count: int) -> None:
+        """`count`: of the header. lief reads what is left of a file and says nothing."""
+        machine = number_of(parsed.header.machine)
         self.machine = MACHINES.get(machine, f"machine {machine:#x}")
         self.bits = 32 if machine in (0x14C, 0x1C4) else 64
-        rows = self.rows(SECTION, at + HEADER.size + optional, count, "sections")
-        self._sections = list(map(_span, rows))
+        self._sections = list(map(_span, parsed.sections))
+        if len(self._sections) < count:
+            raise self.fail(f"{count} sections, lief can read {len(self._sections)}")
         self.spans = [s for s in self._sections if s is not None]
         for s in self.spans:
             self.check(s.offset, s.size, f"section {s.name!r}")
-        return header
 
 
-def _span(row: tuple[Any, ...]) -> Span | None:
+def _span(section: Any) -> Span | None:
     """Addresses count from the image's base. None for a section without bytes in the file."""
-    name, virtual, address, raw, offset, *_, flags = row
+    flags, raw, virtual = section.characteristics, section.sizeof_raw_data, section.virtual_size
     if flags & UNINITIALIZED or not raw:
         return None
-    size = min(raw, virtual) if virtual else raw
-    is_code, writable = bool(flags & (CODE | EXECUTE)), bool(flags & WRITE)
-    return Span(text_of(name), address, offset, size, is_code, writable)
+    return Span(
+        text_of(section.name),
+        section.virtual_address,
+        section.pointerto_raw_data,
+        min(raw, virtual) if virtual else raw,
+        bool(flags & (CODE | EXECUTE)),
+        bool(flags & WRITE),
+    )
 
 
 class PeFile(_Coff):
@@ -90,36 +114,51 @@ class PeFile(_Coff):
     format = "pe"
     title = "PE file"
 
-    def _read(self) -> None:
-        at = int.from_bytes(self.data[60:64], "little") + 4
-        *_, size, characteristics = self._read_sections(at)
-        optional = at + HEADER.size
-        self.check(optional, size, "an optional header")
-        self.bits = 64 if self._word(optional, 2) == PE32_PLUS else 32
-        first = optional + (112 if self.bits == 64 else 96)  # the data directories
-        if first > optional + size:
-            raise self.fail(f"an optional header of {size} bytes is too short", optional)
-        count = min(self._word(first - 4, 4), (optional + size - first) // 8)
-        directories = [
-            (self._word(first + 8 * i, 4), self._word(first + 8 * i + 4, 4))
-            if i < count
-            else (0, 0)
-            for i in range(DELAYED_IMPORTS + 1)
-        ]
-        self.kind = "shared" if characteristics & DLL else "executable"
-        if not self._word(optional + 70, 2) & NX_COMPAT:
+    @property
+    def _header(self) -> int:
+        return int.from_bytes(self.data[60:64], "little") + 4
+
+    def _edit_head(self, head: bytearray) -> None:
+        """Leave the directories of names. Of others lief makes objects of any number and size, as
+        their records share what they name."""
+        optional = self._header + 20
+        # lief reads them there, also if the header says that it is shorter.
+        head += self.data[len(head) : optional + 112 + 8 * DIRECTORIES]
+        is_wide = int.from_bytes(head[optional : optional + 2], "little") == PE32_PLUS
+        first = optional + (112 if is_wide else 96)
+        count = int.from_bytes(head[first - 4 : first], "little")
+        self.check(first, 8 * min(count, DIRECTORIES), "data directories")
+        self._debug = (
+            struct.unpack_from("<II", head, first + 8 * DEBUG) if count > DEBUG else (0, 0)
+        )
+        for i in range(min(count, DIRECTORIES)):
+            if i not in (EXPORTS, IMPORTS, DELAYED_IMPORTS):
+                head[first + 8 * i : first + 8 * i + 8] = bytes(8)
+
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        wanted = lief.PE.ParserConfig()
+        wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
+        wanted.parse_exceptions = wanted.parse_arm64x_binary = False
+        # Tables may share their names: of 160 KB lief 0.17 and 1.0 make 40 million imports.
+        wanted.parse_imports = wanted.parse_exports = False
+        return lief.PE.parse(data, wanted)
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        self._read_sections(parsed, parsed.header.numberof_sections)
+        optional = parsed.optional_header
+        self.bits = 64 if number_of(optional.magic) == PE32_PLUS else 32
+        self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
+        if not optional.dll_characteristics & NX_COMPAT:
             self.hints = ["its data may be run as code (no NX_COMPAT)"]
-        self.build_id = self._guid(*directories[DEBUG])
-        self._read_exports(*directories[EXPORTS])
+        self.build_id = self._guid()
+        self._read_exports(parsed.export_dir)
         self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
-        self._read_imports(directories[IMPORTS][0], 20, 12, 0)
-        self._read_imports(directories[DELAYED_IMPORTS][0], 32, 4, 16)
+        self._read_imports(parsed.import_dir, 20, 12, 0)
+        self._read_imports(parsed.delay_dir, 32, 4, 16)
 
-    def _word(self, at: int, size: int) -> int:
-        return int.from_bytes(self.data[at : at + size], "little")
-
-    def _guid(self, at: int, size: int) -> str | None:
+    def _guid(self) -> str | None:
         """The GUID by which debuggers look for the debug information; None if there is none."""
+        at, size = self._debug
         for entry in range(
             at, at + min(size // DEBUG_ENTRY, DEBUG_LIMIT) * DEBUG_ENTRY, DEBUG_ENTRY
         ):
@@ -131,8 +170,9 @@ class PeFile(_Coff):
                 return found[4:].hex()
         return None
 
-    def _read_imports(self, address: int, step: int, name_at: int, names_at: int) -> None:
+    def _read_imports(self, directory: Any, step: int, name_at: int, names_at: int) -> None:
         """Libraries and names of a directory, whose records have `step` bytes."""
+        address = directory.rva if directory is not None else 0
         for i in range(LIBRARY_LIMIT if address else 0):
             at = address + i * step
             if not (name := self._number(at + name_at)):
@@ -156,7 +196,7 @@ class PeFile(_Coff):
 
     def _number(self, address: int, size: int = 4) -> int:
         at = self._offset(address, size, "directory of names")
-        return self._word(at, size)
+        return int.from_bytes(self.data[at : at + size], "little")
 
     def _name(self, address: int, what: str) -> str:
         return self.text_at(self._offset(address, 1, what), what)
@@ -168,8 +208,9 @@ class PeFile(_Coff):
             raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
         return span.offset + address - span.address
 
-    def _read_exports(self, start: int, size: int) -> None:
+    def _read_exports(self, directory: Any) -> None:
         """Those with a name that are not forwarded to another library."""
+        start, size = (directory.rva, directory.size) if directory is not None else (0, 0)
         if not start or not size:
             return
         own, functions, names = (self._number(start + at) for at in (12, 20, 24))
@@ -206,31 +247,40 @@ class CoffObject(_Coff):
     title = "COFF object"
     kind = "object"
 
-    def _read(self) -> None:
-        _, _, _, table, count, *_ = self._read_sections(0)
-        if not count:
-            return
-        end = table + count * SYMBOL.size
-        rows = self.rows(SYMBOL, table, count, "symbols")
-        self.check(end, 4, "names of symbols")
-        self.check(end, int.from_bytes(self.data[end : end + 4], "little"), "names of symbols")
-        for record, value, section, _, storage, more in rows:
-            for _ in range(more):
-                next(rows, None)  # they add to this one
+    def _parsed(self, lief: Any, data: bytes) -> Any:
+        return lief.COFF.parse(data)
+
+    def _read(self, lief: Any, parsed: Any) -> None:
+        header = parsed.header
+        table, count = header.pointerto_symbol_table, header.nb_symbols
+        self._read_sections(parsed, header.nb_sections)
+        self.check(table, count * 18, f"a table of {count} symbols")
+        for s, at in zip(parsed.symbols, self._records(table, table + count * 18)):
+            storage = number_of(s.storage_class)
             if storage not in (C_EXTERNAL, C_WEAK_EXTERNAL):
                 continue
-            name = self._name(record, end)
+            name = self._name(at, table + count * 18)
+            if not name:
+                continue
             if self.machine == "i386":
                 name = name.removeprefix("_")
             # what a compiler makes of a weak function, beside its own name
-            if name and not name.startswith(".weak."):
-                found = self._symbol(name, value, section, storage == C_WEAK_EXTERNAL)
+            if not name.startswith(".weak."):
+                found = self._symbol(name, s.value, s.section_idx, storage == C_WEAK_EXTERNAL)
                 (self.exports if found.is_defined else self.imports).append(found)
 
-    def _name(self, record: bytes, strings: int) -> str:
-        """A name of up to 8 bytes, or its place behind the table. LLVM shares the ends of names."""
+    def _records(self, at: int, end: int) -> Iterator[int]:
+        """The offset of each symbol in the table, without the records that add to one."""
+        while at < end:
+            yield at
+            at += 18 * (1 + self.data[at + 17])
+
+    def _name(self, at: int, strings: int) -> str:
+        """Of the symbol at `at`: in its record, or behind the table. LLVM shares the ends of names, of
+        which lief has only whole ones."""
+        record = bytes(self.data[at : at + 8])
         if record[:4] != bytes(4):
-            return text_of(record)
+            return text_of(record.partition(b"\0")[0])
         start = int.from_bytes(record[4:], "little")
         return self.text_at(strings + start, "the name of a symbol") if start >= 4 else ""
 

@@ -16,7 +16,7 @@ NAMED_TUPLE = "mblob.named_tuple"  # is that of `typing` for those who check typ
 # Packages that are slow to import, or that may be missing; some of them stand in Python, or in some
 # releases of it.
 OTHERS = {
-    "argcomplete", "bz2", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
+    "argcomplete", "bz2", "lief", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm_ffi",
 }  # fmt: skip
 # What imports pyelftools and pycparser.
 READERS = {
@@ -37,7 +37,7 @@ LATE = {
         "mblob.loader.payloads", "mblob.loader.pickled", "mblob.loader.library_sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
-        "ast", "concurrent", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
+        "ast", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
         "mblob.format.dlpack",  # with ctypes
     },
     "2 to 6 ms, for keys that TVM does not have": {"mblob.native", "mblob.native.runtime"},

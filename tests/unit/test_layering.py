@@ -254,6 +254,7 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
         # these two are imported late
         ("mblob.binary.debug_sections", "elftools.dwarf.dwarfinfo", True),
         ("mblob.binary.dwarf_functions", "elftools.dwarf.dwarf_expr", True),
+        ("mblob.binary.non_elf", "lief", False),
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),
         ("mblob.compat.tvm.testing", "numpy", False),
