@@ -3,7 +3,6 @@ It is imported with the first code: payloads alone need nothing that compiles or
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -27,8 +26,9 @@ from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import tree_of
 from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
-from mblob.packager.modules.nodes import NOTHING, HostNode, is_host, node_of
+from mblob.packager.modules.nodes import NOTHING, HostNode, files_in, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
+from mblob.packager.path_arguments import check_output
 from mblob.packager.write.blob_stream import producer
 from mblob.packager.write.dialects import DIALECTS
 from mblob.temporary import replacing
@@ -61,9 +61,7 @@ def link_again(
         program = next(m for m in root.walk() if m.type_key in RELAX_EXECUTABLES)
         program.import_module(parameters)
     how = {**how, "dialect": dialect}
-    if os.path.realpath(target) != os.path.realpath(path):
-        export_library(root, target, **how)
-        return
+    check_output(target, ((f"{what} {p}", p) for what, p in files_in(map(node_of, root.walk()))))
     with ExitStack() as held, replacing(target) as temporary:
         export_library(root, temporary, **how)
         held.enter_context(unchanged(library))  # until the new file has its name

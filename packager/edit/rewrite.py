@@ -249,12 +249,10 @@ def unchanged(library: Library) -> Iterator[None]:
     """Have nobody else in this block with the file of a library, if that is the one that was mapped.
 
     Raises:
-        ChangedError: naming it.
+        ChangedError: naming it; or another program does not leave such a block.
     """
     path = library.path
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would block for ever
-    try:
-        _lock(fd)
+    with _locked(Path(os.path.realpath(path)).parent):
         before, after = library.stat, path.stat()
         fields = ("st_ino", "st_size", "st_mtime_ns")
         if any(getattr(after, name) != getattr(before, name) for name in fields):
@@ -262,21 +260,47 @@ def unchanged(library: Library) -> Iterator[None]:
                 f"{path}: somebody replaced it or wrote to it meanwhile; try again when nobody does"
             )
         yield
+
+
+_PATIENCE = 10.0  # seconds; a block is as long as a rename
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Have no other mblob in such a block for a folder. The lock is the folder's: that of a file may be one of a
+    caller who lets nobody else in (`flock m.so mblob-pack add m.so ...`). Some file systems have none.
+
+    Raises:
+        ChangedError: another program keeps it.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # nobody may read the folder
+        yield
+        return
+    try:
+        end = time.monotonic() + _PATIENCE
+        while _is_busy(fd):
+            if time.monotonic() > end:
+                raise ChangedError(
+                    f"{folder}: another program has locked this folder for {_PATIENCE:.0f} seconds, and may be about to"
+                    " replace a library in it; try again when it has ended"
+                )
+            time.sleep(0.01)
+        yield
     finally:
         os.close(fd)
 
 
-def _lock(fd: int) -> None:
-    """Lock a file. Such a block takes no time: a lock that stays is that of a caller who lets nobody else in
-    (`flock m.so mblob-pack add m.so ...`), and some file systems have none."""
-    for _ in range(100):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(0.01)
-        except OSError:
-            return
+def _is_busy(fd: int) -> bool:
+    """Lock what is open, unless somebody else has locked it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _is_placed(blob: Blob, address: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import SHF_EXECINSTR
 from mblob.bytes.mapping import map_file
+from mblob.packager.edit import add_code, rewrite
 from tests.packager.edit.test_swap_tools import TOOLS, check_tools, contents, installed, load
 
 pytestmark = pytest.mark.own_process
@@ -353,8 +355,6 @@ def test_a_library_that_is_written_to_meanwhile(
 ) -> None:
     path, other = packed(tmp_path / "a.so", {"one": b"x" * 3_000_000}), tmp_path / "other.so"
     shutil.copy(path, other)
-    from mblob.packager.edit import rewrite
-
     write = rewrite.reembed
 
     def replaced(*args: Any) -> None:
@@ -365,6 +365,39 @@ def test_a_library_that_is_written_to_meanwhile(
     with pytest.raises(mblob.MblobError, match="somebody replaced it"):
         mblob.add(path, blobs={"two": b"y"}, output=tmp_path / "b.so")
     assert not (tmp_path / "b.so").exists()
+
+
+def test_a_tar_that_somebody_replaces_meanwhile_gives_no_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other, out = (tmp_path / name for name in ("a.tar", "other.tar", "n.tar"))
+    packed(path, {"old": b"x"})
+    packed(other, {"another": b"x"})
+    link = add_code.export_library
+
+    def replaced(*args: Any, **how: Any) -> None:
+        link(*args, **how)
+        other.replace(path)
+
+    monkeypatch.setattr(add_code, "export_library", replaced)
+    with pytest.raises(mblob.MblobError, match="somebody replaced it"):
+        mblob.add(path, blobs={"two": b"y"}, output=out)
+    assert not out.exists()
+
+
+def test_a_lock_that_stays_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed(tmp_path / "c.so")
+    old = path.read_bytes()
+    monkeypatch.setattr(rewrite, "_PATIENCE", 0.1)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        with pytest.raises(mblob.MblobError, match="another program has locked this folder"):
+            mblob.add(path, blobs={"new": b"y"})
+    finally:
+        os.close(fd)
+    assert path.read_bytes() == old
+    mblob.add(path, blobs={"new": b"y"})
 
 
 @pytest.mark.parametrize("kind", ["modules", "functions", "code", "tar"])
