@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from mblob.errors import BuildError as BuildError
 from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.errors import PortabilityWarning, listed
-from mblob.format.type_keys import ROWS
+from mblob.format.type_keys import LIBRARY, ROWS
 from mblob.user_warnings import warn as warn
 
 
@@ -20,10 +21,19 @@ class NameTakenError(CannotJoinError):
     """The finished library has a name of the new code."""
 
 
-def warn_of_tvm(keys: Iterable[str]) -> None:
+class _Keyed(Protocol):
+    @property
+    def type_key(self) -> str: ...
+
+
+def unknown_to_tvm(entries: Iterable[_Keyed]) -> list[str]:
+    """The keys of packed modules that TVM does not know, so that it refuses their library."""
+    return sorted({e.type_key for e in entries if e.type_key not in (LIBRARY, *ROWS)})
+
+
+def warn_of_tvm(entries: Iterable[_Keyed]) -> None:
     """Warn of keys that TVM does not know, in a library whose other modules TVM opens."""
-    unknown = sorted({key for key in keys if key not in ROWS})
-    if unknown:
+    if unknown := unknown_to_tvm(entries):
         warn(
             f"TVM cannot open the result: it refuses a library that has modules of kinds it does not know"
             f" ({listed(unknown, 6)}); mblob opens it",

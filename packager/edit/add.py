@@ -21,7 +21,6 @@ from mblob.format.type_keys import (
     GRAPHS,
     LIBRARY,
     RELAX_EXECUTABLES,
-    ROWS,
 )
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
@@ -33,6 +32,7 @@ from mblob.packager.errors import (
     BuildError,
     BuildTypeError,
     CannotJoinError,
+    unknown_to_tvm,
     warn,
     warn_of_tvm,
 )
@@ -190,7 +190,7 @@ def add(
                 raise BuildError(str(error)) from None
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=opened)
         if _opens_in_tvm(opened):
-            warn_of_tvm(e.type_key for e in added)
+            warn_of_tvm(added)
         _warn_of_strip(opened, result)
         return left if new.code else moved
 
@@ -514,4 +514,4 @@ def _opens_in_tvm(library: Library) -> bool:
     """True if TVM wrote the library, and knows all keys in it."""
     elf = shared_elf(library)
     is_of_tvm = elf is not None and library.is_model_library and not note.announced(elf).flags
-    return is_of_tvm and all(e.offset is None or e.type_key in ROWS for e in library.entries)
+    return is_of_tvm and not unknown_to_tvm(library.entries)

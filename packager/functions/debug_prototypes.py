@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mblob.argument_types import HALVES
 from mblob.format.functions_table import WORDS
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.functions.callers import caller_of
@@ -89,24 +90,40 @@ def prototype_of(function: Function) -> Prototype:
     try:
         return _prototype_of(function)
     except NotCallable as exc:
-        text = str(exc)
-        for remedy, in_fortran in _IN_FORTRAN.items() if function.source_name else ():
-            text = text.replace(remedy, in_fortran)
         line = caller_of(function)
-        raise NotCallable(f"{text}{': ' * bool(line)}{line}") from None
+        raise NotCallable(f"{exc}{': ' * bool(line)}{line}") from None
 
 
-# What errors advise, and the same for a function in Fortran.
-_TAKES, _WRITES = "a function that takes a pointer to it", "a function that writes it to a pointer"
-_NARROW = "a function of double"
-_MAKES = "a function that takes numbers, texts and arrays, and makes the object"
+class _Remedies(NamedTuple):
+    """What errors advise to give in the place of a function.
+
+    Attributes:
+        takes, writes: for an argument, and for a result, that is passed by value.
+        takes_object, writes_object: the same for an object of C++.
+        narrow: for a number that no argument has the size of.
+    """
+
+    takes: str
+    writes: str
+    takes_object: str
+    writes_object: str
+    narrow: str
+
+
+_IN_C = _Remedies(
+    "a function that takes a pointer to it",
+    "a function that writes it to a pointer",
+    "a function that takes numbers, texts and arrays, and makes the object",
+    "a function that writes what is in it to arrays",
+    "a function of double",
+)
+_IN_FORTRAN = _IN_C._replace(
+    takes="a procedure that takes it without VALUE",
+    writes="a subroutine that writes it to an argument",
+    narrow="a procedure of real(8)",
+)
 OUT_SUBROUTINE = "a subroutine that calls it, and writes the result to an argument"
 OTHER_SUBROUTINE = "give a subroutine whose argument {}, and that calls it"
-_IN_FORTRAN = {
-    _NARROW: "a procedure of real(8)",
-    _TAKES: "a procedure that takes it without VALUE",
-    _WRITES: "a subroutine that writes it to an argument",
-}
 
 
 def _prototype_of(function: Function) -> Prototype:
@@ -115,14 +132,17 @@ def _prototype_of(function: Function) -> Prototype:
     if function.variadic:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
     names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
+    remedies = _IN_FORTRAN if function.source_name else _IN_C
     found = tuple(
-        _parameter(p, name, i) for i, (p, name) in enumerate(zip(function.parameters, names))
+        _parameter(p, name, i, remedies)
+        for i, (p, name) in enumerate(zip(function.parameters, names))
     )
     mangled = function.name if function.qualified else ""
-    return Prototype(function.qualified or function.name, *_result(function.result), found, mangled)
+    result = _result(function.result, remedies)
+    return Prototype(function.qualified or function.name, *result, found, mangled)
 
 
-def _parameter(found: CType, name: str, index: int) -> Parameter:
+def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Parameter:
     where = f"parameter {index}" + (f" ({name})" if name else "")
     if found.kind == "either":
         raise NotCallable(
@@ -131,7 +151,7 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
     if found.kind != "pointer":
         scalar = scalar_of(found)
         if scalar is None or scalar.kind == "complex":
-            raise NotCallable(f"{where} is {_described(found, _TAKES)}")
+            raise NotCallable(f"{where} is {_described(found, remedies.takes, remedies.takes_object, remedies.narrow)}")
         return Parameter(name, "scalar", scalar)
     target = found.target
     if target is None:
@@ -155,7 +175,7 @@ def _parameter(found: CType, name: str, index: int) -> Parameter:
         return Parameter(name, "pointer", const=const, spelled=spelled, is_object=True)
     if of.is_object:
         raise NotCallable(
-            f"{where} is {found.spelling}, an object of C++: give {_MAKES}, or, to pass its address, its prototype"
+            f"{where} is {found.spelling}, an object of C++: give {remedies.takes_object}, or, to pass its address, its prototype"
             f" with void *{name}"
         )
     is_const = target.text.startswith("const ")
@@ -193,22 +213,20 @@ def number_dim(size: int) -> Dim:
     return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
 
 
-def _described(found: CType, remedy: str) -> str:
-    """A type that no argument is passed as, and what to do."""
+def _described(found: CType, remedy: str, of_object: str, narrow: str) -> str:
+    """A type that no argument is passed as, and what to do: as of `_Remedies`."""
     text = found.spelling
     if found.is_object:
-        makes = _MAKES if remedy == _TAKES else "a function that writes what is in it to arrays"
-        return f"{text} by value, an object of C++: give {makes}"
+        return f"{text} by value, an object of C++: give {of_object}"
     if found.kind == "record":
         shown = "a struct" if text == "?" else text
         return f"{shown} by value: give {remedy}"
     if found.kind == "complex":
         return f"{text} by value: complex numbers are passed in arrays, so give {remedy}"
-    narrow = _NARROW if found.kind == "float" else remedy
-    return f"{text}, which no argument is: give {narrow}"
+    return f"{text}, which no argument is: give {narrow if found.kind == 'float' else remedy}"
 
 
-def _result(found: CType) -> tuple[str, Scalar | None, str]:
+def _result(found: CType, remedies: _Remedies) -> tuple[str, Scalar | None, str]:
     if found.kind == "void":
         return "void", None, "void"
     if found.kind in ("pointer", "either"):
@@ -218,5 +236,6 @@ def _result(found: CType) -> tuple[str, Scalar | None, str]:
         return "pointer", None, "void *" if "?" in text or "&" in text else text
     scalar = scalar_of(found)
     if scalar is None or scalar.kind == "complex":
-        raise NotCallable(f"its result is {_described(found, _WRITES)}")
+        told = _described(found, remedies.writes, remedies.writes_object, remedies.narrow)
+        raise NotCallable(f"its result is {told}")
     return "scalar", scalar, scalar.name

@@ -258,22 +258,18 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
         raise BuildError(
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
-    compared = map(_of_source, written.parameters, told.parameters)
+    made = _merged(written, told)._replace(mangled=told.mangled, comment=told.comment)
     is_pointer = written.result == told.result == "pointer"
-    made = _with_result(written, told)
-    return made._replace(
-        mangled=told.mangled,
-        comment=told.comment,
-        parameters=tuple(compared),
-        result_type=told.result_type if is_pointer else made.result_type,
-    )
+    return made._replace(result_type=told.result_type) if is_pointer else made
 
 
-def _with_result(written: Prototype, told: Prototype) -> Prototype:
-    """A caller's prototype whose result has the sign of the source's, if it is a plain char."""
-    if written.scalar is None or written.scalar.kind != "char" or told.scalar is None:
-        return written
-    return written._replace(scalar=told.scalar, result_type=told.result_type)
+def _merged(written: Prototype, told: Prototype) -> Prototype:
+    """A caller's prototype of a function; what the source tells of structs, and of the sign of plain chars."""
+    parameters = tuple(map(_of_source, written.parameters, told.parameters))
+    made = written._replace(parameters=parameters)
+    if made.scalar is None or made.scalar.kind != "char" or told.scalar is None:
+        return made
+    return made._replace(scalar=told.scalar, result_type=told.result_type)
 
 
 def _of_source(p: Parameter, told: Parameter) -> Parameter:
@@ -299,17 +295,12 @@ def with_types(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[W
     for w in wrapped:
         p = w.prototype
         function = known.get(p.name)
-        if (
-            not (p.points_at_structs or p.has_char)
-            or function is None
-            or len(function.parameters) != len(p.parameters)
-        ):
+        if function is None or not (p.points_at_structs or p.has_char):
+            continue
+        if contradiction(p, function):  # which the check of all prototypes tells
             continue
         with suppress(NotCallable):
-            told = prototype_of(function)
-            pairs = zip(p.parameters, told.parameters)
-            parameters = (_of_source(own, t) if own.kind == t.kind else own for own, t in pairs)
-            made = _with_result(p, told)._replace(parameters=tuple(parameters))
+            made = _merged(p, prototype_of(function))
             if made != p:
                 found.append(w._replace(prototype=made))
     return found

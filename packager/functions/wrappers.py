@@ -245,32 +245,36 @@ def _variable(p: Parameter, i: int) -> str:
 
 def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     """Statements that check argument `i` and store it; of an optional one that is None, zero."""
-    if not p.optional:
-        return _fetch_given(p, i, dialect)
-    first, *rest = _fetch_given(p, i, dialect)
-    checks = [line.replace("if (", f"if (given{i} && ", 1) for line in rest]
-    given = f"const bool given{i} = mblob_kind_of(&call, {i}) != MBLOB_NONE;"
-    return [given, first.replace(";", " = {0};"), *checks]
+    given = [f"const bool given{i} = mblob_kind_of(&call, {i}) != MBLOB_NONE;"] if p.optional else []
+    return given + _fetch_given(p, i, dialect)
+
+
+def _stored(p: Parameter, c_type: str, v: str) -> str:
+    """The declaration of what an argument is stored in."""
+    return f"{c_type}{' ' * (c_type[-1] != '*')}{v}{' = {0}' * p.optional};"
+
+
+def _check(p: Parameter, i: int, call: str) -> str:
+    """The statement that ends with an error unless a check of argument `i` gives 0."""
+    return f"if ({f'given{i} && ' * p.optional}{call}) return -1;"
 
 
 def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
-        return [f"const char *{v};", f"if (mblob_string(&call, {i}, &{v})) return -1;"]
+        return [_stored(p, "const char *", v), _check(p, i, f"mblob_string(&call, {i}, &{v})")]
     if p.is_object:
-        return [f"void *{v};", f"if (mblob_address(&call, {i}, &{v})) return -1;"]
+        return [_stored(p, "void *", v), _check(p, i, f"mblob_address(&call, {i}, &{v})")]
     if p.kind == "pointer" and (p.size or p.dims or p.is_indirect):
         return _fetch_memory(p, i, v)
     if p.kind == "pointer":
         fetch = "mblob_pointer_to_columns" if p.columns else "mblob_pointer"
-        return [f"void *{v};", f"if ({fetch}(&call, {i}, &{v})) return -1;"]
+        return [_stored(p, "void *", v), _check(p, i, f"{fetch}(&call, {i}, &{v})")]
     s = p.element
     if p.kind == "text":
         is_const = "true" if p.const else "false"
-        return [
-            f"mblob_text {v};",
-            f"if (mblob_fetch_text(&call, {i}, {p.least}, {is_const}, &{v})) return -1;",
-        ]
+        fetch = f"mblob_fetch_text(&call, {i}, {p.least}, {is_const}, &{v})"
+        return [_stored(p, "mblob_text", v), _check(p, i, fetch)]
     if p.kind == "number":
         return _fetch_number(p, s, i, v, dialect)
     if p.kind == "tensor":
@@ -278,14 +282,10 @@ def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     if s.kind in ("float", "bfloat"):
         row = argument_types.BY_C.get(s.name)
         limit = row.largest if row and row.largest else "0"
-        return [
-            f"double {v};",
-            f"if (mblob_float(&call, {i}, {quoted(s.name)}, {limit}, &{v})) return -1;",
-        ]
-    return [
-        f"int64_t {v};",
-        f"if (mblob_int(&call, {i}, {quoted(s.name)}, {_range(s)}, &{v})) return -1;",
-    ]
+        fetch = f"mblob_float(&call, {i}, {quoted(s.name)}, {limit}, &{v})"
+        return [_stored(p, "double", v), _check(p, i, fetch)]
+    fetch = f"mblob_int(&call, {i}, {quoted(s.name)}, {_range(s)}, &{v})"
+    return [_stored(p, "int64_t", v), _check(p, i, fetch)]
 
 
 def _range(s: Scalar) -> str:
@@ -304,10 +304,10 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
         read = _fetch_given(p._replace(kind="scalar"), i, dialect)
         return [*read, f"{s.name} n{i} = ({s.name}){v};"]
     lines = [
-        f"mblob_array {v};",
+        _stored(p, "mblob_array", v),
         f"static const mblob_element e{i} = {_element(s, dialect)};",
-        f"if (mblob_tensor(&call, {i}, &e{i}, &{v})) return -1;",
-        f'if (mblob_elements(&call, {i}, &{v}, 1, "", true, false)) return -1;',
+        _check(p, i, f"mblob_tensor(&call, {i}, &e{i}, &{v})"),
+        _check(p, i, f'mblob_elements(&call, {i}, &{v}, 1, "", true, false)'),
     ]
     if s.is_integer and p.name and not p.optional:  # which no size is computed of
         lines.append(f"const int64_t at_{p.name} = (int64_t)*(const {s.name} *){v}.data;")
@@ -318,9 +318,9 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
 def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
     fetch = "mblob_columns" if p.columns else "mblob_tensor"
     lines = [
-        f"mblob_array {v};",
+        _stored(p, "mblob_array", v),
         f"static const mblob_element e{i} = {_element(s, dialect)};",
-        f"if ({fetch}(&call, {i}, &e{i}, &{v})) return -1;",
+        _check(p, i, f"{fetch}(&call, {i}, &e{i}, &{v})"),
     ]
     if not p.dims:
         return lines
@@ -330,14 +330,13 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
         lines.append(f"bool {bad} = false;")
     if len(p.dims) > 1:
         lines.append(f"const int64_t d{i}[] = {{{', '.join(codes)}}};")
-        lines.append(f"if (mblob_shape(&call, {i}, &{v}, {len(codes)}, d{i}, {bad})) return -1;")
+        lines.append(_check(p, i, f"mblob_shape(&call, {i}, &{v}, {len(codes)}, d{i}, {bad})"))
     elif p.dims[0].code:
         at_least = "true" if p.dims[0].at_least else "false"
         shown = "" if p.dims[0].text.isdecimal() else p.dims[0].text
         lines.append(f"const int64_t d{i} = {codes[0]};")
-        lines.append(
-            f"if (mblob_elements(&call, {i}, &{v}, d{i}, {quoted(shown)}, {at_least}, {bad})) return -1;"
-        )
+        check = f"mblob_elements(&call, {i}, &{v}, d{i}, {quoted(shown)}, {at_least}, {bad})"
+        lines.append(_check(p, i, check))
     return lines
 
 
@@ -351,13 +350,13 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
     of = quoted(f"{'texts' if 'char' in p.text.split() else 'arrays'} for {p.text}")
+    checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
     return [
-        f"void *{v};",
-        *([f"if (mblob_addresses(&call, {i}, {of})) return -1;"] if p.is_indirect else ()),
+        _stored(p, "void *", v),
+        *([_check(p, i, f"mblob_addresses(&call, {i}, {of})")] if p.is_indirect else ()),
         f"bool bad{i} = false;",
         f"const int64_t d{i} = {size};",
-        f"if (mblob_memory(&call, {i}, d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}))"
-        " return -1;",
+        _check(p, i, f"mblob_memory(&call, {i}, {checked})"),
     ]
 
 

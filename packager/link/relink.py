@@ -24,14 +24,14 @@ from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
 from mblob.format.system_library_prefixes import BLOBS
-from mblob.format.type_keys import GRAPHS, ROWS, SAFETENSORS
+from mblob.format.type_keys import GRAPHS, SAFETENSORS
 from mblob.inspect.library import Library
 from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.tensors import tensors_of
 from mblob.module import Module
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, unknown_to_tvm
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.request import both_dialects
@@ -364,10 +364,8 @@ class Contents:
     @property
     def opens_in_tvm(self) -> bool:
         """True if TVM wrote the packed modules, without an index, and knows all their keys."""
-        entries = (
-            () if self.blob is None or self.blob.index_offset is not None else self.blob.entries
-        )
-        return bool(entries) and all(e.offset is None or e.type_key in ROWS for e in entries)
+        blob = self.blob
+        return blob is not None and blob.index_offset is None and not unknown_to_tvm(blob.entries)
 
     def check(self, target: str, label: str) -> None:
         """Refuse what cannot be written in the dialect `target`.

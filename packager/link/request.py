@@ -518,7 +518,7 @@ def check_request(request: Request, path: Path, by_caller: bool) -> None:
     _warn_of_repeated(request.module)
     modules = list(request.module.walk())
     if any(node_of(module).opens_in_tvm for module in modules):
-        warn_of_tvm(module.type_key for module in modules if not is_host(module))
+        warn_of_tvm(module for module in modules if not is_host(module))
     if any(module.type_key in RELAX_EXECUTABLES for module in modules):
         from mblob.packager.modules.relax_parameters import check_tree
 
