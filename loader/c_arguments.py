@@ -315,8 +315,8 @@ class Pointer:
     def _text(self, value: str) -> bytes:
         if self.element is None or self.element.kind != "char" or not self.const:
             is_bytes = self.element is None or self.element.size == 1
-            how = "x.encode()" if self.const else "bytearray(x.encode())"
-            found = f"str; pass {how}" if is_bytes else "str"
+            how = texts.say(texts.ENCODED if self.const else texts.ENCODED_TO_WRITE, "x")
+            found = f"str; {how}" if is_bytes else "str"
             raise errors.ArgumentTypeError(texts.say(texts.EXPECTED, self._expected(), found))
         return as_text(value)
 

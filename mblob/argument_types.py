@@ -115,6 +115,10 @@ TYPEDEFS = tuple(
 )
 SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.others)}
 
+# Words behind a pointer in the table of functions (docs/format.md, section 7): to an array in column order, and to
+# an array of characters.
+COLUMNS, CHARS = ":columns", ":chars"
+
 # -- the C header ----------------------------------------------------------------------------------
 
 _TYPECODES = {
@@ -184,6 +188,8 @@ def macros() -> dict[str, str]:
         ),
         "MB_C_TYPE_OF_UINT64_SIZE": str(max(map(len, unsigned)) + 1),
         "MB_C_TYPES_OF_UINT64": _listed(f'{{"{name}", {size}}}' for name, size in unsigned.items()),
+        "MB_WORD_COLUMNS": texts.quoted(COLUMNS),
+        "MB_WORD_CHARS": texts.quoted(CHARS),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
         "MB_DTYPE_LAST": str(LAST_CODE),
         "MB_SMALL_FLOATS": _elements(SMALL_FLOATS),

@@ -39,6 +39,8 @@ COMPACT = (
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
 ADDRESSES = "expected a list of %s, or an array of their addresses (uint64), found %s"
+ENCODED = "pass %s.encode()"
+ENCODED_TO_WRITE = "pass bytearray(%s.encode())"
 OBJECT = "the address of an object of C++"
 OBJECTS = (
     "the array holds objects of Python (%S), which C code cannot read; pass an array of numbers or"

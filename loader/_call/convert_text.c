@@ -13,10 +13,11 @@ static bool no_array(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = &frame->parameters[i];
   PyObject *of_tensor = call_function_tensor_of(frame->function, arg);
   if (of_tensor == NULL) return false;
-  const char *advice = "";
+  char advice[64] = "";
   if ((p->bytes || p->opaque) && PyUnicode_GET_LENGTH(of_tensor) == 0)
-    advice = p->is_const ? "; pass " CALL_ARGUMENT_NAME ".encode()"
-                         : "; pass bytearray(" CALL_ARGUMENT_NAME ".encode())";
+    snprintf(advice, sizeof advice,
+             p->is_const ? "; " MB_TEXT_ENCODED : "; " MB_TEXT_ENCODED_TO_WRITE,
+             CALL_ARGUMENT_NAME);
   call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the str %R%U%s", arg,
                    of_tensor, advice);
   Py_DECREF(of_tensor);

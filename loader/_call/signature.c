@@ -95,15 +95,15 @@ static size_t read_number(const char **at, const char *end, size_t largest) {
   return number <= largest ? number : 0;
 }
 
-/* Words of ours about a pointer: ":columns", ":chars", ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
+static bool is_word_of_ours(const char *at, const char *end, const char *word) {
+  return (size_t)(end - at) == strlen(word) && memcmp(at, word, strlen(word)) == 0;
+}
+
+/* Words of ours about a pointer: of columns, of characters, ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
 static void read_words(const char *at, const char *end, call_parameter *p) {
-  static const char columns[] = ":columns", chars[] = ":chars";
   while (end > at && end[-1] == ' ') --end;
-  if ((size_t)(end - at) == sizeof columns - 1 && memcmp(at, columns, sizeof columns - 1) == 0) {
-    p->columns = true;
-    return;
-  }
-  p->chars = (size_t)(end - at) == sizeof chars - 1 && memcmp(at, chars, sizeof chars - 1) == 0;
+  p->columns = is_word_of_ours(at, end, MB_WORD_COLUMNS);
+  p->chars = is_word_of_ours(at, end, MB_WORD_CHARS);
   ++at;
   const size_t size = read_number(&at, end, LARGEST_STRUCT);
   size_t alignment = 1;
@@ -148,6 +148,7 @@ static call_parameter parse_one(const char *at, const char *end) {
     }
   }
   DLDataType base = base_type(&w);
+  const bool is_text = w.char_ && !w.signed_ && !w.unsigned_;
   if (p.function) {
     p.kind = PARAM_POINTER;
     p.is_const = p.opaque = true;
@@ -157,12 +158,12 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.opaque = w.unknown > 0;
     p.is_signed = base.code == kDLInt;
     p.bytes = stars == 1 && (p.chars || base.bits == 8);
-    p.is_text = stars == 1 && w.char_ && !w.signed_ && !w.unsigned_ && !p.chars && !p.function;
+    p.is_text = stars == 1 && is_text && !p.chars;
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
       if (!w.char_) p.pointed = base;
       p.pointed_const = is_const;
-      p.pointed_char = w.char_ && !w.signed_ && !w.unsigned_;
+      p.pointed_char = is_text;
     } else if (w.named == NULL || w.named < types + SAME_EVERYWHERE)
       p.dtype = base; /* of the others the kernel knows the bits it was compiled with */
   } else if (base.bits != 0 && base.code != kDLComplex) {

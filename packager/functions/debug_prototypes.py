@@ -95,7 +95,7 @@ def prototype_of(function: Function) -> Prototype:
 
 
 class _Remedies(NamedTuple):
-    """What errors advise to give in the place of a function.
+    """The functions that errors advise to give in the place of another.
 
     Attributes:
         takes, writes: for an argument, and for a result, that is passed by value.
@@ -151,7 +151,9 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     if found.kind != "pointer":
         scalar = scalar_of(found)
         if scalar is None or scalar.kind == "complex":
-            raise NotCallable(f"{where} is {_described(found, remedies.takes, remedies.takes_object, remedies.narrow)}")
+            raise NotCallable(
+                f"{where} is {_described(found, remedies.takes, remedies.takes_object, remedies.narrow)}"
+            )
         return Parameter(name, "scalar", scalar)
     target = found.target
     if target is None:
@@ -175,8 +177,8 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
         return Parameter(name, "pointer", const=const, spelled=spelled, is_object=True)
     if of.is_object:
         raise NotCallable(
-            f"{where} is {found.spelling}, an object of C++: give {remedies.takes_object}, or, to pass its address, its prototype"
-            f" with void *{name}"
+            f"{where} is {found.spelling}, an object of C++: give {remedies.takes_object}, or, to pass its address,"
+            f" its prototype with void *{name}"
         )
     is_const = target.text.startswith("const ")
     dims: tuple[Dim, ...] = ()

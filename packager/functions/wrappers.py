@@ -245,7 +245,9 @@ def _variable(p: Parameter, i: int) -> str:
 
 def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     """Statements that check argument `i` and store it; of an optional one that is None, zero."""
-    given = [f"const bool given{i} = mblob_kind_of(&call, {i}) != MBLOB_NONE;"] if p.optional else []
+    given = (
+        [f"const bool given{i} = mblob_kind_of(&call, {i}) != MBLOB_NONE;"] if p.optional else []
+    )
     return given + _fetch_given(p, i, dialect)
 
 
@@ -349,7 +351,7 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     size = size.replace("&bad", f"&bad{i}")
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
-    of = quoted(f"{'texts' if 'char' in p.text.split() else 'arrays'} for {p.text}")
+    of = quoted(f"{'texts' if p.points_at_texts else 'arrays'} for {p.text}")
     checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
     return [
         _stored(p, "void *", v),

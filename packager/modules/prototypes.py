@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from mblob import argument_types
+from mblob.argument_types import CHARS, COLUMNS
 from mblob.format.functions_table import OBJECT, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
@@ -104,6 +105,12 @@ class Parameter(NamedTuple):
         return self.spelled.count("*") > 1 and not self.is_function
 
     @property
+    def points_at_texts(self) -> bool:
+        """True if the parameter is a pointer to pointers to `char`."""
+        words = set(self.spelled.partition("*")[0].split()) - {"const", "volatile"}
+        return self.is_indirect and words == {"char"}
+
+    @property
     def c_type(self) -> str:
         """The C type with arrays as pointers, which is what the call passes."""
         base = (
@@ -140,9 +147,9 @@ class Parameter(NamedTuple):
     def packed_type(self) -> str:
         """The type that the packed function takes, as the function table has it."""
         if self.columns:
-            return f"{self.c_type}:columns"
+            return self.c_type + COLUMNS
         if self.kind == "tensor" and self.element.kind == "char":
-            return f"{self.c_type}:chars"
+            return self.c_type + CHARS
         if self.kind == "number" and self.const:
             return self.element.name
         return self.plain_type

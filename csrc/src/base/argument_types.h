@@ -77,6 +77,8 @@
   {"uint_fast8_t", 8 * sizeof(uint_fast8_t)}, \
   {"uint_fast16_t", 8 * sizeof(uint_fast16_t)}, \
   {"uint_fast32_t", 8 * sizeof(uint_fast32_t)}
+#define MB_WORD_COLUMNS ":columns"
+#define MB_WORD_CHARS ":chars"
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
 #define MB_DTYPE_LAST 17
 #define MB_SMALL_FLOATS  \

@@ -22,6 +22,8 @@
 #define MB_TEXT_NO_DATA "expected data, found a NULL pointer"
 #define MB_TEXT_BYTES "expected at least %lld bytes for %s, found %s"
 #define MB_TEXT_ADDRESSES "expected a list of %s, or an array of their addresses (uint64), found %s"
+#define MB_TEXT_ENCODED "pass %s.encode()"
+#define MB_TEXT_ENCODED_TO_WRITE "pass bytearray(%s.encode())"
 #define MB_TEXT_OBJECT "the address of an object of C++"
 #define MB_TEXT_OBJECTS "the array holds objects of Python (%S), which C code cannot read; pass an array of numbers or structs"
 #define MB_TEXT_ALIGNED "expected data aligned to %d bytes, found address %s; pass an aligned copy"

@@ -62,21 +62,20 @@ static int read_rows(struct mb_function_table *table, size_t lines) {
   return table->text[0] ? 0 : bad_line("is not '" FIRST_LINE "'", 1);
 }
 
-/* The notes behind `size` bytes of a table, which are for people: what is none is left out. */
+/* What may be notes behind `size` bytes of a table. They are for people: what is none is left out, when
+ * somebody asks for it. */
 static struct mb_slice notes_behind(struct mb_slice bytes, size_t size) {
-  const uint8_t *notes = bytes.data + size;
-  const uint64_t left = bytes.size - size;
   const size_t head = sizeof(NOTES) - 1;
-  if (left <= head || memcmp(notes, NOTES, head) != 0) return (struct mb_slice){0};
-  const uint8_t *end = memchr(notes + head, 0, mb_size(left - head));
-  const size_t told = end ? (size_t)(end - notes - (ptrdiff_t)head) : 0;
-  return mb_is_utf8(notes + head, told) ? (struct mb_slice){notes + head, told}
-                                        : (struct mb_slice){0};
+  const struct mb_slice left = {bytes.data + size, bytes.size - size};
+  if (left.size <= head || memcmp(left.data, NOTES, head) != 0) return (struct mb_slice){0};
+  return (struct mb_slice){left.data + head, left.size - head};
 }
 
 struct mb_slice mb_function_table_note(const struct mb_function_table *table, const char *symbol) {
-  const char *line = (const char *)table->notes.data, *end = line + table->notes.size, *next;
+  const char *line = (const char *)table->notes.data, *next;
+  const char *end = table->notes.size ? memchr(line, 0, mb_size(table->notes.size)) : NULL;
   const size_t size = strlen(symbol);
+  if (!end) return (struct mb_slice){0};
   for (; line < end; line = next + 1) {
     next = memchr(line, '\n', (size_t)(end - line));
     if (!next) next = end;
@@ -84,7 +83,8 @@ struct mb_slice mb_function_table_note(const struct mb_function_table *table, co
       continue;
     const char *origin = line + size + 1;
     const char *text = memchr(origin, '\t', (size_t)(next - origin));
-    if (text && next - text < LONGEST_NOTE)
+    if (text && next - text < LONGEST_NOTE &&
+        mb_is_utf8((const uint8_t *)text, (size_t)(next - text)))
       return (struct mb_slice){(const uint8_t *)text + 1, (uint64_t)(next - text - 1)};
   }
   return (struct mb_slice){0};

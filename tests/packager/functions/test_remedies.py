@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.packager.functions.wrappers import Wrapped, packed_forms
+from mblob.packager.modules.prototype_parser import parse
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
 
@@ -218,3 +220,30 @@ def test_a_header_that_is_read_first_makes_functions_of_cxx_functions_of_c(
     for i, name in enumerate(("plain", "inner"), 1):
         lib[name](x)
         assert x[0] == i
+
+
+def test_a_damaged_note_is_left_out_and_no_other(tmp_path: Path) -> None:
+    """Notes are for people. They are read when somebody asks for one."""
+    path = tmp_path / "n.so"
+    source = "int more(int n, ...) { return n; }\nint most(int n, ...) { return n; }"
+    mblob.csource_module(source).export_library(path)
+    with pytest.raises(AttributeError, match="it is variadic"):
+        mblob.load_module(path)["most"]
+    data = path.read_bytes()
+    at = data.index(b"variadic", data.index(b"mblob notes 1"))
+    path.write_bytes(data[:at] + b"\xff" + data[at + 1 :])
+    lib = mblob.load_module(path)
+    with pytest.raises(AttributeError) as damaged:
+        lib["more"]
+    assert "ariadic" not in str(damaged.value)
+    with pytest.raises(AttributeError, match="it is variadic"):
+        lib["most"]
+
+
+def test_pointers_to_unsigned_bytes_are_no_texts() -> None:
+    """In the errors of packed functions, as in those of calls."""
+    words = ("char", "const char", "unsigned char", "signed char")
+    for word in words:
+        (prototype,) = parse([f"void f({word} **x)"])
+        of = "texts" if word.endswith("char") and "signed" not in word else "arrays"
+        assert f'"{of} for {word} **x"' in packed_forms([Wrapped(prototype)])
