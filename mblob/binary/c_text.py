@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mblob.binary.elf_records import Symbol
+from mblob.binary.image import OneImage
 from mblob.binary.non_elf import symbol
 from mblob.errors import FormatError
 
@@ -33,7 +34,7 @@ def is_c(data: memoryview) -> bool:
     return b"\0" not in head and (head.startswith(_TARGET) or _DEFINITION.search(head) is not None)
 
 
-class CText:
+class CText(OneImage):
     """C text with functions, or with a blob; an `mblob.binary.image.Image` for any machine.
 
     Offsets of a blob count in the bytes that the text stands for, not in the text.

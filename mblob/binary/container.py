@@ -83,7 +83,7 @@ def open_file(data: memoryview, label: str, machine: str | None = None) -> Opene
     opened = _open_one(data, label)
     if wanted is None:
         return opened
-    for image in opened.image.images if isinstance(opened.image, ObjectSet) else [opened.image]:
+    for image in opened.image.images:
         if image.format != "c" and not fits(wanted, image.machine, image.bits, image.endian):
             what = f"{image.machine}, {image.bits} bits, {image.endian} endian"
             raise FormatError.about(image.name, f"for {what}, not {machine}", code="no_machine")

@@ -43,6 +43,7 @@ from mblob.binary.elf_records import (
     SymbolTable,
 )
 from mblob.binary.elf_tables import NAME_LIMIT, ElfTables, name_budget
+from mblob.binary.image import OneImage
 from mblob.bytes.record import Record
 
 SYMBOL_LIMIT = 1 << 22  # dynamic symbols; the largest real libraries have some 10^5
@@ -51,7 +52,7 @@ NEEDED_LIMIT = 1 << 12  # libraries
 STRINGS_LIMIT = 1 << 26  # bytes of names that are copied into memory; those of libLLVM have 2^22
 
 
-class ElfFile(ElfTables):
+class ElfFile(ElfTables, OneImage):
     """An ELF file in memory (usually a mapping); an `mblob.binary.image.Image`. Arguments and
     errors as of `ElfTables`."""
 

@@ -40,8 +40,8 @@ def function_names(image: Image) -> set[str]:
     """Names of exported functions. Assemblers give code no type unless they are told: what lies in
     code and has none counts, too. A symbol of a version that is not the default one of its name
     does not: no `dlsym` finds it by name."""
-    if parts := getattr(image, "images", ()):  # of an `ObjectSet`
-        return set().union(*map(function_names, parts))
+    if len(image.images) > 1:
+        return set().union(*map(function_names, image.images))
     if not isinstance(image, ElfFile):
         return {s.name for s in image.exports if s.type == STT_FUNC}
     typed = [

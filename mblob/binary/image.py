@@ -23,6 +23,7 @@ class Image(Protocol):
         exports, imports: symbols for others and of others, without what their format puts around a
         C name.
         needed: libraries that the dynamic linker loads with it.
+        images: the objects of a set; of anything else itself.
     """
 
     format: str
@@ -48,6 +49,12 @@ class Image(Protocol):
     @property
     def needed(self) -> Sequence[str]: ...
 
+    @property
+    def images(self) -> Sequence[Image]: ...
+
+    def owner(self, symbol: Symbol) -> Image:
+        """The one of `images` that defines an exported symbol."""
+
     def find(self, name: str) -> Symbol | None:
         """The exported symbol of that name."""
 
@@ -60,3 +67,14 @@ class Image(Protocol):
 
     def notes(self) -> Iterator[tuple[bytes, int, bytes, int]]:
         """ELF notes: owner, type, descriptor, its offset."""
+
+
+class OneImage:
+    """The part of an `Image` that is no set of others."""
+
+    @property
+    def images(self: Image) -> Sequence[Image]:
+        return (self,)
+
+    def owner(self: Image, symbol: Symbol) -> Image:
+        return self

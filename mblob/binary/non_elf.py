@@ -21,6 +21,7 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
+from mblob.binary.image import OneImage
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
@@ -40,7 +41,7 @@ class Span(NamedTuple):
     writable: bool
 
 
-class ForeignFile:
+class ForeignFile(OneImage):
     """Base of the readers. What lief says is copied when the file is opened; `bytes_of` compares
     it with the file before it is used.
 

@@ -57,7 +57,13 @@ def _advised(data: memoryview) -> mmap.mmap | None:
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a regular file: a read-only mapping, which lives as long as a view of it.
+    """The bytes of a regular file, as of `map_known_file`."""
+    return map_known_file(path)[0]
+
+
+def map_known_file(path: Path) -> tuple[memoryview, os.stat_result]:
+    """The bytes of a regular file, a read-only mapping that lives as long as a view of it; and what `stat`
+    says of that file.
 
     Files that say they are empty but are not (those of /proc) are read.
 
@@ -79,8 +85,8 @@ def map_file(path: Path) -> memoryview:
         if not stat.S_ISREG(info.st_mode):
             raise FormatError(f"{path}: not a regular file", code="not_elf")
         if info.st_size == 0:
-            return memoryview(_read(path))
-        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ))
+            return memoryview(_read(path)), info
+        return memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_READ)), info
     finally:
         os.close(fd)
 

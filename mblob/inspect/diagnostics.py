@@ -104,10 +104,6 @@ def _judged(library: Library) -> tuple[FormatError | None, Remark | None]:
         return None, ("not_loadable", str(error).removeprefix(f"{error.culprit}: "))
 
 
-def _images(image: Image) -> list[Image]:
-    return list(image.images) if isinstance(image, ObjectSet) else [image]
-
-
 def _of_linking(library: Library) -> Iterator[Remark]:
     image = library.image
     if library.kind not in ("shared", "object", "archive", "tar", "universal", "bundle", "source"):
@@ -131,7 +127,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
             "read_only_dynamic",
             "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes",
         )
-    machines = Counter((i.machine, i.bits, i.endian) for i in _images(image) if i.format != "c")
+    machines = Counter((i.machine, i.bits, i.endian) for i in image.images if i.format != "c")
     if len(machines) > 1:
         names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
         yield "mixed_machines", f"its members are for several machines: {names}"
@@ -139,7 +135,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
 
 def executable_stack(image: Image) -> Iterator[Remark]:
     """An executable stack that a file asks for, or seems to."""
-    if any(map(_wants_executable_stack, _images(image))):
+    if any(map(_wants_executable_stack, image.images)):
         yield (
             "executable_stack",
             "asks for an executable stack; glibc 2.41 and later refuse to load it",
@@ -149,7 +145,7 @@ def executable_stack(image: Image) -> Iterator[Remark]:
 def damaged_sections(image: Image) -> Iterator[Remark]:
     """Section headers that are not used, because they or their names are damaged, or lead out of
     the file."""
-    for part in _images(image):
+    for part in image.images:
         if isinstance(part, ElfFile) and part.section_problem is not None:
             yield (
                 "section_headers",
@@ -226,7 +222,7 @@ def _of_placing(library: Library) -> Iterator[Remark]:
     symbol = library.blob_symbol
     if symbol is None:
         return
-    image = library.image.owner(symbol) if isinstance(library.image, ObjectSet) else library.image
+    image = library.image.owner(symbol)
     writable = False
     if isinstance(image, ElfObject):
         section = image.section_of(symbol)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.binary import elf_facts, isa
-from mblob.binary.container import Member, ObjectSet
+from mblob.binary.container import Member
 from mblob.binary.elf import ElfFile
 from mblob.binary.image import Image
 
@@ -59,10 +59,9 @@ def library_json(library: Library) -> dict[str, Any]:
 
 def hints_of(image: Image) -> list[str]:
     """The hints of a file on the processors it needs, each once."""
-    images = image.images if isinstance(image, ObjectSet) else [image]
     found = [
         h
-        for i in images
+        for i in image.images
         for h in (isa.hints(i) if isinstance(i, ElfFile) else getattr(i, "hints", []))
     ]
     return list(dict.fromkeys(found))
@@ -79,8 +78,9 @@ def linking_json(image: Image) -> dict[str, Any]:
             "compilers": elf_facts.compilers(image),
         }
     else:
-        images = image.images if isinstance(image, ObjectSet) else []
-        compilers = {c for i in images if isinstance(i, ElfFile) for c in elf_facts.compilers(i)}
+        compilers = {
+            c for i in image.images if isinstance(i, ElfFile) for c in elf_facts.compilers(i)
+        }
         own = {
             "soname": getattr(image, "soname", None),
             "runpath": list(getattr(image, "runpath", ())),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,7 +20,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import Symbol
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
-from mblob.bytes.mapping import advise_random, map_file, prefetch
+from mblob.bytes.mapping import advise_random, map_known_file, prefetch
 from mblob.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -68,7 +67,7 @@ class Library:
 
     Attributes:
         path: of the file.
-        stat: of the file when it was mapped.
+        stat: of the file that was mapped.
         kind: "shared", "object", "archive", "tar", "universal", ...: what the file is.
         members: `mblob.binary.container.Member` of an archive, a tar, a universal file; else empty.
         compressed: the file is a `.tar.gz` or C text; offsets count in the unpacked bytes, or in
@@ -126,9 +125,8 @@ class Library:
         if not os.fspath(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.path = Path(path)
-        with suppress(OSError, ValueError):  # which `map_file` tells
-            self.stat = self.path.stat()  # before it is mapped: whoever replaces it then is noticed
-        self._data: memoryview | None = map_file(self.path)
+        self._data: memoryview | None
+        self._data, self.stat = map_known_file(self.path)
         self._blob_data: memoryview | None = None
         try:
             if verify != "full":
@@ -190,12 +188,7 @@ class Library:
                     at, size = place_of(self._blob_data)
                     # page by page, a cold one takes a wait for each
                     prefetch(self._data, offset + at, size)
-                owner = (
-                    self.image.owner(symbol)
-                    if isinstance(self.image, container.ObjectSet)
-                    else self.image
-                )
-                self.compressed = self.compressed or owner.format == "c"
+                self.compressed = self.compressed or self.image.owner(symbol).format == "c"
                 return offset, self._read_blob(self._blob_data, name, level, partial, expected)
         if expected:
             raise FormatError.about(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mblob.binary import elf_records
-from mblob.binary.container import ObjectSet
 from mblob.binary.elf import ElfFile
 from mblob.binary.non_elf import ForeignFile
 from mblob.bytes.record import Record
@@ -125,8 +124,7 @@ def header_groups(library: Library) -> list[Group]:
     """All headers of a file, in the order of a reader; of an archive those of the member that has
     the blob."""
     image = library.image
-    if isinstance(image, ObjectSet):
-        image = image.images[0] if library.blob_symbol is None else image.owner(library.blob_symbol)
+    image = image.images[0] if library.blob_symbol is None else image.owner(library.blob_symbol)
     groups: list[Group] = []
     if isinstance(image, ElfFile):
         groups += _elf_groups(image)
