@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mblob.errors import FormatError, listed
 from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, Grammars, decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
-from mblob.inspect.relax_program import PACKED
+from mblob.inspect.relax_program import PACKED, Function, Program
+from mblob.inspect.relax_summary import summarize
 from mblob.inspect.tensors import relax_program
 from mblob.module import Module
 from mblob.packager.errors import BuildError, warn
@@ -70,7 +71,7 @@ def check_parameters(
     if len(rows) < 2 or any(names.intersection(f.params) for f in functions):
         return  # inputs find them by name
     inputs = next((f.params for f in functions if len(f.params) > len(rows)), None)
-    if inputs and not any("params" in name for f in functions for name in f.params):
+    if inputs and not _has_place(program, functions):
         warn(
             f"{place}: no input ({listed(inputs, 6)}) has the name of a parameter ({listed(list(names), 6)}); inputs"
             " that are parameters, one by one, find them by name: give the tensors the names of these inputs"
@@ -87,3 +88,11 @@ def check_parameters(
         f"{node.files[0]}: the order of its tensors is that of their names, and the program does not say whether"
         " that is its own; order= gives another one"
     )
+
+
+def _has_place(program: Program, functions: Sequence[Function]) -> bool:
+    """True if a function of a program takes a tuple, as far as the program says so, or by its name."""
+    if any("params" in name for f in functions for name in f.params):
+        return True
+    told = (i for f in summarize(program, lambda t: t)["functions"] for i in f.get("inputs", ()))
+    return any(i.get("type", "").lower().startswith("tuple") for i in told)

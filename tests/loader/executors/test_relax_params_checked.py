@@ -388,6 +388,14 @@ def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> No
     mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")
 
 
+def test_a_tuple_of_any_name_is_their_place(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    told = function("main", x=X, y=X, weights=tuple_of(W, B))
+    mblob.add(library(tmp_path / "m.so", told, weights=None), params=SET, output=tmp_path / "o.so")
+    assert not [str(w.message) for w in recwarn]
+
+
 def seconds_to_refuse(count: int) -> float:
     """Seconds of the check of a crafted program: many functions, each with a text, and one with many inputs."""
     rows = [Function(f"f{k}", [ret(0)], num_args=1) for k in range(count)]
