@@ -63,7 +63,7 @@ def refused(tmp_path: Path, peak_memory: Callable[..., int]) -> Callable[[bytes]
             assert len(str(caught.value)) < 600
             codes.append(caught.value.code)
             if caught.value.code in ("pe", "coff", "mach_o"):
-                text = caught.value.text.removeprefix(f"{path}: ")
+                text = str(caught.value).removeprefix(f"{path}: ")
                 codes[0] += ": " + text.partition(" (at")[0]
 
         assert peak_memory(run) < MEMORY

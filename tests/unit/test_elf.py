@@ -164,8 +164,9 @@ def test_a_symbol_table_said_to_be_huge_costs_nothing(library: Path, tmp_path: P
     struct.pack_into("<4I", whole, at, 0xFFFFFFFF, 1, 0xFFFFFFFF, 6)
     path = tmp_path / "huge.so"
     path.write_bytes(whole)
-    with pytest.raises(FormatError, match="elf_dynamic"):
+    with pytest.raises(FormatError) as caught:
         Library(path)
+    assert caught.value.code == "elf_dynamic"
 
 
 @pytest.mark.compiles
@@ -209,8 +210,9 @@ def test_a_library_cut_at_its_end_is_refused(library: Path, tmp_path: Path) -> N
     whole = library.read_bytes()
     path = tmp_path / "cut.so"
     path.write_bytes(whole[:-1])
-    with pytest.raises(FormatError, match="elf_truncated"):
+    with pytest.raises(FormatError) as caught:
         Library(path)
+    assert caught.value.code == "elf_truncated"
 
 
 def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ LATE = {
         "mblob.loader.payloads", "mblob.loader.pickled", "mblob.loader.library_sources",
     },
     "2 to 30 ms of Python's own, which a look at a small file does not need": {
-        "ast", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
+        "ast", "concurrent", "ctypes", "hashlib", "importlib", "inspect", "tarfile", "tempfile", "zipfile",
         "mblob.format.dlpack",  # with ctypes
     },
     "2 to 6 ms, for keys that TVM does not have": {"mblob.native", "mblob.native.runtime"},

@@ -101,8 +101,9 @@ def test_what_only_the_index_can_tell_is_not_stripped(tmp_path: Path) -> None:
         mblob.strip_index(tmp_path / "m.so")
     assert (tmp_path / "m.so").read_bytes() == before
     mblob.strip_index(tmp_path / "m.so", tmp_path / "f.so", force=True)
-    with pytest.raises(mblob.FormatError, match="unknown_key"):
+    with pytest.raises(mblob.FormatError) as caught:
         mblob.open(tmp_path / "f.so")
+    assert caught.value.code == "unknown_key"
     (tmp_path / "w").write_bytes((2).to_bytes(8, "little") + b"{}")
     mblob.safetensors_module(tmp_path / "w").export_library(tmp_path / "w.so")
     for force in (False, True):
