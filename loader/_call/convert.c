@@ -27,7 +27,12 @@ static bool is_struct(const call_parameter *p) {
   return p != NULL && p->kind == PARAM_POINTER && p->size != 0;
 }
 
+#define TEXT_OR_ARRAY "a str, bytes or an array"
+
 static bool number_for_array(call_frame *frame, int i, PyObject *number) {
+  if (frame->parameters[i].indirect)
+    return call_no_addresses(frame, i,
+                             number ? PyUnicode_FromFormat("the number %R", number) : NULL);
   if (is_struct(&frame->parameters[i]))
     return call_no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
   if (number == NULL) return false;
@@ -36,7 +41,10 @@ static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   Py_DECREF(made);
   PyObject *shown = PyObject_Repr(number);
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
-  if (text) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
+  if (text && frame->parameters[i].is_text)
+    call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, TEXT_OR_ARRAY, text);
+  else if (text)
+    call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
   Py_XDECREF(shown);
   return false;
 }
@@ -507,19 +515,20 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (frame->ffi && PyTuple_Check(arg) && !PyTuple_CheckExact(arg) && call_hook_classes() &&
       PyObject_TypeCheck(arg, (PyTypeObject *)call_hook.shape_class))
     return call_convert_shape(frame, i, arg);
-  if (frame->ffi && (PyList_Check(arg) || PyTuple_CheckExact(arg)))
+  const bool is_pointer = p != NULL && p->kind == PARAM_POINTER;
+  if (frame->ffi && !is_pointer && (PyList_Check(arg) || PyTuple_CheckExact(arg)))
     return call_convert_sequence(frame, i, arg);
-  if (frame->ffi && PyDict_CheckExact(arg)) return call_convert_dict(frame, i, arg);
+  if (frame->ffi && !is_pointer && PyDict_CheckExact(arg)) return call_convert_dict(frame, i, arg);
   if (call_dlpack_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
   if (frame->ffi && call_ffi_is_shape(arg)) return call_convert_shape(frame, i, arg);
   if (call_ffi_argument(frame, i, arg, &absent)) return true;
   if (!absent) return false;
-  if (frame->ffi && PyTuple_Check(arg)) return call_convert_sequence(frame, i, arg);
+  if (frame->ffi && !is_pointer && PyTuple_Check(arg)) return call_convert_sequence(frame, i, arg);
   if (frame->ffi && !PyFunction_Check(arg)) {
     if (call_convert_stand_in(frame, i, arg, &absent)) return true;
     if (!absent) return false;
-    if (PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
+    if (!is_pointer && PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
   if (p != NULL && p->function) {
     PyObject *text = PyUnicode_FromStringAndSize(p->text, (Py_ssize_t)p->text_size);
@@ -533,6 +542,11 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return call_no_number(frame, i, arg);
   if (is_struct(p)) return call_no_struct(frame, i, PyUnicode_FromString(type->tp_name));
+  if (p != NULL && p->indirect)
+    return call_no_addresses(frame, i, PyUnicode_FromString(type->tp_name));
+  if (p != NULL && p->is_text)
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, TEXT_OR_ARRAY,
+                            type->tp_name);
   char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";
@@ -542,6 +556,9 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
              *dtype ? ", " : "", quote, dtype, quote);
   else if (is_by_reference(arg))
     snprintf(advice, sizeof advice, "; pass ctypes.pointer(x) for byref(x)");
+  if (is_pointer)
+    return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s", "an array",
+                            type->tp_name, advice);
   return call_frame_error(
       frame, i, PyExc_TypeError,
       "expected an array, a number, str, bytes, None, %sa Tensor, a Module, a Device or a function, "

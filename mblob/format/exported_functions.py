@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mblob.binary.elf_records import STV_HIDDEN, STV_INTERNAL
 from mblob.binary.function_names import function_names
 from mblob.binary.image import Image
 from mblob.errors import DigestError, FormatError
@@ -199,7 +200,9 @@ def host_functions(
         abi = "packed" if names.isdisjoint(_MARKS_OF_0_21) else "ffi"
         if not (assumed or _is_compiled_by_tvm(elf, abi, prefix)):
             abi = "plain"
-        for symbol in exported - listed:
+        # of objects: what is linked has them no more
+        hidden = {s.name for s in elf.exports if s.st_other & 3 in (STV_INTERNAL, STV_HIDDEN)}
+        for symbol in exported - listed - hidden:
             name = symbol.removeprefix(prefix)
             of_another = name == symbol and symbol.startswith(others)
             no_function = is_helper(name) or is_helper(symbol) or is_mangled(name)

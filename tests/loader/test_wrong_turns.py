@@ -213,3 +213,51 @@ def test_c_names_the_function_that_was_meant_and_how_programs_are_run(golden: Pa
         ", ...; did you mean 'softmax'?; a function of its program is run by"
         ' mblob_executor_create(module, "softmx", ...)'
     )
+
+
+OF_POINTERS = """
+struct pair { int a; double b; };
+int text(const char *s) { return s[0]; }
+int texts(const char **v) { return v[0][0]; }
+int pair(struct pair *p) { return p->a; }
+int bytes(const unsigned char image[4]) { return image[0]; }
+"""
+A_TEXT = r"expected a str, bytes or an array, found "
+TEXTS = r"expected a list of texts for const char \*\*v, or an array of their addresses \(uint64\), found "
+PAIR = r"expected at least 16 bytes for struct pair \*p, found {}; pass ctypes\.byref\(p\) of a ctypes\.Structure"
+ARRAY = r"expected an array, found {}; make it an array with numpy\.asarray\(image, \"uint8\"\)"
+
+
+@pytest.fixture(scope="module", params=["classic", "ffi"])
+def of_pointers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> mblob.Module:
+    path = tmp_path_factory.mktemp("pointers") / "p.so"
+    mblob.csource_module(OF_POINTERS).export_library(path, dialect=request.param)
+    return mblob.load_module(path)
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize(
+    ("name", "given", "text"),
+    [
+        ("text", 3, A_TEXT + "3$"),
+        ("text", 3.0, A_TEXT + r"3\.0$"),
+        ("text", ["a"], A_TEXT + "list$"),
+        ("text", ("a",), A_TEXT + "tuple$"),
+        ("text", {"a": 1}, A_TEXT + "dict$"),
+        ("texts", 3, TEXTS + "the number 3"),
+        ("texts", {"a": 1}, TEXTS + "dict"),
+        ("pair", (1, 2.0), PAIR.format("tuple")),
+        ("pair", [1, 2.0], PAIR.format("list")),
+        ("pair", {"a": 1}, PAIR.format("dict")),
+        ("bytes", [1, 2, 3, 4], ARRAY.format("list")),
+        ("bytes", (1, 2, 3, 4), ARRAY.format("tuple")),
+        ("bytes", {}, "expected an array, found dict$"),
+    ],
+)
+def test_what_a_pointer_does_not_take_is_told_with_what_it_takes(
+    of_pointers: mblob.Module, name: str, given: Any, text: str
+) -> None:
+    with pytest.raises(TypeError, match=text):
+        of_pointers[name](given)

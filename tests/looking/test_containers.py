@@ -380,3 +380,19 @@ def test_c_text_that_is_no_blob_is_refused(tmp_path: Path, text: str, words: str
     (tmp_path / "devc.c").write_text(text)
     with pytest.raises(FormatError, match=words):
         mblob.open(tmp_path / "devc.c")
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_tar_lists_what_a_user_can_call(tmp_path: Path, dialect: Any) -> None:
+    """Not the hidden functions that mblob and compilers put beside it."""
+    code = "void twice(float *x) { x[0] *= 2; } " + HIDDEN
+    path = tmp_path / "m.tar"
+    for given in ({"packed": "twice"}, {}) if dialect == "classic" else ({},):
+        mblob.csource_module(code, functions=["twice"], **given).export_library(
+            path, dialect=dialect
+        )
+        with mblob.open(path) as library:
+            assert list(library.functions) == ["twice"]
+
+
+HIDDEN = '__attribute__((visibility("hidden"))) void helper(float *x) { x[0] = 1; }'
