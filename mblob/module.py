@@ -179,6 +179,8 @@ class Module:
         """The tensors (weights) of this module and its imports by name, as views without a copy. If a
         name occurs twice, the first one is given, depth first in import order. The constants of a
         virtual machine's program have no names: they are `constant 3`, as `inspect` lists them.
+        Modules that constructors made, such as `safetensors_module`, show theirs when they are
+        exported and loaded; until then they have `payload` alone.
 
         Raises:
             NotFoundError: by `tensors[name]`: there is no such tensor; the text lists the names.
