@@ -29,12 +29,12 @@ LAYERS = {
     "core/plugin": "",
     "core/library": "",
     "host_abi": "",
-    "exec/common": "",
-    "exec/graph": "",
-    "exec/aot": "",
-    "exec/relay": "",
-    "exec/relax": "",
-    "exec/contrib": "",
+    "exec/common": "defined(MB_WITH_EXECUTORS)",
+    "exec/graph": "defined(MBLOB_WITH_GRAPH)",
+    "exec/aot": "defined(MBLOB_WITH_AOT)",
+    "exec/relay": "defined(MBLOB_WITH_RELAY)",
+    "exec/relax": "defined(MBLOB_WITH_RELAX)",
+    "exec/contrib": "defined(MBLOB_WITH_CONTRIB)",
     "entry": "",
 }
 # The table of libmblob-core.a: the other table has its place.
@@ -62,7 +62,9 @@ START = """\
 #ifndef _FILE_OFFSET_BITS
 #define _FILE_OFFSET_BITS 64
 #endif
+#ifndef MB_INTERNAL
 #define MB_INTERNAL static __attribute__((unused))
+#endif
 """
 
 

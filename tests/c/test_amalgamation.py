@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,9 +12,12 @@ import numpy as np
 import pytest
 
 import mblob
+from tests.built_once import built_once
+from tests.c.test_profiles import HOST as PROFILE_HOST
+from tests.c.test_profiles import model  # noqa: F401 (a fixture)
 from tests.c.test_rooms import NEEDS, SRC
-from tests.e2e.conftest import amalgamation  # noqa: F401 (a fixture)
-from tests.e2e.programs import ROOT, run
+from tests.e2e.conftest import amalgamation, built  # noqa: F401 (fixtures)
+from tests.e2e.programs import ROOT, make_amalgamation, run
 
 LIBRARIES = ("-pthread", "-ldl", "-lm")
 
@@ -96,3 +101,50 @@ def test_a_program_of_two_files_reads_and_calls(
     run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
     said = run(tmp_path / "host", tmp_path / "all.so").stdout.split("\n")
     assert said == ["vadd", "21 payload 3", ""]
+
+
+def test_a_program_without_executors_names_the_macro_that_a_model_needs(
+    built: Path,  # noqa: F811
+    model: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    core = "-DMBLOB_PROFILE_CORE"
+    folder = built_once("amalgamation-core", lambda folder: make_amalgamation(folder, core))
+    (tmp_path / "host.c").write_text(PROFILE_HOST)
+    words = ("cc", f"-I{folder}", tmp_path / "host.c", folder / "mblob.o", "-o", tmp_path / "host")
+    run(*words, *LIBRARIES)
+    lines = run(tmp_path / "host", built / "lib" / "plain.so", model).stdout.splitlines()
+    number, system, create, opened = lines
+    assert (number, system) == ("21", "runtime.SystemLib")
+    for line in (create, opened):
+        assert "; compile mblob.c with -DMBLOB_WITH_GRAPH" in line
+
+
+def test_the_table_names_all_that_a_choice_may_leave_out() -> None:
+    text = (SRC / "entry" / "profile_full.c").read_text()
+    names = re.findall(r'\{"([\w.]+)", mb_(?:vm|graph)', text)
+    assert len(names) == 7
+    for name in names:
+        assert len(re.findall(rf'[",]{re.escape(name)}[",\\]', text)) == 2, name
+    for key in re.findall(r"&mb_(\w+)_class", text):
+        assert re.search(KEYS.get(key, f"MB_KEY_{key.upper()}") + r"\b", text), key
+
+
+KEYS = {"vm_executable": "MB_KEY_RELAY_EXECUTABLE"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("choice", ["GRAPH", "AOT", "RELAY", "RELAX", "CONTRIB", "AOT RELAX"])
+def test_a_choice_of_executors_compiles_without_a_warning_and_links(
+    require: Callable[[str], str], tmp_path: Path, choice: str, compiler: str
+) -> None:
+    macros = (f"-DMBLOB_WITH_{name}" for name in choice.split())
+    make_amalgamation(tmp_path, "-Os", *macros, compiler=require(compiler))
+    output = ("-o", tmp_path / "all.so")
+    run("cc", "-shared", "-Wl,-z,defs", tmp_path / "mblob.o", *output, *LIBRARIES)
+
+
+def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="no MBLOB_PROFILE_MINIMAL: use MBLOB_PROFILE_CORE"):
+        make_amalgamation(tmp_path, "-DMBLOB_PROFILE_MINIMAL")

@@ -12,7 +12,7 @@ import pytest
 
 import mblob
 from tests.e2e.ffi.ffi_sources import PACKED
-from tests.e2e.programs import ROOT, make_c_tests, run
+from tests.e2e.programs import ROOT, make_amalgamation, make_c_tests, run
 
 # each machine compiles the runtime and all test programs, and emulates them
 pytestmark = pytest.mark.slow
@@ -89,6 +89,21 @@ def test_every_test_program_passes(built: Built) -> None:
     assert programs.issuperset(built.machine.leaves_out)
     for program in sorted(programs.difference(built.machine.leaves_out)):
         built.run(program, built.folder / "lib")
+
+
+def test_every_test_program_passes_with_one_c_file(built: Built, tmp_path: Path) -> None:
+    """mblob.o in place of libmblob; with its functions external, which some programs call."""
+    compiler = f"{built.machine.triplet}-gcc"
+    make_amalgamation(tmp_path, "-O1", "-DMB_INTERNAL=", compiler=compiler)
+    archive = tmp_path / "libmblob.a"
+    run("ar", "qcs", archive, tmp_path / "mblob.o")
+    one = Built(built.machine, tmp_path / "build")
+    words = [f"WARNINGS={built.machine.warnings}"] if built.machine.warnings else []
+    folders = (f"BUILD={one.folder}", f"ARCHIVE={archive}", f"CC={compiler}", "CXX=")
+    make_c_tests("programs", *folders, *words)
+    programs = {path.stem for path in (ROOT / "tests" / "c").glob("*/test_*.c")}
+    for program in sorted(programs.difference(built.machine.leaves_out)):
+        one.run(program, one.folder / "lib")
 
 
 def test_the_reader_reads_each_vector_as_described(built: Built) -> None:

@@ -9,6 +9,27 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+/* The executors of the table: all of them in libmblob. A program that compiles mblob.c
+ * (csrc/amalgamation.py) may ask for some: MBLOB_PROFILE_CORE has none, and MBLOB_WITH_GRAPH and the
+ * like are the core with those. */
+#ifdef MBLOB_PROFILE_MINIMAL
+#error "this mblob.c has no MBLOB_PROFILE_MINIMAL: use MBLOB_PROFILE_CORE"
+#endif
+
+#if !defined(MBLOB_PROFILE_CORE) && !defined(MBLOB_WITH_GRAPH) && !defined(MBLOB_WITH_AOT) && \
+    !defined(MBLOB_WITH_RELAY) && !defined(MBLOB_WITH_RELAX) && !defined(MBLOB_WITH_CONTRIB)
+#define MBLOB_WITH_GRAPH   /* exec/graph */
+#define MBLOB_WITH_AOT     /* exec/aot */
+#define MBLOB_WITH_RELAY   /* exec/relay */
+#define MBLOB_WITH_RELAX   /* exec/relax */
+#define MBLOB_WITH_CONTRIB /* exec/contrib */
+#endif
+
+#if defined(MBLOB_WITH_GRAPH) || defined(MBLOB_WITH_AOT) || defined(MBLOB_WITH_RELAY) || \
+    defined(MBLOB_WITH_RELAX) || defined(MBLOB_WITH_CONTRIB)
+#define MB_WITH_EXECUTORS /* exec/common */
+#endif
+
 struct mb_class;
 struct mb_method;
 

@@ -12,7 +12,7 @@
 static int walk_of(const char *key) {
   static const uint8_t payload[] = {1, 0, 0, 0, 0, 0, 0, 0, 'x', 'r', 'e', 's', 't'};
   struct mb_cursor c = {payload, 0, sizeof(payload), 0};
-  return walk((struct mb_slice){(const uint8_t *)key, strlen(key)}, &c, MB_FFI);
+  return walk((struct mb_slice){(const uint8_t *)key, strlen(key)}, &c, MB_FFI, NULL);
 }
 
 int main(void) {
