@@ -17,7 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mblob import texts
-from mblob.dtype import LAST_CODE, NAMES, OF_DLPACK, OF_SAFETENSORS, SMALL_FLOATS, DataType
+from mblob.dtype import (
+    E4M3_FLOAT8,
+    E5M2_FLOAT8,
+    FLOAT8_E3M4,
+    LAST_CODE,
+    NAMES,
+    OF_DLPACK,
+    OF_SAFETENSORS,
+    SMALL_FLOATS,
+    DataType,
+)
 from mblob.named_tuple import NamedTuple
 
 
@@ -163,6 +173,14 @@ def _elements(table: Mapping[str, tuple[int, int]]) -> str:
     return _listed(f'{{{code}, {bits}, "{name}"}}' for name, (code, bits) in table.items())
 
 
+# Those of the runtime that DLPack has for another type, or not at all.
+FLOAT8_CODES = {
+    "MB_E4M3_FLOAT8": str(E4M3_FLOAT8),
+    "MB_E5M2_FLOAT8": str(E5M2_FLOAT8),
+    "MB_FLOAT8_E3M4": str(FLOAT8_E3M4),
+}
+
+
 def macros() -> dict[str, str]:
     """Macros of C by their names."""
     recorded = {
@@ -188,6 +206,7 @@ def macros() -> dict[str, str]:
         ),
         "MB_C_TYPE_OF_UINT64_SIZE": str(max(map(len, unsigned)) + 1),
         "MB_C_TYPES_OF_UINT64": _listed(f'{{"{name}", {size}}}' for name, size in unsigned.items()),
+        **FLOAT8_CODES,
         "MB_WORD_COLUMNS": texts.quoted(COLUMNS),
         "MB_WORD_CHARS": texts.quoted(CHARS),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),

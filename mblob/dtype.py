@@ -14,18 +14,21 @@ from mblob.named_tuple import NamedTuple
 NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
-# DLPack's 6 and 7, which libraries of the ffi dialect write, are bool (uint1 here) and this type,
+# TVM's 6 and 7. Those of DLPack, which libraries of the ffi dialect write, are bool (uint1 here) and float8_e3m4,
 # which has a code of its own here and in the runtime (MBLOB_FLOAT8_E3M4 of mblob/plugin.h).
+E4M3_FLOAT8, E5M2_FLOAT8 = 6, 7
+DLPACK_BOOL, DLPACK_FLOAT8_E3M4 = 6, 7
 FLOAT8_E3M4 = 128
 
-# Small floats, whose names say their bits: code and bits. TVM's 6 and 7, and DLPack's from 8 on.
+# Small floats, whose names say their bits: code and bits. Those of TVM, and DLPack's from 8 on.
 SMALL_FLOATS = {
-    "e4m3_float8": (6, 8), "e5m2_float8": (7, 8), "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),
+    "e4m3_float8": (E4M3_FLOAT8, 8), "e5m2_float8": (E5M2_FLOAT8, 8),
+    "float8_e4m3": (8, 8), "float8_e4m3b11fnuz": (9, 8),
     "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8), "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8), "float6_e2m3fn": (15, 6), "float6_e3m2fn": (16, 6), "float4_e2m1fn": (17, 4),
     "float8_e3m4": (FLOAT8_E3M4, 8),
 }  # fmt: skip
-OF_DLPACK = {"bool": (6, 8), "float8_e3m4": (7, 8)}  # what those of 8 bits are there
+OF_DLPACK = {"bool": (DLPACK_BOOL, 8), "float8_e3m4": (DLPACK_FLOAT8_E3M4, 8)}
 # Every dtype of safetensors, by its name there.
 OF_SAFETENSORS = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
@@ -105,9 +108,10 @@ class DataType(NamedTuple):
     def of_ffi(self) -> DataType:
         """The type for numbers that a library of the ffi dialect stores: bool and float8_e3m4 have
         other codes there."""
-        if self.code == 6 and self.bits == 8:
+        if self.code == DLPACK_BOOL and self.bits == 8:
             return DataType(1, 1, self.lanes)
-        return DataType(FLOAT8_E3M4, 8, self.lanes) if self.code == 7 and self.bits == 8 else self
+        is_e3m4 = self.code == DLPACK_FLOAT8_E3M4 and self.bits == 8
+        return DataType(FLOAT8_E3M4, 8, self.lanes) if is_e3m4 else self
 
     @classmethod
     def from_format(cls, fmt: str, itemsize: int) -> DataType:

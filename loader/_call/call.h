@@ -95,10 +95,6 @@ bool call_runtime_bind(void); /* false with ImportError set */
 
 /* Element type of a buffer; NULL `format` means unsigned bytes. False if it is no plain native
  * number. */
-enum {
-  CALL_E4M3_FLOAT8 = 6,
-  CALL_E5M2_FLOAT8 = 7
-}; /* TVM's codes, which are bool and float8_e3m4 in DLPack */
 bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType *out);
 /* Format of the buffer protocol for one lane, NULL if it has none (bfloat16, int4, ...). */
 const char *call_dtype_format(DLDataType dtype);

@@ -92,8 +92,8 @@ bool call_dtype_equal(DLDataType a, DLDataType b) {
 }
 
 DLDataType call_dtype_for_dlpack(DLDataType dtype) {
-  if (dtype.code == CALL_E4M3_FLOAT8) dtype.code = kDLFloat8_e4m3fn;
-  if (dtype.code == CALL_E5M2_FLOAT8) dtype.code = kDLFloat8_e5m2;
+  if (dtype.code == MB_E4M3_FLOAT8) dtype.code = kDLFloat8_e4m3fn;
+  if (dtype.code == MB_E5M2_FLOAT8) dtype.code = kDLFloat8_e5m2;
   return dtype;
 }
 
@@ -117,7 +117,7 @@ bool call_dtype_of_small_float(const char *name, DLDataType *out) {
     *out = (DLDataType){kDLBfloat, 16, 1};
     return true;
   }
-  for (unsigned code = CALL_E4M3_FLOAT8; code <= MBLOB_FLOAT8_E3M4; ++code) {
+  for (unsigned code = MB_E4M3_FLOAT8; code <= MBLOB_FLOAT8_E3M4; ++code) {
     const DLDataType dtype = {(uint8_t)code, 8, 1};
     const char *text = small_float(dtype);
     if (text == NULL || strcmp(text, name) != 0) continue;

@@ -39,7 +39,15 @@ MISSING = 4  # inputs that a hint names
 
 
 class Model(Protocol):
-    """The common interface of executors of all kinds."""
+    """The common interface of executors of all kinds.
+
+    Attributes:
+        is_graph: it tells which operators wait for others.
+        parts: the sentences about the rows of a profile, with "{}" for what shows one; () if each is a part of a run.
+    """
+
+    is_graph: bool = False
+    parts: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """The inputs that they must be given."""
@@ -61,6 +69,20 @@ class Model(Protocol):
 
     def profile(self, repeat: int, parallel: int | None) -> list[Row]:
         """Profile `repeat` runs; the rows of the profile."""
+
+    def is_tuple(self, name: str) -> bool:
+        """True of an input that is a tuple, as of all parameters of a program."""
+        return False
+
+    def how_to_give(self, missing: list[str]) -> str:
+        """The hint about inputs that were not given."""
+        files = [f"{name}={name}.npy" for name in missing][:MISSING]
+        more = " ..." if len(missing) > MISSING else ""
+        return f"name the file of each: {' '.join(files)}{more}"
+
+    def whole_time(self, rows: list[Row]) -> float:
+        """Seconds that shares are of."""
+        return sum(row.seconds for row in rows) or 1.0
 
 
 @dataclass(frozen=True)
@@ -89,11 +111,8 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """The fields that are known, and `function`."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value is not None or name == "function"
-        }
+        found = asdict(self).items()
+        return {name: value for name, value in found if value is not None or name == "function"}
 
     def place(self) -> str:
         """When and where a node ran."""
@@ -103,7 +122,7 @@ class Row:
         return f"  {times}, thread {self.thread}, {self.device}"
 
 
-class Executor:
+class Executor(Model):
     """The common parts of executors of graphs and those of models compiled ahead of time."""
 
     def __init__(self, executor: Any) -> None:
@@ -137,6 +156,8 @@ class Executor:
 class Graph(Executor):
     """A graph executor; one that was made to be profiled is a debug executor."""
 
+    is_graph = True
+
     def has_input(self, name: str) -> bool:
         return bool(self.executor.get_input_index(name) >= 0)
 
@@ -154,6 +175,11 @@ class Graph(Executor):
 class AotModel(Executor):
     """A model compiled ahead of time: one function."""
 
+    parts = (
+        "the first {} is all of the model: kernels that its code calls itself cannot be told apart",
+        "further {}s, if any, are functions that it called through the runtime, parts of the first",
+    )
+
     def has_input(self, name: str) -> bool:
         try:
             self.executor.get_input_index(name)
@@ -168,8 +194,11 @@ class AotModel(Executor):
         rows = self.executor.profile(repeat)
         return [Row(i, r.function, r.function, r.count, r.seconds) for i, r in enumerate(rows)]
 
+    def whole_time(self, rows: list[Row]) -> float:
+        return rows[0].seconds or 1.0 if rows else 1.0
 
-class Program:
+
+class Program(Model):
     """A function of a program of a virtual machine."""
 
     machine: Any
@@ -180,9 +209,7 @@ class Program:
         return self.parameters
 
     def inputs(self) -> dict[str, str]:
-        return {
-            name: name for name in self.parameters
-        }  # those of Relay do not tell types and shapes
+        return {name: name for name in self.parameters}  # Relay's do not tell types and shapes
 
     def has_input(self, name: str) -> bool:
         return name in self.parameters
@@ -259,8 +286,12 @@ class RelaxProgram(Program):
         return {value.name: value.type_text for value in told or ()}
 
     def is_tuple(self, name: str) -> bool:
-        """True of an input that is a tuple, as of all parameters of a model."""
         return self.types.get(name, "").startswith("Tuple")
+
+    def how_to_give(self, missing: list[str]) -> str:
+        if any(map(self.is_tuple, missing)):
+            return packing(self.file)
+        return f"{super().how_to_give(missing)}; parameters of the model: {packing(self.file)}"
 
     def inputs(self) -> dict[str, str]:
         return {name: f"{name} {self.types.get(name, '')}".rstrip() for name in self.names()}
@@ -355,7 +386,7 @@ def run_model(args: argparse.Namespace) -> int:
         model = open_model(
             module, args.file, args.name, args.profile, devices_of(args.device) or [mblob.cpu(0)]
         )
-    if args.parallel is not None and not isinstance(model, Graph):
+    if args.parallel is not None and not model.is_graph:
         raise UsageError(
             "--parallel is for graph executors; this model does not tell which operators wait for others"
         )
@@ -440,22 +471,13 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
             )
     missing = [name for name in names if name not in inputs]
     if missing:
-        files = [f"{name}={name}.npy" for name in missing][:MISSING]
-        more = " ..." if len(missing) > MISSING else ""
         texts = model.inputs()
-        hint = f"name the file of each: {' '.join(files)}{more}"
-        if isinstance(model, RelaxProgram):
-            is_tuple = any(map(model.is_tuple, missing))
-            pack = packing(file)
-            hint = pack if is_tuple else f"{hint}; parameters of the model: {pack}"
-        raise UsageError(
-            f"{file}: {takes()}; not given: {', '.join(texts[name] for name in missing)}", hint=hint
-        )
+        left = ", ".join(texts[name] for name in missing)
+        raise UsageError(f"{file}: {takes()}; not given: {left}", hint=model.how_to_give(missing))
     for name, value in inputs.items():
-        if isinstance(model, RelaxProgram) and model.is_tuple(name):
-            raise UsageError(
-                f"{file}: {name!r} is a tuple, no array; {takes()}", hint=packing(file)
-            )
+        if model.is_tuple(name):
+            found = f"{file}: {name!r} is a tuple, no array"
+            raise UsageError(f"{found}; {takes()}", hint=packing(file))
         try:
             model.set(name, value)
         except (TypeError, ValueError, OverflowError) as error:
@@ -511,7 +533,7 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
     rows = [Row(**row) for row in report["nodes"]]
     calls = [row for row in rows if row.function is not None]
     rest = [row for row in rows if row.function is None]
-    total = whole_time(rows, model)
+    total = model.whole_time(rows)
     names = [one_line(row.name) for row in calls]
     # Who ran the nodes is of interest if it was not one thread of the host.
     placed = any(row.thread or (row.device or "cpu:0") != "cpu:0" for row in calls)
@@ -530,21 +552,8 @@ def print_profile(report: dict[str, Any], model: Model) -> None:
         print(
             f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %"
         )
-    if isinstance(model, AotModel):
-        print(
-            "  the first line is all of the model: kernels that its code calls itself cannot be told apart;"
-        )
-        print(
-            "  further lines, if any, are functions that it called through the runtime, parts of the first"
-        )
-
-
-def whole_time(rows: list[Row], model: Model) -> float:
-    """Seconds that shares are of. What was called through the runtime is a part of the time of the
-    function that a model compiled ahead of time is."""
-    if isinstance(model, AotModel) and rows:
-        return rows[0].seconds or 1.0
-    return sum(row.seconds for row in rows) or 1.0
+    for sentence in model.parts:
+        print(f"  {sentence.format('line')}")
 
 
 def at_once(rows: list[Row]) -> str:
@@ -568,17 +577,12 @@ def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model
         ("one run", times_text(report)),
         ("around it", ", ".join(f"{name} {milliseconds(value)}" for name, value in around.items())),
     ]
-    note = ""
-    if isinstance(model, AotModel):
-        note = (
-            "The first bar is all of the model: kernels that its code calls itself cannot be told apart. "
-            "Further bars are functions that it called through the runtime, parts of the first."
-        )
+    note = " ".join(f"{sentence.format('bar').capitalize()}." for sentence in model.parts)
     timed = [ProfileRow(**{**asdict(row), "function": row.function or ""}) for row in rows]
     with open_library(args.file) as library:
-        entry = library.entries[0] if isinstance(model, Graph) else None
+        entry = library.entries[0] if model.is_graph else None
         page = profile_page(
-            args.file, facts, timed, whole_time(rows, model), note, entry, at_once(rows)
+            args.file, facts, timed, model.whole_time(rows), note, entry, at_once(rows)
         )
         write_page(library, args.html, page)
 

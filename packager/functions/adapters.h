@@ -78,18 +78,17 @@ typedef union {
 
 /* Codes of types: those of TVM 0.15 to 0.19, where flags are uint1, and DLPack's. float8_e3m4,
  * which those do not have, keeps the code of the runtime. */
-enum { MBLOB_E4M3_FLOAT8 = 6, MBLOB_E5M2_FLOAT8 = 7 };
-#define MBLOB_FLOAT8_E3M4 128 /* as in mblob/plugin.h */
+/* THE CODES */
 
 MBLOB_STATIC DLDataType mblob_type_to_ffi(DLDataType type) {
   if (type.code == kDLUInt && type.bits == 1) {
     type.code = kDLBool;
     type.bits = 8;
-  } else if (type.code == MBLOB_E4M3_FLOAT8)
+  } else if (type.code == MB_E4M3_FLOAT8)
     type.code = kDLFloat8_e4m3fn;
-  else if (type.code == MBLOB_E5M2_FLOAT8)
+  else if (type.code == MB_E5M2_FLOAT8)
     type.code = kDLFloat8_e5m2;
-  else if (type.code == MBLOB_FLOAT8_E3M4)
+  else if (type.code == MB_FLOAT8_E3M4)
     type.code = kDLFloat8_e3m4;
   return type;
 }
@@ -99,11 +98,11 @@ MBLOB_STATIC DLDataType mblob_type_to_classic(DLDataType type) {
     type.code = kDLUInt;
     type.bits = 1;
   } else if (type.code == kDLFloat8_e4m3fn)
-    type.code = MBLOB_E4M3_FLOAT8;
+    type.code = MB_E4M3_FLOAT8;
   else if (type.code == kDLFloat8_e5m2)
-    type.code = MBLOB_E5M2_FLOAT8;
+    type.code = MB_E5M2_FLOAT8;
   else if (type.code == kDLFloat8_e3m4)
-    type.code = MBLOB_FLOAT8_E3M4;
+    type.code = MB_FLOAT8_E3M4;
   return type;
 }
 

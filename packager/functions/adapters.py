@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from mblob import texts
+from mblob.argument_types import FLOAT8_CODES
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format.exported_functions import ffi_name, is_helper
@@ -183,6 +185,7 @@ def generate(dialect: Dialect, adapters: Iterable[Adapter], joins: bool = False)
     here = Path(__file__).parent
     arrays = (here / "adapters_array.h").read_text(encoding="utf-8")
     text = (here / "adapters.h").read_text(encoding="utf-8").replace("/* THE ARRAYS */\n", arrays)
+    text = text.replace("/* THE CODES */", "\n".join(texts.defined(FLOAT8_CODES)))
     define = ("#define MBLOB_TO_FFI 1\n" if dialect.is_ffi else "") + (
         "#define MBLOB_JOINS 1\n" if joins else ""
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from mblob.binary.debug_sections import debug_information
@@ -40,7 +41,8 @@ def undefined(
         defined: symbols of all objects.
         files: all that may define it.
     """
-    if why := next(filter(None, (_told(name, f, c) for f, c in files)), ""):
+    cut: list[str] = []
+    if why := next(filter(None, (_told(name, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
     last = name.rpartition("::")[2]
     scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
@@ -62,6 +64,8 @@ def undefined(
             f.cxx for f, _ in files
         )
         why = f"check the spelling; if it is static, {STATIC}{of_cxx}{did_you_mean(name, defined)}"
+    if cut:
+        why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
     return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
 
 
@@ -87,11 +91,16 @@ def _cxx_scope(symbol: str, name: str) -> str | None:
 
 _SYMBOL = "DW_AT_linkage_name"
 _SCOPES = ("DW_TAG_namespace", *RECORDS)
+_MOST = 200_000  # entries of one object that are read for an error: some seconds
 
 
-def _told(name: str, file: Any, contents: Any) -> str:
+def _told(name: str, file: Any, contents: Any, cut: list[str]) -> str:
     """The reason why a function of an object has no symbol that can be called, and what to do; "" if the object
-    does not tell."""
+    does not tell.
+
+    Args:
+        cut: gets the name of an object that has more entries than are read.
+    """
     if file.generated or contents.is_archive:
         return ""
     try:
@@ -99,7 +108,11 @@ def _told(name: str, file: Any, contents: Any) -> str:
         dwarf = debug_information(elf)
         if dwarf is None:
             return ""
-        found = [entry for unit in dwarf.iter_CUs() for entry in _functions(unit.get_top_DIE())]
+        tops = (unit.get_top_DIE() for unit in dwarf.iter_CUs())
+        read_entries = list(islice((entry for top in tops for entry in _entries(top)), _MOST + 1))
+        if len(read_entries) > _MOST:
+            cut.append(file.label)
+        found = [e for e in read_entries if e[1].tag == "DW_TAG_subprogram"]
         written = {d.get_DIE_from_attribute("DW_AT_specification").offset: d for _, d in found
                    if "DW_AT_specification" in d.attributes}  # fmt: skip
         for scopes, die in found:
@@ -112,15 +125,15 @@ def _told(name: str, file: Any, contents: Any) -> str:
     return ""
 
 
-def _functions(top: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """The functions of a unit, with the namespaces and classes around them."""
+def _entries(top: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """The entries of a unit and of its namespaces and classes, with those around them."""
     left: list[tuple[Any, tuple[Any, ...]]] = [(top, ())]
     while left:
         scope, around = left.pop()
         for die in children(scope):
-            if die.tag == "DW_TAG_subprogram":
-                yield around, die
-            elif die.tag in _SCOPES and name_of(die) not in LIBRARY_NAMESPACES:
+            yield around, die
+            is_scope = die.tag in _SCOPES and name_of(die) not in LIBRARY_NAMESPACES
+            if is_scope and len(around) < DEPTH:
                 left.append((die, (*around, die)))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mblob.bytes.payload_source import BytesPayload
 from mblob.bytes.wire import Cursor, encode_map, encode_string, encode_strings, encode_u64
-from mblob.dtype import FLOAT8_E3M4, DataType
+from mblob.dtype import FLOAT8_E3M4, OF_DLPACK, SMALL_FLOATS, DataType
 from mblob.errors import FormatError
 from mblob.format import safetensors
 from mblob.format.blob_plan import OutEntry
@@ -69,9 +69,14 @@ _SAME = frozenset(
 )
 
 # Types that the dialects number differently: TVM 0.19 and before, DLPack 1.1 and later.
-_TYPES = {(1, 1): (6, 8), (6, 8): (10, 8), (7, 8): (12, 8), (FLOAT8_E3M4, 8): (7, 8)}
+_TYPES = {
+    (1, 1): OF_DLPACK["bool"],
+    SMALL_FLOATS["e4m3_float8"]: SMALL_FLOATS["float8_e4m3fn"],
+    SMALL_FLOATS["e5m2_float8"]: SMALL_FLOATS["float8_e5m2"],
+    SMALL_FLOATS["float8_e3m4"]: OF_DLPACK["float8_e3m4"],
+}
 _TYPES_BACK = {new: old for old, new in _TYPES.items()}
-_TYPES_OF_0_21 = {(1, 1): (6, 8)}  # all others are those of later releases
+_TYPES_OF_0_21 = {(1, 1): OF_DLPACK["bool"]}  # all others are those of later releases
 
 # Launch tags that are called otherwise since TVM 0.24, and those that the classic dialect does not
 # have.

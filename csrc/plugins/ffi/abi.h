@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/argument_types.h"
+
 /* What the type field of a value says. */
 enum mb_any_type {
   MB_ANY_NONE = 0,
@@ -100,7 +102,6 @@ static inline int32_t mb_type_of_releases(enum mb_releases releases, int32_t typ
  *
  * What the caller of a function describes, a DLTensor or a DLDataType, already has the codes of
  * the callee, or one of those two. */
-#define MB_FLOAT8_E3M4 128 /* MBLOB_FLOAT8_E3M4 of mblob/plugin.h */
 
 static inline DLDataType mb_dtype_of_releases(enum mb_releases releases, DLDataType dtype) {
   if (dtype.code == MB_FLOAT8_E3M4) dtype.code = kDLFloat8_e3m4;
@@ -110,10 +111,9 @@ static inline DLDataType mb_dtype_of_releases(enum mb_releases releases, DLDataT
 
 /* What the runtime itself has: counted arrays, items of containers, results of its functions. */
 static inline DLDataType mb_dtype_to_releases(enum mb_releases releases, DLDataType dtype) {
-  enum { E4M3_FLOAT8 = 6, E5M2_FLOAT8 = 7 };
-  if (dtype.code == E4M3_FLOAT8)
+  if (dtype.code == MB_E4M3_FLOAT8)
     dtype.code = kDLFloat8_e4m3fn;
-  else if (dtype.code == E5M2_FLOAT8)
+  else if (dtype.code == MB_E5M2_FLOAT8)
     dtype.code = kDLFloat8_e5m2;
   return mb_dtype_of_releases(releases, dtype);
 }

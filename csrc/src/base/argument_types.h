@@ -77,6 +77,9 @@
   {"uint_fast8_t", 8 * sizeof(uint_fast8_t)}, \
   {"uint_fast16_t", 8 * sizeof(uint_fast16_t)}, \
   {"uint_fast32_t", 8 * sizeof(uint_fast32_t)}
+#define MB_E4M3_FLOAT8 6
+#define MB_E5M2_FLOAT8 7
+#define MB_FLOAT8_E3M4 128
 #define MB_WORD_COLUMNS ":columns"
 #define MB_WORD_CHARS ":chars"
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"

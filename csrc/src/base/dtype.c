@@ -14,7 +14,7 @@ static const struct small {
   uint8_t code, bits;
   char name[20];
 } SMALL[] = {MB_SMALL_FLOATS};
-enum { SMALL_COUNT = sizeof(SMALL) / sizeof(*SMALL), E4M3 = 6, E5M2 = 7 /* TVM's codes */ };
+enum { SMALL_COUNT = sizeof(SMALL) / sizeof(*SMALL) };
 
 static const struct small *small_of(int code) {
   for (size_t i = 0; i < SMALL_COUNT; ++i)
@@ -31,7 +31,7 @@ static const char *small_float(DLDataType dtype) {
 
 /* TVM's codes of 8-bit floats and DLPack's mean the same two types. */
 static uint8_t same_code(uint8_t code) {
-  return code == E4M3 ? kDLFloat8_e4m3fn : code == E5M2 ? kDLFloat8_e5m2 : code;
+  return code == MB_E4M3_FLOAT8 ? kDLFloat8_e4m3fn : code == MB_E5M2_FLOAT8 ? kDLFloat8_e5m2 : code;
 }
 
 DLDataType mb_dtype_stored_in_ffi(DLDataType dtype) {

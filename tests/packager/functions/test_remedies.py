@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.packager.functions import undefined
 from mblob.packager.functions.wrappers import Wrapped, packed_forms
 from mblob.packager.modules.prototype_parser import parse
 
@@ -247,3 +248,12 @@ def test_pointers_to_unsigned_bytes_are_no_texts() -> None:
         (prototype,) = parse([f"void f({word} **x)"])
         of = "texts" if word.endswith("char") and "signed" not in word else "arrays"
         assert f'"{of} for {word} **x"' in packed_forms([Wrapped(prototype)])
+
+
+def test_debug_information_that_is_too_long_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(undefined, "_MOST", 3)
+    source = "int a(int x) { return x; }\nint b(int x) { return x; }\nint c(void) { return 0; }"
+    with pytest.raises(mblob.BuildError, match=r"no kernel .* 3 entries were read, and it has more"):
+        mblob.csource_module(source, functions=["gone"]).export_library(tmp_path / "g.so")
