@@ -255,5 +255,7 @@ def test_debug_information_that_is_too_long_is_told(
 ) -> None:
     monkeypatch.setattr(undefined, "_MOST", 3)
     source = "int a(int x) { return x; }\nint b(int x) { return x; }\nint c(void) { return 0; }"
-    with pytest.raises(mblob.BuildError, match=r"no kernel .* 3 entries were read, and it has more"):
+    with pytest.raises(
+        mblob.BuildError, match=r"no kernel .* 3 entries were read, and it has more"
+    ):
         mblob.csource_module(source, functions=["gone"]).export_library(tmp_path / "g.so")
