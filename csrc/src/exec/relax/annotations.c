@@ -37,22 +37,16 @@ static bool skip_number(struct mb_slice *text, int64_t *out) {
   return i && i <= DIGITS;
 }
 
-/* Pass over all up to `mark`, which becomes `*before`, and over the mark. */
-static bool skip_to(struct mb_slice *text, const char *mark, struct mb_slice *before) {
-  const uint8_t *found = memmem(text->data, (size_t)text->size, mark, strlen(mark));
-  if (!found) return false;
-  *before = (struct mb_slice){text->data, (uint64_t)(found - text->data)};
-  *text = behind_text(*text, before->size + strlen(mark));
-  return true;
-}
-
-bool relax_annotation_find(struct mb_slice text, struct mb_slice *function, int64_t *argument,
+bool relax_annotation_find(struct mb_slice text, const char *function, int64_t *argument,
                            struct mb_slice *out) {
-  struct mb_slice name;
-  *out = text;
-  return skip(out, "ErrorContext(fn=") && skip_to(out, ", loc=param[", function) &&
-         skip_number(out, argument) && skip(out, "], param=") &&
-         skip_to(out, ", annotation=", &name);
+  static const char mark[] = ", annotation=";
+  if (!skip(&text, "ErrorContext(fn=") || !skip(&text, function) || !skip(&text, ", loc=param[") ||
+      !skip_number(&text, argument) || !skip(&text, "], param="))
+    return false;
+  const uint8_t *found = memmem(text.data, (size_t)text.size, mark, sizeof(mark) - 1);
+  if (!found) return false;
+  *out = behind_text(text, (uint64_t)(found - text.data) + sizeof(mark) - 1);
+  return true;
 }
 
 bool relax_annotation_next(struct mb_slice *list, struct mb_slice *item) {

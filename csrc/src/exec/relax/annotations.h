@@ -23,9 +23,9 @@ enum relax_annotated {
   RELAX_ANNOTATED_OTHER    /* neither a tensor nor a tuple */
 };
 
-/* Whether the text is about an argument of a function: the function's name, the argument's number, which may
- * be any, and its annotation, with what stands behind that. */
-bool relax_annotation_find(struct mb_slice text, struct mb_slice *function, int64_t *argument,
+/* Whether the text is about an argument of the function; its number, which may be any, and its
+ * annotation, with what stands behind that. */
+bool relax_annotation_find(struct mb_slice text, const char *function, int64_t *argument,
                            struct mb_slice *out);
 /* The kind of an annotation. That of a tensor or tuple becomes the text inside its parentheses, with what
  * stands behind that. */

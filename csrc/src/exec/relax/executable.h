@@ -46,7 +46,6 @@ struct relax_function {
   size_t operands;       /* of its longest call */
   char **params;
   size_t param_count;
-  const struct relax_constant *texts; /* about its arguments, in their order; NULL: none */
 };
 
 enum relax_constant_kind {
@@ -65,11 +64,7 @@ struct relax_constant {
   int64_t *extents;             /* RELAX_SHAPE */
   size_t extent_count;
   struct mb_slice text; /* RELAX_STRING: in the code */
-  /* Of a text about an argument of a function (annotations.h) what it says, and the next one: */
-  int64_t argument;
-  struct mb_slice annotation;
-  const struct relax_constant *next;
-  TVMValue value; /* numbers and types */
+  TVMValue value;       /* numbers and types */
 };
 
 struct relax_scope { /* of the memory that a constant is for */

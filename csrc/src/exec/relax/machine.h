@@ -54,9 +54,8 @@ struct relax_machine {
   struct mb_return params;            /* an Array, counted */
   const struct mb_tensor **stored;    /* its items, in weights below `module` */
   size_t stored_count;
-  struct mb_map stored_by_name; /* to places in `stored` */
-  bool ready;                   /* vm_initialization was called */
-  DLDevice *devices;            /* all are the host's memory, which programs tell apart */
+  bool ready;        /* vm_initialization was called */
+  DLDevice *devices; /* all are the host's memory, which programs tell apart */
   size_t device_count;
   struct relax_target *targets;
   struct relax_value *constants;
@@ -139,9 +138,6 @@ struct mb_tensor;
 /* Give a new machine the parameters that its program's weights have, in their order: `params`, an Array, and
  * `stored`; none if there are none. */
 int relax_parameters_make(struct relax_machine *m);
-/* Places of tensors by their names; false when memory is out (recorded). To be freed anyway. */
-bool relax_parameters_by_name(struct mb_map *out, const struct mb_tensor *const *tensors,
-                              size_t count);
 /* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its texts say; of
  * the module `entry`. `model` may be NULL. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,

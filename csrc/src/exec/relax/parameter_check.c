@@ -18,14 +18,17 @@
 #include "exec/relax/machine.h"
 #include "format/format.h"
 
+/* Functions times constants of programs that are checked: in less than a second. Others are told of a
+ * difference by the call, as of all that is not said. */
+#define COMPARED (1u << 25)
+
 enum { NO_TENSOR = -1 };
-enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4, IS_COUNTED = 8 }; /* an argument */
+enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4 }; /* an argument */
 
 struct shape_search {
   const struct relax_executable *exec;
   const struct relax_function *model;     /* may be NULL */
   const struct mb_tensor *const *tensors; /* NULL: only their number matters */
-  const struct mb_map *by_name;           /* to places in `tensors` */
   int64_t count;
   const struct relax_function *f;        /* that is read */
   uint8_t *arguments;                    /* of `f` */
@@ -52,29 +55,32 @@ static void differ(struct shape_search *s, int64_t argument, const char *format,
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-bool relax_parameters_by_name(struct mb_map *out, const struct mb_tensor *const *tensors,
-                              size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (!mb_map_put(out, tensors[i]->name, (void *)(uintptr_t)&tensors[i])) return false;
-  return true;
+/* The tensor of a name, NO_TENSOR if there is none. The search begins at `near`, where it mostly is. */
+static int64_t tensor_of_name(const struct mb_tensor *const *tensors, int64_t count,
+                              const char *name, int64_t near) {
+  for (int64_t k = 0; k < count; k++) {
+    const int64_t i = (near + k) % count;
+    if (strcmp(tensors[i]->name, name) == 0) return i;
+  }
+  return NO_TENSOR;
 }
 
 /* The tensor that has the name of an input, NO_TENSOR if there is none. */
-static int64_t for_input(const struct mb_tensor *const *tensors, const struct mb_map *by_name,
+static int64_t for_input(const struct mb_tensor *const *tensors, int64_t count,
                          const struct relax_function *f, int64_t input) {
-  const struct mb_tensor *const *found = mb_map_get(by_name, f->params[input]);
-  return found ? found - tensors : NO_TENSOR;
+  const int64_t near = count - (f->num_args - input);
+  return tensor_of_name(tensors, count, f->params[input], near < 0 ? 0 : near);
 }
 
 /* Whether inputs of the function have names of tensors; *last: how many of the last ones. */
-static bool takes_by_name(const struct mb_map *by_name, const struct relax_function *f,
-                          int64_t *last) {
+static bool takes_by_name(const struct mb_tensor *const *tensors, int64_t count,
+                          const struct relax_function *f, int64_t *last) {
   bool found = false;
   *last = 0;
   if (f->kind == RELAX_PACKED || f->num_args <= 0 || f->param_count != (size_t)f->num_args)
     return false;
   for (int64_t i = f->num_args - 1; i >= 0; i--) {
-    if (!mb_map_get(by_name, f->params[i])) continue;
+    if (for_input(tensors, count, f, i) == NO_TENSOR) continue;
     found = true;
     if (*last == f->num_args - 1 - i) ++*last;
   }
@@ -125,83 +131,78 @@ static void look_at_tuple(struct shape_search *s, int64_t argument, struct mb_sl
       look_at_tensor(s, argument, count, item);
 }
 
-/* As many bytes as the longest function has arguments, all 0. */
-static uint8_t *new_arguments(const struct relax_executable *exec) {
-  size_t most = 1;
-  for (size_t i = 0; i < exec->function_count; i++) {
-    const struct relax_function *f = &exec->functions[i];
-    if (f->kind != RELAX_PACKED && f->registers > most) most = f->registers;
-  }
-  uint8_t *out = calloc(most, 1);
-  if (!out) (void)mb_fail_memory(most);
-  return out;
-}
-
-/* Read what is said about the arguments of a function. `by_name`: these are tensors of the set. */
-static void read_arguments(struct shape_search *s, const struct relax_function *f, bool by_name) {
-  const struct relax_constant *c = s->f ? s->f->texts : NULL;
-  for (; c; c = c->next) s->arguments[c->argument] = 0;
-  s->f = f;
-  for (c = f->texts; c; c = c->next) {
-    struct mb_slice text = c->annotation;
-    const int64_t i = c->argument;
+/* Read what is said about the arguments of the function. `by_name`: these are tensors of the set. */
+static void read_arguments(struct shape_search *s, bool by_name) {
+  const struct relax_function *f = s->f;
+  struct mb_slice text;
+  int64_t i = 0;
+  memset(s->arguments, 0, (size_t)f->num_args);
+  for (size_t k = 0; k < s->exec->constant_count; k++) {
+    const struct relax_constant *constant = &s->exec->constants[k];
+    if (constant->kind != RELAX_STRING ||
+        !relax_annotation_find(constant->text, f->name, &i, &text) || i >= f->num_args)
+      continue;
     const enum relax_annotated kind = relax_annotation_kind(&text);
     if (kind == RELAX_ANNOTATED_TUPLE && !by_name) look_at_tuple(s, i, text);
     if (kind == RELAX_ANNOTATED_OTHER) s->arguments[i] |= DIFFERS;
     if (kind != RELAX_ANNOTATED_TENSOR) continue;
     s->arguments[i] |= IS_TENSOR;
-    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->by_name, f, i) : NO_TENSOR, text);
+    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->count, f, i) : NO_TENSOR, text);
   }
 }
 
-/* Whether a function may take the parameters; *tuples: whether it takes a tuple. */
-static bool may_take(struct shape_search *s, const struct relax_function *f, bool *tuples) {
-  int64_t tensors = 0, counted = 0;
+/* Whether the function may take the parameters; *tuples: whether it takes a tuple. */
+static bool may_take(struct shape_search *s, bool *tuples) {
+  const struct relax_function *f = s->f;
+  int64_t tensors = 0;
   bool may = false, has_place = false, fits = false;
-  read_arguments(s, f, false);
-  for (const struct relax_constant *c = f->texts; c; c = c->next) {
-    const uint8_t found = s->arguments[c->argument];
+  read_arguments(s, false);
+  for (int64_t i = f->num_args - 1; i >= 0; i--) {
+    const uint8_t found = s->arguments[i];
     const bool is_tuple = (found & IS_TUPLE) != 0;
-    if (found & IS_COUNTED) continue;
-    s->arguments[c->argument] |= IS_COUNTED;
-    counted++;
     *tuples |= is_tuple;
-    if (is_tuple && f->param_count && strstr(f->params[c->argument], "params")) {
+    if (is_tuple && f->param_count && strstr(f->params[i], "params")) {
       has_place = true;
       fits |= found == IS_TUPLE;
     }
     tensors += found == IS_TENSOR;
     may |= found == IS_TUPLE || !found;
   }
-  may |= counted < f->num_args; /* nothing is said of the others */
   return has_place ? fits : may || (s->count > 0 && tensors >= s->count);
+}
+
+/* As many bytes as the longest function has arguments. */
+static uint8_t *new_arguments(const struct relax_executable *exec) {
+  size_t most = 1;
+  for (size_t i = 0; i < exec->function_count; i++) {
+    const struct relax_function *f = &exec->functions[i];
+    if (f->kind != RELAX_PACKED && f->registers > most) most = f->registers;
+  }
+  uint8_t *out = malloc(most);
+  if (!out) (void)mb_fail_memory(most);
+  return out;
 }
 
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry) {
-  bool may = false, tuples = false, differs = false;
+  bool may = false, tuples = false;
   int64_t last = 0;
-  struct mb_map by_name = {0};
-  struct shape_search s = {.exec = exec,
-                           .model = model,
-                           .tensors = tensors,
-                           .by_name = &by_name,
-                           .count = (int64_t)count};
-  const bool has_names = relax_parameters_by_name(&by_name, tensors, count);
-  s.arguments = has_names ? new_arguments(exec) : NULL;
-  const int status = s.arguments ? MBLOB_OK : MBLOB_E_MEMORY;
-  for (size_t i = 0; !status && !s.refusing && i < exec->function_count; i++) {
-    const struct relax_function *f = &exec->functions[i];
-    if (takes_by_name(&by_name, f, &last)) read_arguments(&s, f, true);
+  struct shape_search s = {
+      .exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
+  if ((uint64_t)exec->function_count * exec->constant_count > COMPARED) return MBLOB_OK;
+  s.arguments = new_arguments(exec);
+  if (!s.arguments) return MBLOB_E_MEMORY;
+  for (size_t i = 0; !s.refusing && i < exec->function_count; i++) {
+    s.f = &exec->functions[i];
+    if (takes_by_name(tensors, s.count, s.f, &last)) read_arguments(&s, true);
   }
-  differs = s.refusing != NULL;
-  for (size_t i = 0; !status && !may && !differs && i < exec->function_count; i++) {
-    const struct relax_function *f = &exec->functions[i];
-    if (f->kind != RELAX_PACKED && f->num_args > 0) may = may_take(&s, f, &tuples);
+  const bool differs = s.refusing != NULL;
+  for (size_t i = 0; !may && !differs && i < exec->function_count; i++) {
+    s.f = &exec->functions[i];
+    if (s.f->kind != RELAX_PACKED && s.f->num_args > 0) may = may_take(&s, &tuples);
   }
   free(s.arguments);
-  mb_map_free(&by_name);
-  if (status || (!differs && (may || !tuples))) return status;
+  if (!differs && (may || !tuples)) return MBLOB_OK;
   return mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
 }
 
@@ -213,17 +214,17 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
   *inputs = 0;
   *place = RELAX_TUPLE;
   if (!count || f->num_args <= 0 || f->kind == RELAX_PACKED) return MBLOB_OK;
-  if (takes_by_name(&m->stored_by_name, f, &last)) {
+  if (takes_by_name(m->stored, (int64_t)count, f, &last)) {
     *inputs = (size_t)last;
     *place = RELAX_BY_NAME;
     return MBLOB_OK;
   }
   *inputs = 1;
   if (count > (size_t)f->num_args) return MBLOB_OK;
-  struct shape_search s = {.exec = m->exec, .model = f, .count = (int64_t)count};
+  struct shape_search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
   s.arguments = new_arguments(m->exec);
   if (!s.arguments) return MBLOB_E_MEMORY;
-  read_arguments(&s, f, false);
+  read_arguments(&s, false);
   for (size_t i = 1; i <= count; i++) each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
   free(s.arguments);
   if (!each) return MBLOB_OK;
@@ -234,5 +235,5 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
 
 size_t relax_parameter_named(const struct relax_machine *m, const struct relax_function *f,
                              size_t input) {
-  return (size_t)for_input(m->stored, &m->stored_by_name, f, (int64_t)input);
+  return (size_t)for_input(m->stored, (int64_t)m->stored_count, f, (int64_t)input);
 }

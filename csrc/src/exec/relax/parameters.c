@@ -87,7 +87,5 @@ int relax_parameters_make(struct relax_machine *m) {
   free(codes);
   m->stored = in_order; /* also after an error */
   m->stored_count = (size_t)count;
-  if (!status && !relax_parameters_by_name(&m->stored_by_name, m->stored, m->stored_count))
-    status = MBLOB_E_MEMORY;
   return status;
 }

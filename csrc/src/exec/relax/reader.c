@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 
-#include "exec/relax/annotations.h"
 #include "exec/relax/executable.h"
 #include "format/format.h"
 
@@ -158,26 +157,6 @@ static bool read_relax_constants(struct mb_cursor *c, struct relax_executable *e
   if (!exec->constants) return false;
   while (exec->constant_count < count)
     if (!read_relax_constant(c, exec)) return false;
-  return true;
-}
-
-/* Chain the texts about the arguments of each function: who reads those of all functions takes as long as
- * there are texts. Of functions that share a name, a text is about the one that is called by it. */
-static bool chain_texts(struct relax_executable *exec) {
-  for (size_t k = exec->constant_count; k--;) { /* so that each row is in their order */
-    struct relax_constant *constant = &exec->constants[k];
-    struct mb_slice name;
-    if (constant->kind != RELAX_STRING ||
-        !relax_annotation_find(constant->text, &name, &constant->argument, &constant->annotation))
-      continue;
-    char *key = strndup((const char *)name.data, mb_size(name.size));
-    if (!key) return !mb_fail_memory(mb_size(name.size));
-    struct relax_function *f = mb_map_get(&exec->by_name, key);
-    free(key);
-    if (!f || f->kind == RELAX_PACKED || constant->argument >= f->num_args) continue;
-    constant->next = f->texts;
-    f->texts = constant;
-  }
   return true;
 }
 
@@ -378,7 +357,7 @@ static bool read_all(struct mb_cursor *c, struct relax_executable *exec) {
   const uint64_t scopes = c->pos;
   if ((exec->has_scopes && !read_scopes(c, exec)) || !read_relax_constants(c, exec) ||
       !check_scopes(c, scopes, exec) || !read_instructions(c, exec) ||
-      !check_relax_functions(c, exec) || !chain_texts(exec))
+      !check_relax_functions(c, exec))
     return false;
   return !mb_left(c) || bad_program(c, c->pos, "bytes follow the last instruction");
 }
