@@ -85,7 +85,7 @@ def test_every_block_of_the_page_runs_and_prints_what_stands_behind_it(
         else:
             done = subprocess.run(
                 [*LANGUAGES[block.language], block.text],
-                cwd=folder,
+                cwd=root if block.info == "clone" else folder,
                 env=environment,
                 capture_output=True,
                 text=True,
