@@ -94,8 +94,9 @@ int mb_index_check_payloads(const struct mb_blob *blob);
 int mb_index_check_structure(const struct mb_blob *blob);
 bool mb_index_is_small(const struct mb_blob *blob);
 struct mb_tensors;
-/* Move the cursor behind the payload of `key`. `arrays`, empty or NULL, gets the arrays that have
- * names in it, by name: parameters of graphs, constants. It is to be freed after an error, too. */
+/* Move the cursor behind the payload of `key`. With `arrays`, which is empty, it gets the arrays that
+ * have names, by name: parameters of graphs, constants; those of an unknown key are none. It is to
+ * be freed after an error, too. */
 int mb_payload_walk(struct mb_slice key, struct mb_cursor *c, enum mb_dialect dialect,
                     struct mb_tensors *arrays);
 /* "unknown_key" where the cursor is. `why`: behind the reason, for those who have a loader. */

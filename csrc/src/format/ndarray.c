@@ -113,12 +113,10 @@ static bool read_names(struct mb_cursor *c, struct mb_tensors *out) {
   return true;
 }
 
-bool mb_named_arrays_read(struct mb_cursor *c, bool count_first, struct mb_tensors *out) {
-  uint64_t start = c->pos, count = 0;
-  if (count_first && !mb_read_u64(c, &count, "params.count")) return false;
+bool mb_named_arrays_read(struct mb_cursor *c, bool count_behind, struct mb_tensors *out) {
   if (!read_names(c, out)) return false;
-  if (!count_first) start = c->pos;
-  if (!count_first && !mb_read_u64(c, &count, "params.count")) return false;
+  uint64_t start = c->pos, count = out->count;
+  if (count_behind && !mb_read_u64(c, &count, "params.count")) return false;
   if (count != out->count)
     return bad_array(c, start, "params: counts of names and of arrays differ");
   for (size_t i = 0; i < out->count; i++)
@@ -128,7 +126,7 @@ bool mb_named_arrays_read(struct mb_cursor *c, bool count_first, struct mb_tenso
 }
 
 static bool read_param_arrays(struct mb_cursor *c, struct mb_tensors *out) {
-  if (!mb_skip(c, 16, "params.magic") || !mb_named_arrays_read(c, false, out)) return false;
+  if (!mb_skip(c, 16, "params.magic") || !mb_named_arrays_read(c, true, out)) return false;
   return !mb_left(c) || bad_array(c, c->pos, "params: bytes follow the last array");
 }
 

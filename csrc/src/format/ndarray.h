@@ -19,9 +19,9 @@ bool mb_is_addressable(const int64_t *shape, uint32_t ndim, uint64_t item_size, 
  * the record, its shape on the heap. */
 bool mb_array_read(struct mb_cursor *c, DLTensor *out);
 
-/* vector<string> and as many arrays, whose count is a u64 before the names or behind them. `out`,
+/* vector<string> and as many arrays, whose count is a u64 behind the names, or not there. `out`,
  * which is empty, gets them by name. */
-bool mb_named_arrays_read(struct mb_cursor *c, bool count_first, struct mb_tensors *out);
+bool mb_named_arrays_read(struct mb_cursor *c, bool count_behind, struct mb_tensors *out);
 
 /* Whether the bytes start like a dictionary of TVM's save_param_dict. */
 bool mb_params_is(const uint8_t *bytes, uint64_t size);

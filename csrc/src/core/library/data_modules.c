@@ -87,7 +87,6 @@ static int read_arrays(const mblob_module *module, int64_t entry, struct mb_tens
   const enum mb_dialect dialect = module->library->blob_dialect;
   const struct mb_slice key = {(const uint8_t *)module->type_key, strlen(module->type_key)};
   struct mb_cursor c = {module->payload, 0, module->payload_size, entry};
-  if (!mb_payload_is_known(key, dialect)) return MBLOB_OK;
   int status = mb_payload_walk(key, &c, dialect, out);
   for (size_t i = 0; dialect != MB_CLASSIC && i < out->count; i++)
     out->items[i].view.dtype = mb_dtype_stored_in_ffi(out->items[i].view.dtype);

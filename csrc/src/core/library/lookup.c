@@ -291,8 +291,7 @@ static void library_names(const mblob_module *module, size_t most,
 static void visit_name(void *l, const char *name) { list_name(l, name); }
 
 static bool is_program(const mblob_module *module) {
-  return strcmp(module->type_key, MB_KEY_RELAX_EXECUTABLE) == 0 ||
-         strcmp(module->type_key, MB_KEY_RELAX_EXECUTABLE_OF_0_16) == 0;
+  return strncmp(module->type_key, "relax.", 6) == 0;
 }
 
 static int list_module(mblob_module *module, void *argument) {
