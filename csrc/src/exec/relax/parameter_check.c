@@ -20,7 +20,7 @@
 
 /* Functions times constants of programs that are checked: in less than a second. Others are told of a
  * difference by the call, as of all that is not said. */
-#define COMPARED (1u << 25)
+#define COMPARED_AT_MOST (1u << 25)
 
 enum { NO_TENSOR = -1 };
 enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4 }; /* an argument */
@@ -189,7 +189,7 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
   int64_t last = 0;
   struct shape_search s = {
       .exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
-  if ((uint64_t)exec->function_count * exec->constant_count > COMPARED) return MBLOB_OK;
+  if ((uint64_t)exec->function_count * exec->constant_count > COMPARED_AT_MOST) return MBLOB_OK;
   s.arguments = new_arguments(exec);
   if (!s.arguments) return MBLOB_E_MEMORY;
   for (size_t i = 0; !s.refusing && i < exec->function_count; i++) {
