@@ -22,9 +22,10 @@ from mblob.packager.join import relocations as edited
 from tests.unit.test_layering import ROOT, SOURCES
 
 DECLARING = ("mblob.binary.elf_records", "mblob.format.index", "mblob.bytes.record")
-# Files with the records of another format, which happen to look alike: Mach-O and PE, the cache of
-# ld.so, attributes of cubins.
+# Files with the records of another format, which happen to look alike: sections that GNU's tools compressed, Mach-O
+# and PE, the cache of ld.so, attributes of cubins.
 OTHERS = (
+    "mblob.binary.debug_sections",
     "mblob.binary.mach_o",
     "mblob.binary.pe",
     "mblob.inspect.library_search",

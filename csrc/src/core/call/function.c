@@ -178,26 +178,37 @@ static int call_callback(mblob_function *function, const TVMValue *args, const i
   return rc ? call_failed(function, rc, before) : MBLOB_OK;
 }
 
+int mb_function_run(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                    struct mb_return *result) {
+  while (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT) {
+    mblob_function *next = function->kind == MB_FORWARD ? function->u.target : NULL;
+    const int status = next ? MBLOB_OK : function->u.environment.resolve(function, &next);
+    if (status) return status;
+    function = next;
+  }
+  return function->kind == MB_KERNEL      ? call_code(function, args, codes, count, result)
+         : function->kind == MB_SAFE_CALL ? call_safe(function, args, codes, count, result)
+                                          : call_callback(function, args, codes, count, result);
+}
+
+/* The error of a call whose arguments are not what they should be. */
+static int refuse_call(const mblob_function *function, const TVMValue *args, int count) {
+  static const char name[] = "mblob_function_call";
+  if (count < 0)
+    (void)mb_fail(MBLOB_E_ARGUMENT, "%s: count is %d, expected 0 or more", name, count);
+  else if (!mb_no_function(name, "function", function))
+    (void)mb_is_null(name, args ? "codes" : "args", NULL);
+  return MBLOB_E_ARGUMENT;
+}
+
 int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes, int count,
                         TVMValue *ret, int *ret_code) {
   struct mb_return result = MB_RETURN_NOTHING;
   if (ret_code) *ret_code = kTVMNullptr;
   if (ret) *ret = result.value;
-  if (MB_NO_FUNCTION(function) || (count && (MB_IS_NULL(args) || MB_IS_NULL(codes))))
-    return MBLOB_E_ARGUMENT;
-  if (count < 0)
-    return mb_fail(MBLOB_E_ARGUMENT, "mblob_function_call: count is %d, expected 0 or more", count);
-  int status = MBLOB_OK;
-  while (!status && (function->kind == MB_FORWARD || function->kind == MB_ENVIRONMENT)) {
-    mblob_function *next = function->kind == MB_FORWARD ? function->u.target : NULL;
-    if (!next) status = function->u.environment.resolve(function, &next);
-    function = next;
-  }
-  if (!status)
-    status = function->kind == MB_KERNEL ? call_code(function, args, codes, count, &result)
-             : function->kind == MB_SAFE_CALL
-                 ? call_safe(function, args, codes, count, &result)
-                 : call_callback(function, args, codes, count, &result);
+  if (!function || function->tag != MB_TAG_FUNCTION || count < 0 || (count && !(args && codes)))
+    return refuse_call(function, args, count);
+  const int status = mb_function_run(function, args, codes, count, &result);
   if (status || !ret || !ret_code) {
     mb_return_drop(&result);
     return status;

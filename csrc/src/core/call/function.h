@@ -50,5 +50,9 @@ struct mblob_function {
 mblob_function *mb_function_new(enum mb_function_kind kind, struct mb_library *library,
                                 const char *name);
 void mb_function_free(mblob_function *function);
+struct mb_return;
+/* `mblob_function_call` of what was checked; the caller hands the result over, or drops it. */
+int mb_function_run(mblob_function *function, const TVMValue *args, const int *codes, int count,
+                    struct mb_return *result);
 
 #endif

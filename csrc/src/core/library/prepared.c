@@ -192,19 +192,20 @@ static int put_number(const mblob_prepared *c, void *to, int64_t value) {
 }
 
 /* Store what the function returned, which is taken over. */
-static int put_result(const mblob_prepared *c, void *to, TVMValue value, int code) {
+static int put_result(const mblob_prepared *c, void *to, struct mb_return *result) {
+  if (result->text) mb_return_hand_over(result, &result->value, &result->code);
+  const TVMValue value = result->value;
+  const int code = result->code;
   const struct mb_word *word = c->result.word;
   const bool is_int = code == kTVMArgInt || code == kTVMArgBool;
   int status = MBLOB_OK;
+  if (word && word->passed < AS_DOUBLE && is_int) return put_number(c, to, value.v_int64);
+  const int expected = word && word->code != kTVMDLTensorHandle ? word->code : kTVMNDArrayHandle;
   if (!word) {
     status = put_call_array(c, value.v_handle, code);
-    mblob_value_release(value, code);
-    return status;
-  }
-  if (word->passed < AS_DOUBLE && is_int) return put_number(c, to, value.v_int64);
-  const int expected = word->code == kTVMDLTensorHandle ? kTVMNDArrayHandle : word->code;
-  if (word->passed == AS_POINTER && (code == expected || code == kTVMNullptr)) {
+  } else if (word->passed == AS_POINTER && (code == expected || code == kTVMNullptr)) {
     *(void **)to = code == expected ? value.v_handle : NULL;
+    return MBLOB_OK;
   } else if (word->passed == AS_DOUBLE && (code == kTVMArgFloat || is_int)) {
     const double number = is_int ? (double)value.v_int64 : value.v_float64;
     if (word->bits == 32)
@@ -213,8 +214,8 @@ static int put_result(const mblob_prepared *c, void *to, TVMValue value, int cod
       *(double *)to = number;
   } else {
     status = wrong_result(c, word->name, code);
-    mblob_value_release(value, code);
   }
+  mblob_value_release(value, code);
   return status;
 }
 
@@ -261,8 +262,8 @@ static int take_result(mblob_prepared *c, void **to, va_list *args) {
 static int run_prepared(mblob_prepared *c, va_list *args) {
   size_t top = 0;
   void *to = NULL;
-  TVMValue value = {.v_handle = NULL};
-  int status = MBLOB_OK, code = kTVMNullptr;
+  struct mb_return result = MB_RETURN_NOTHING;
+  int status = MBLOB_OK;
   for (struct mb_argument *a = c->arguments, *end = a + c->count; !status && a < end; a++, top++) {
     if (a->is_plain) {
       const uintptr_t data = (uintptr_t)(a->tensor.data = va_arg(*args, void *));
@@ -276,13 +277,10 @@ static int run_prepared(mblob_prepared *c, va_list *args) {
     status = take_argument(c, a, &c->values[top], &c->codes[top], args);
   }
   if (!status && c->has_result) status = take_result(c, &to, args);
-  if (!status)
-    status = mblob_function_call(c->function, c->values, c->codes, (int)top,
-                                 c->has_result ? &value : NULL, &code);
+  if (!status) status = mb_function_run(c->function, c->values, c->codes, (int)top, &result);
   if (c->cleans) status = clean(c, status);
-  if (!c->has_result) return status;
-  if (!status) return put_result(c, to, value, code);
-  mblob_value_release(value, code);
+  if (!status && c->has_result) return put_result(c, to, &result);
+  mb_return_drop(&result);
   return status;
 }
 
