@@ -50,6 +50,7 @@ OPERATORS = re.compile(r"\b(?:ElfW|_Atomic)\(([\w ]+\**)\)")
 PROTOTYPE = re.compile(
     r"^(?:MBLOB_API )?(?=(?!static|extern|typedef)[a-z_][^={}#;]*?\)[^={}#();]*;)", re.MULTILINE
 )
+INLINE = re.compile(r"^static inline ", re.MULTILINE)  # may be used by no layer that is compiled
 VARIABLE = re.compile(r"^extern (?!__attribute__)", re.MULTILINE)
 HIDDEN = '__attribute__((visibility("hidden")))'
 START = """\
@@ -90,6 +91,7 @@ class Writer:
             self._own(path, text)
             if path.suffix == ".h":
                 text = PROTOTYPE.sub("MB_INTERNAL ", text)
+                text = INLINE.sub("MB_INTERNAL inline ", text)
                 text = VARIABLE.sub(f"extern {HIDDEN} ", text)
         self.lines.append(f"/* ==== csrc/{path.relative_to(CSRC)} ==== */")
         for line in text.splitlines():
