@@ -9,7 +9,10 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from math import prod
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from mblob import json_text
@@ -36,7 +39,7 @@ from mblob.packager.path_arguments import checked_path, existing_file
 from mblob.temporary import replacing
 
 if TYPE_CHECKING:
-    from zipfile import ZipInfo
+    from zipfile import ZipFile, ZipInfo
 
 # Files that people would read as something else, and what writes such a file.
 _OTHER_FORMATS = {
@@ -45,6 +48,7 @@ _OTHER_FORMATS = {
     ".params": "save_param_dict and write its bytes",
 }
 _ZIP = (b"PK\3\4", b"PK\5\6")  # with members, and without any
+_STEP = 1 << 20  # bytes of a compressed member that are in memory
 _STORED = 0  # the method of members that are not compressed
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
 
@@ -368,7 +372,7 @@ def _arrays_of_npz(path: Path, data: memoryview) -> dict[str, ArrayRecord]:
                 raise _of_torch(str(path))
             for info in archive.infolist():
                 name, view = info.filename, _as_it_is(data, info)
-                view = memoryview(archive.read(name)) if view is None else view
+                view = _unpacked(archive, info) if view is None else view
                 array = npy.read(view, f"{path}:{name}")
                 if found.setdefault(name.removesuffix(".npy"), array) is not array:
                     raise FormatError.about(
@@ -392,6 +396,15 @@ def _as_it_is(data: memoryview, info: ZipInfo) -> memoryview | None:
         return None
     view = data[start : start + info.file_size]
     return view if crc32(view) == info.CRC else None
+
+
+def _unpacked(archive: ZipFile, info: ZipInfo) -> memoryview:
+    """The bytes of a compressed member: in a file without a name, not in memory."""
+    with archive.open(info) as member, TemporaryFile() as file:
+        copyfileobj(member, file, _STEP)
+        size = file.tell()
+        file.flush()
+        return memoryview(mmap(file.fileno(), size, access=ACCESS_READ) if size else b"")
 
 
 def _of_torch(who: str) -> FormatError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import tracemalloc
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,6 +51,21 @@ def test_npz_is_packed_as_weights(tmp_path: Path, save: Any) -> None:
     rows = {name: np.ascontiguousarray(array) for name, array in ARRAYS.items()}
     save(tmp_path / "w.npz", **rows)
     check(packed(tmp_path / "w.npz", tmp_path))
+
+
+def test_a_compressed_npz_is_not_held_in_memory(tmp_path: Path) -> None:
+    array = np.zeros(1 << 23, "float32")  # 32 MiB
+    array[::1000] = 3
+    np.savez_compressed(tmp_path / "w.npz", w=array)
+    host = mblob.csource_module("")
+    tracemalloc.start()
+    try:
+        host.import_module(mblob.safetensors_module(tmp_path / "w.npz"))
+        host.export_library(tmp_path / "w.so")
+        assert tracemalloc.get_traced_memory()[1] < array.nbytes // 4
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(mblob.load_module(tmp_path / "w.so").tensors["w"].numpy(), array)
 
 
 def test_an_npz_without_arrays_is_a_file_of_no_weights(tmp_path: Path) -> None:
