@@ -84,6 +84,11 @@ def folder_beside(path: Path) -> AbstractContextManager[Path]:
     return temporary_folder(path.parent, f".{os.fsdecode(os.fsencode(path.name)[:100])}.")
 
 
+def is_temporary(folder: Path) -> bool:
+    """True if a folder has the name of one of these: who made it has its lock, and alone writes to it."""
+    return _NAME.fullmatch(folder.name) is not None
+
+
 def _place_of_temporary_files() -> Path:
     """The folder that `tempfile.gettempdir` finds, without its trial file, which signals leave
     behind."""

@@ -39,7 +39,7 @@ from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import producer, write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.file_sink import old_library
-from mblob.temporary import replacing
+from mblob.temporary import is_temporary, replacing
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -268,14 +268,21 @@ _PATIENCE = 10.0  # seconds; a block is as long as a rename
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Have no other mblob in such a block for a folder. The lock is the folder's: that of a file may be one of a
-    caller who lets nobody else in (`flock m.so mblob-pack add m.so ...`). Some file systems have none.
+    caller who lets nobody else in (`flock m.so mblob-pack add m.so ...`). Some file systems have none; and a
+    temporary folder is another's in no case.
 
     Raises:
         ChangedError: another program keeps it.
     """
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = (
+            -1
+            if is_temporary(folder)
+            else os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        )
     except OSError:  # nobody may read the folder
+        fd = -1
+    if fd < 0:
         yield
         return
     try:

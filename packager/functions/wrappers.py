@@ -251,9 +251,9 @@ def _fetch(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     return given + _fetch_given(p, i, dialect)
 
 
-def _stored(p: Parameter, c_type: str, v: str) -> str:
-    """The declaration of what an argument is stored in."""
-    return f"{c_type}{' ' * (c_type[-1] != '*')}{v}{' = {0}' * p.optional};"
+def _stored(p: Parameter, declaration: str) -> str:
+    """The declaration of what an argument is stored in, with the value of one that is not given."""
+    return f"{declaration}{' = {0}' * p.optional};"
 
 
 def _check(p: Parameter, i: int, call: str) -> str:
@@ -264,19 +264,19 @@ def _check(p: Parameter, i: int, call: str) -> str:
 def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
-        return [_stored(p, "const char *", v), _check(p, i, f"mblob_string(&call, {i}, &{v})")]
+        return [_stored(p, f"const char *{v}"), _check(p, i, f"mblob_string(&call, {i}, &{v})")]
     if p.is_object:
-        return [_stored(p, "void *", v), _check(p, i, f"mblob_address(&call, {i}, &{v})")]
+        return [_stored(p, f"void *{v}"), _check(p, i, f"mblob_address(&call, {i}, &{v})")]
     if p.kind == "pointer" and (p.size or p.dims or p.is_indirect):
         return _fetch_memory(p, i, v)
     if p.kind == "pointer":
         fetch = "mblob_pointer_to_columns" if p.columns else "mblob_pointer"
-        return [_stored(p, "void *", v), _check(p, i, f"{fetch}(&call, {i}, &{v})")]
+        return [_stored(p, f"void *{v}"), _check(p, i, f"{fetch}(&call, {i}, &{v})")]
     s = p.element
     if p.kind == "text":
         is_const = "true" if p.const else "false"
         fetch = f"mblob_fetch_text(&call, {i}, {p.least}, {is_const}, &{v})"
-        return [_stored(p, "mblob_text", v), _check(p, i, fetch)]
+        return [_stored(p, f"mblob_text {v}"), _check(p, i, fetch)]
     if p.kind == "number":
         return _fetch_number(p, s, i, v, dialect)
     if p.kind == "tensor":
@@ -285,9 +285,9 @@ def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
         row = argument_types.BY_C.get(s.name)
         limit = row.largest if row and row.largest else "0"
         fetch = f"mblob_float(&call, {i}, {quoted(s.name)}, {limit}, &{v})"
-        return [_stored(p, "double", v), _check(p, i, fetch)]
+        return [_stored(p, f"double {v}"), _check(p, i, fetch)]
     fetch = f"mblob_int(&call, {i}, {quoted(s.name)}, {_range(s)}, &{v})"
-    return [_stored(p, "int64_t", v), _check(p, i, fetch)]
+    return [_stored(p, f"int64_t {v}"), _check(p, i, fetch)]
 
 
 def _range(s: Scalar) -> str:
@@ -306,7 +306,7 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
         read = _fetch_given(p._replace(kind="scalar"), i, dialect)
         return [*read, f"{s.name} n{i} = ({s.name}){v};"]
     lines = [
-        _stored(p, "mblob_array", v),
+        _stored(p, f"mblob_array {v}"),
         f"static const mblob_element e{i} = {_element(s, dialect)};",
         _check(p, i, f"mblob_tensor(&call, {i}, &e{i}, &{v})"),
         _check(p, i, f'mblob_elements(&call, {i}, &{v}, 1, "", true, false)'),
@@ -320,7 +320,7 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
 def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
     fetch = "mblob_columns" if p.columns else "mblob_tensor"
     lines = [
-        _stored(p, "mblob_array", v),
+        _stored(p, f"mblob_array {v}"),
         f"static const mblob_element e{i} = {_element(s, dialect)};",
         _check(p, i, f"{fetch}(&call, {i}, &e{i}, &{v})"),
     ]
@@ -354,7 +354,7 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     of = quoted(f"{'texts' if p.points_at_texts else 'arrays'} for {p.text}")
     checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
     return [
-        _stored(p, "void *", v),
+        _stored(p, f"void *{v}"),
         *([_check(p, i, f"mblob_addresses(&call, {i}, {of})")] if p.is_indirect else ()),
         f"bool bad{i} = false;",
         f"const int64_t d{i} = {size};",

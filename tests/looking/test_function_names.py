@@ -88,8 +88,7 @@ def test_objects_and_archives(cc, assembled: Path, tmp_path: Path) -> None:
     subprocess.run(["ar", "rcs", tmp_path / "f.a", tmp_path / "one.o"], check=True)
     subprocess.run(["tar", "-C", tmp_path, "-cf", tmp_path / "f.tar", "one.o"], check=True)
     for name in ("f.o", "f.a", "f.tar"):
-        # a linker sees hidden ones
-        assert functions(tmp_path / name) == sorted([*LISTED, "hidden_one"]), name
+        assert functions(tmp_path / name) == sorted(LISTED), name
 
 
 def test_other_machines(require: Callable[[str], str], tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from mblob.packager.link import export
 
 ROOT = Path(__file__).parents[2]
-FILES = 60
+FILES = 62
+NO_STEP = "mblob/named_tuple.py"  # stands in for a module of the standard library
 # The second export of a process: the first one also asks the compiler, and fills tables.
 PROGRAM = """if True:
     import os, sys, threading
@@ -50,7 +51,7 @@ def entered(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         [sys.executable, "-c", PROGRAM, str(work)], capture_output=True, text=True, check=True
     )
     assert (work / "first.so").read_bytes() == (work / "second.so").read_bytes()
-    return done.stdout.split()
+    return [path for path in done.stdout.split() if path != NO_STEP]
 
 
 def test_an_export_of_one_kernel_and_one_tensor_enters_few_files(entered: list[str]) -> None:
