@@ -371,8 +371,9 @@ def _without_vectors(
         head, user = rewrite.user_part(output.read_text("utf-8", "surrogateescape"))
         node, path, label = sources[i]
         # A text of the caller's lies in a folder that is gone when the error is read.
-        files = {} if isinstance(node.code, Path) else {str(path): path.name}
-        rewritten = rewrite.rewrite(user, label, files, rewrite.is_cxx(head))
+        rewritten = rewrite.rewrite(
+            user, label, {} if isinstance(node.code, Path) else {str(path): path.name}
+        )
         if rewritten is not None:
             text = rewrite.in_preprocessed(head, rewritten)
             output.write_bytes(text.encode(errors="surrogateescape"))
@@ -414,7 +415,7 @@ def standalone_text(node: SourceNode, name: str) -> str:
             f"{hidden}; for an fcompile only what stands in the source itself can be rewritten:"
             " move it there, or export without fcompile"
         )
-    made = rewrite.rewrite(text, file, cxx=language(node) == "c++")
+    made = rewrite.rewrite(text, file)
     return plain if made is None else macros + rewrite.standalone(made, file)
 
 

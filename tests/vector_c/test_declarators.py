@@ -110,16 +110,21 @@ IN_C = {
     "a compound literal": (
         "float4 x = *(float4*)a, *p = (float4[2]){x, x + 1}; *(float4*)a = p[1] + ((struct pair){.first = x}).first;",
         [3, 5, 7, 9]),
+    "types declared behind the parameters": ("*(float4*)a = old(*(float4*)a, a) + 1;", [3, 5, 7, 9]),
     "the type of an expression": (
         "__typeof__(*(float4*)a + 1) v = *(float4*)a; __auto_type w = v * 2; *(float4*)a = w + 1;", [3, 5, 7, 9]),
     "statements in an expression": (
         "*(float4*)a = ({ float4 t = *(float4*)a; if (t.s0 > 5) t = t - t; t + 1; }) * 2;", [4, 6, 8, 10]),
+    "a choice by type": (
+        "float4 v = *(float4*)a; *(float4*)a = _Generic(v, float2: v.lo, float4: v + 1, default: 0) * 2;",
+        [4, 6, 8, 10]),
     "arguments without parameters": ("*(float4*)a = last(2, *(float4*)a, *(float4*)a + 1) + 1;", [3, 4, 5, 6]),
     "an array of unknown size": (
         "int n = (int)a[1]; float4 v[n], (*p)[n] = &v; v[n - 1] = *(float4*)a; *(float4*)a = (*p)[1] + sizeof v;",
         [33, 34, 35, 36]),
 }  # fmt: skip
 HEAD_IN_C = """#include <stdarg.h>
+static float4 old(v, p) float4 v; float *p; { return v + *(float4 *)p; }
 static float4 last(int n, ...) {
   float4 v = 0;
   va_list list;

@@ -85,7 +85,6 @@ def test_a_debugger_sees_the_lines_of_the_source(tmp_path: Path, require: Requir
         ("struct s { float4 v; float2 w; } t; void f() { t.v = t.w; }", r"2 lanes \(float2\) where float4"),
         ("float4 (*p)[2]; float2 v; void f() { (*p)[1] = v; }", r"2 lanes \(float2\) where float4"),
         ("float4 (*g(int))(float2); void f(float4 v) { g(1)(v); }", r"4 lanes \(float4\) where float2"),
-        ("float4 v;\nvoid f() { v = _Generic(v, float4: v + 1); }", r"x\.c:2: vectors in _Generic; call a function"),
         ("void f() { float4 v(1, 2, 3, 4); }", r"lanes in parentheses; write = float4\(\.\.\.\)"),
         ('# 7 "a/b.h"\nfloat2 a; float3 b;\nint c = a * b;', r"a/b\.h:8: float2 \* float3"),
     ],
@@ -103,30 +102,21 @@ def test_vectors_that_do_not_fit_are_refused_with_their_line(code: str, message:
         ("(float4 (*)(", "))v"),
     ],
 )  # fmt: skip
-def test_declarators_that_are_too_deep_are_refused(opening: str, closing: str) -> None:
-    for depth in (1, 3000):
-        code = f"float4 w;\nfloat4 {opening * depth}v{closing * depth};\nfloat4 f() {{ return w + w; }}"
-        try:
-            made = rewrite(code, "x.c")
-        except mblob.BuildError as error:
-            assert depth > 1
-            assert (
-                str(error) == "x.c:2: brackets are nested too deeply for a statement with vectors"
-            )
-        else:
-            assert made is not None
-            assert "float4_add" in made.source
-
-
-def test_nesting_of_hundreds_is_read_and_of_thousands_refused() -> None:
-    def nested(depth: int) -> str:
-        return f"float2 f(float2 v) {{ return {'(' * depth}v{' + v)' * depth}; }}"
-
-    made = rewrite(nested(250), "x.c")
+def test_no_declarator_is_too_deep(opening: str, closing: str) -> None:
+    made = rewrite(
+        f"float4 w;\nfloat4 {opening * 5000}v{closing * 5000};\nfloat4 f() {{ return w + w; }}",
+        "x.c",
+    )
     assert made is not None
-    assert made.source.count("mblob_float2_add") == 250
-    with pytest.raises(mblob.MblobError, match=r"^x\.c:1: brackets are nested too deeply"):
-        rewrite(nested(3000), "x.c")
+    assert "float4_add" in made.source
+
+
+@pytest.mark.slow
+def test_no_nesting_is_too_deep() -> None:
+    depth = 20000
+    made = rewrite(f"float2 f(float2 v) {{ return {'(' * depth}v{' + v)' * depth}; }}", "x.c")
+    assert made is not None
+    assert made.source.count("mblob_float2_add") == depth
 
 
 @pytest.mark.parametrize(

@@ -1,241 +1,428 @@
-"""Expressions and types of pycparser's trees: their meaning, and the C text that takes their place."""
+"""Expressions, by operator precedence.
+
+Nothing recurses: a method that reads a part of an expression is a generator, and yields those that
+read the parts of its part (`_run`). So no nesting is too deep.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Generator
 from typing import Any
 
-from pycparser import c_ast
-from pycparser.c_generator import CGenerator
-
-from mblob.packager.compile.vector_c.names import Names
+from mblob.named_tuple import NamedTuple
+from mblob.packager.compile.vector_c.declarations import Declarations
+from mblob.packager.compile.vector_c.names import NameMeaning, Scope
 from mblob.packager.compile.vector_c.operations import Operations
-from mblob.packager.compile.vector_c.tokens import BASE_WORDS
-from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Record, Type, word_type
-from mblob.packager.compile.vector_c.values import Value
+from mblob.packager.compile.vector_c.tokens import SIZES, TYPEOF
+from mblob.packager.compile.vector_c.types import Known, Pointer, Record, Type
+from mblob.packager.compile.vector_c.values import Text, Value
 
-Node = Any  # of pycparser, which has no types
+_BINARY = {
+    "*": 13, "/": 13, "%": 13, "+": 12, "-": 12, "<<": 11, ">>": 11, "<": 10, ">": 10, "<=": 10, ">=": 10,
+    "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
+}  # fmt: skip
+_ASSIGNMENTS = ("=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=")
+_CONDITIONAL, _ASSIGNMENT = 3, 2
+_PREFIX = ("+", "-", "~", "!", "*", "&", "++", "--", "&&")
+_BEFORE = (*_PREFIX, "__extension__", "return", "const", "volatile")
+_BEHIND = ("(", "[", ".", "->", "++", "--", "::")
+_CLOSING = (")", "]", "}")
+_ENDS = (*_CLOSING, ";", "")
+_CASTS = ("static_cast", "const_cast", "reinterpret_cast", "dynamic_cast")
+# Of these the arguments are no values.
+_UNREAD = (
+    "__builtin_offsetof", "offsetof", "__builtin_types_compatible_p", "__builtin_va_start", "__builtin_va_end",
+    "va_start", "va_end", "noexcept",
+)  # fmt: skip
+_VA_ARG = ("__builtin_va_arg", "va_arg")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
-# What stands before the parentheses of `float4(a, b, c, d)`, which pycparser reads as a call.
-MAKE = "mblob_make_"
-ANY_TYPE = "mblob_auto"  # of `auto`: what the initializer has
+
+Reading = Generator["Reading", Any, Any]
 
 
-class UnreadError(Exception):
-    """A tree is no expression that we know."""
+class _Cast(NamedTuple):
+    """A cast that waits for its operand: its tokens, and its type."""
+
+    first: int
+    end: int
+    type: Known
 
 
-class Expressions(Operations):
-    """Reads trees. `names` says what names mean at the place that is read."""
+class _Items(NamedTuple):
+    """The contents of brackets: the values between commas, all text, and the brackets and commas."""
 
-    names: Names
-    placed: dict[str, Known]  # by names that stand for other text, its type
+    values: list[Value]
+    text: Text
+    marks: list[int]
 
-    def line(self, node: Node) -> int:
-        return node.coord.line if node.coord is not None else 1
 
-    # -- types -------------------------------------------------------------------------------------
+class Expressions(Declarations, Operations):
+    """Reads expressions and rewrites those on vectors. `_at` is the token that is read next."""
 
-    def known(self, node: Node) -> Known:
-        """The type that a tree declares, None if it is no business of ours."""
-        if isinstance(node, (c_ast.PtrDecl, c_ast.ArrayDecl)):
-            return Pointer(self.known(node.type))
-        if isinstance(node, c_ast.FuncDecl):
-            return self._function(node)
-        if isinstance(node, (c_ast.TypeDecl, c_ast.Typename, c_ast.Decl)):
-            return self.known(node.type)
-        if isinstance(node, (c_ast.Struct, c_ast.Union)):
-            made = self.names.record(node.name or "", defines=node.decls is not None)
-            for declared in node.decls or ():
-                t = self.known(declared) if isinstance(declared, c_ast.Decl) else None
-                if isinstance(t, Record) and declared.name is None:
-                    made.fields.update(t.fields)
-                elif t is not None or isinstance(declared, c_ast.Decl):
-                    self.names.member(made, declared.name, t)
-            return made
-        if isinstance(node, c_ast.IdentifierType):
-            first = node.names[0]
-            if first in self.placed:
-                return self.placed[first]
-            is_name = len(node.names) == 1 and first not in BASE_WORDS
-            return self.names.type_named(first) if is_name else word_type(node.names)
-        return None
+    _at = 0
+    _types: dict[int, Known]
 
-    def _function(self, node: Node) -> Function:
-        made = Function(self.known(node.type), variadic=node.args is None)
-        for parameter in node.args.params if node.args is not None else ():
-            if isinstance(parameter, c_ast.EllipsisParam):
-                made.variadic = True
-                continue
-            t = self.known(parameter) if not isinstance(parameter, c_ast.ID) else None
-            name = getattr(parameter, "name", None)
-            if name is None and len(node.args.params) == 1 and _is_void(parameter):
-                continue
-            made.parameters.append(t)
-            if name:
-                made.names[name] = t
-        return made
+    @abstractmethod
+    def block(self, opening: int, scope: Scope) -> tuple[Known, int]:
+        """Read statements in braces that stand in an expression; the type of the last one, and
+        where they end."""
 
-    # -- expressions -------------------------------------------------------------------------------
+    def type_of(self, at: int) -> Known:
+        """The type of the expression that begins at a token; it is rewritten once, however often it
+        is asked for."""
+        if at not in self._types:
+            value, _ = self.read(at, ())
+            self._types[at] = value.type if value is not None else None
+        return self._types[at]
 
-    def read(self, node: Node, expected: Known = None) -> Value:
-        """The value of an expression.
+    def read(
+        self, at: int, stops: tuple[str, ...], braces: Known = None
+    ) -> tuple[Value | None, int]:
+        """Read from token `at` to a token of `stops` outside of brackets, or to a bracket that
+        closes.
 
         Args:
-            expected: what an expression in braces initializes.
+            braces: what an expression in braces initializes.
+
+        Returns:
+            the expression behind the last comma, None if there is none, and the index of the stop.
         """
-        line = self.line(node)
-        if isinstance(node, c_ast.InitList):
-            return Value(self._braces(node, expected), Record(), line)
-        read = getattr(self, f"_{type(node).__name__}", None)
-        if read is None:
-            raise UnreadError(type(node).__name__)
-        value: Value = read(node, line)
-        self.touched |= value.vector is not None
+        outer, self._at = self._at, at
+        found = _run(self._items(stops, braces))
+        end, self._at = self._at, outer
+        self.put(at, end, found.text)
+        return (found.values[-1] if found.values else None), end
+
+    def read_value(self, at: int, t: Known, stops: tuple[str, ...]) -> tuple[Value | None, int]:
+        """Read what something of type `t` is given, and convert it."""
+        value, end = self.read(at, stops, braces=t)
+        if value is not None and not value.is_braced:
+            self.convert(value, t)
+        return value, end
+
+    def _items(self, stops: tuple[str, ...] = (), braces: Known = None) -> Reading:
+        """Read what commas separate, to a stop or to what closes. What is no expression is left as
+        it is: a macro, or C++ that we need not understand."""
+        values: list[Value] = []
+        text: list[Text] = []
+        marks: list[int] = []
+        is_begun = False
+        while (word := self.word(self._at)) not in stops and word not in _ENDS:
+            at = self._at
+            if word == ",":
+                marks.append(at)
+                is_begun = False
+            elif word == "{":
+                value = yield self._braces(at, at, braces)
+                values.append(value)
+                text.append(value)
+                continue
+            else:
+                value = yield self._expression(0)
+                if self._at > at:
+                    if is_begun:
+                        values.pop()
+                    values.append(value)
+                    text.append(value)
+                    is_begun = True
+                    continue
+            text.append(self.mark(at))
+            self._at += 1
+        return _Items(values, text, marks)
+
+    def _bracketed(self) -> Reading:
+        """Read brackets with what they hold. Where nothing closes them the last mark is -1, and they
+        hold no values."""
+        opening = self._at
+        self._at += 1
+        found = yield self._items()
+        closing = self._at if self.word(self._at) in _CLOSING else -1
+        self._at += closing >= 0
+        values = found.values if closing >= 0 else []
+        return _Items(values, found.text, [opening, *found.marks, closing])
+
+    def _expression(self, least: int) -> Reading:
+        """Read operators that bind at least so tightly, with their operands."""
+        value = yield self._operand()
+        while True:
+            at, word = self._at, self.word(self._at)
+            level = _ASSIGNMENT if word in _ASSIGNMENTS else _BINARY.get(word, 0)
+            if word == "?" and least <= _CONDITIONAL:
+                self._at += 1
+                chosen = yield self._expression(0)
+                if self.word(self._at) != ":":
+                    return self._incomplete(value, self.mark(at), chosen)
+                colon = self._at
+                self._at += 1
+                other = yield self._expression(_CONDITIONAL)
+                if value.text and chosen.text and other.text:
+                    value = self.conditional(value, at, chosen, colon, other)
+                else:
+                    marks = self.mark(at), self.mark(colon)
+                    value = self._incomplete(value, marks[0], chosen, marks[1], other)
+            elif level and level >= least:
+                self._at += 1
+                right = yield self._expression(level + (level != _ASSIGNMENT))
+                make = self.assign if level == _ASSIGNMENT else self.binary
+                if value.text and right.text:
+                    value = make(word, value, at, right)
+                else:
+                    value = self._incomplete(value, self.mark(at), right)
+            else:
+                return value
+
+    def _incomplete(self, value: Value, *rest: Text) -> Value:
+        """Text that begins with a value and is no expression: nothing is made of it."""
+        made = self._plain(value, *rest)
+        made.type = Record()
+        return made
+
+    # -- operands ----------------------------------------------------------------------------------
+
+    def _operand(self) -> Reading:
+        """Read an operand with what stands before and behind it."""
+        before: list[_Cast | int] = []
+        while True:
+            at, word = self._at, self.word(self._at)
+            if word == "(" and self.word(at + 1) != "{":
+                found = self.in_parentheses(at)
+                if found is None or self.word(found[1] + 1) == "{":
+                    value = yield self._parenthesis(found, before)
+                    break
+                before.append(_Cast(at, found[1] + 1, found[0]))
+                self._at = found[1] + 1
+            elif word in _BEFORE or (word in SIZES and self._sized(at) is None):
+                before.append(at)
+                self._at += 1
+            else:
+                primary = self._primary(at, word)
+                value = primary if isinstance(primary, Value) else (yield primary)
+                break
+        if self.word(self._at) in _BEHIND and value.text:
+            value = yield self._behind(value)
+        for part in reversed(before):
+            if isinstance(part, _Cast):
+                value = self.cast(part.type, part.first, part.end, value)
+            elif self.word(part) in _PREFIX and value.text:
+                value = self.prefix(self.word(part), part, value)
+            else:
+                t = None if self.word(part) in SIZES else value.type
+                value = self.value(part, [self.raw(part, part + 1), value], t)
         return value
 
-    def _ID(self, node: Node, line: int) -> Value:
-        t = self.placed[node.name] if node.name in self.placed else self.names.variable(node.name)
-        return Value(node.name, t, line, name=node.name)
+    def _sized(self, at: int) -> int | None:
+        """Past `sizeof(type)`; None if an expression follows."""
+        found = self.in_parentheses(at + 1) if self.word(at + 1) == "(" else None
+        return found[1] + 1 if found is not None and self.word(found[1] + 1) != "{" else None
 
-    def _Constant(self, node: Node, line: int) -> Value:
-        return Value(node.value, Pointer(None) if node.type == "string" else None, line)
+    def _skipped(self, at: int, end: int, t: Known = None) -> Value:
+        """Tokens that are left as they are; of none the text is ""."""
+        self._at = end
+        return self.value(at, self.raw(at, end), t) if end > at else Value(at, "", "", t)
 
-    def _Typename(self, node: Node, line: int) -> Value:
-        return Value(CGenerator().visit(node), None, line)
+    def _parenthesis(self, cast: tuple[Known, int] | None, before: list[_Cast | int]) -> Reading:
+        """Read braces behind a cast, or a group; behind a cast to a vector it may hold lanes."""
+        at = self._at
+        if cast is not None:
+            return (yield self._braces(at, cast[1] + 1, cast[0]))
+        found = yield self._bracketed()
+        last = before[-1] if before else None
+        if isinstance(last, _Cast) and len(found.values) > 1:
+            t = last.type
+            if isinstance(t, Type) and t.is_vector:
+                before.pop()
+                return self.construct(t, last.first, found.marks, found.values, found.text)
+        made = self.value(at, [self.raw(at, at + 1), found.text, self.mark(found.marks[-1])])
+        if self.word(found.marks[-1]) == "":
+            return self._incomplete(made)
+        if found.values:
+            v = found.values[-1]
+            made.type, made.picked, made.is_copy, made.taken = v.type, v.picked, v.is_copy, v.taken
+        return made
 
-    def _UnaryOp(self, node: Node, line: int) -> Value:
-        a = self.read(node.expr)
-        if node.op[0] in "sa_":  # sizeof, alignof
-            return Value(f"{node.op}({a.text})", None, line)
-        if node.op in ("p++", "p--"):
-            return self.step(node.op[1:], a, line, behind=True)
-        if node.op in ("++", "--"):
-            return self.step(node.op, a, line, behind=False)
-        return self.prefix(node.op, a, line)
+    def _primary(self, at: int, word: str) -> Value | Reading:
+        """Read what has nothing before or behind it."""
+        following = self.word(at + 1)
+        if self.tokens[at].kind in ("number", "string"):
+            is_text = word[-1] == '"'
+            end = at + 1
+            while is_text and self.tokens[end].kind == "string":
+                end += 1
+            return self._skipped(at, end, Pointer(None) if is_text else None)
+        if word == "(":  # ({ statements })
+            t, end = self.block(at + 1, Scope("block"))
+            return self._skipped(at, min(end + 1, len(self.tokens) - 1), t)
+        if word == "[":
+            return self._lambda(at)
+        if not self.is_name(at):
+            return self._skipped(at, at)
+        if word in SIZES:
+            return self._skipped(at, self._sized(at) or at + 1)
+        if following == "(" and (word in _UNREAD or word in TYPEOF):
+            return self._skipped(at, self.past(at + 1))
+        if following == "(" and word in _VA_ARG:
+            return self._skipped(at, self.past(at + 1), self._argument_type(at + 1))
+        if word == "_Generic" and following == "(":
+            return self._generic(at)
+        if word in _CASTS and following == "<":
+            found = self.type_name(at + 2)
+            if found is not None and self.word(found[1]) == ">" and self.word(found[1] + 1) == "(":
+                return self._cxx_cast(at, found[1] + 1, found[0])
+        if word in self.names.templates and following == "<":
+            return self._skipped(at, self.past_template(at + 1))
+        t = self.names.type_named(word)
+        if isinstance(t, Type) and t.is_vector and following == "(":
+            return self._constructed(at, t)
+        made = self._skipped(at, at + 1, self.names.variable(word))
+        made.name = word
+        return made
 
-    def _BinaryOp(self, node: Node, line: int) -> Value:
-        chain = []  # of operators to the left, which may be long
-        packed = None
-        while isinstance(node, c_ast.BinaryOp) and not (packed := _packed(node)):
-            chain.append(node)
-            node = node.left
-        value = self._unpacked(*packed, line) if packed else self.read(node)
-        for outer in reversed(chain):
-            value = self.binary(outer.op, value, self.read(outer.right), self.line(outer))
-        return value
-
-    def _unpacked(self, cast: Node | None, nodes: Sequence[Node], line: int) -> Value:
-        """The vector that `_packed` means."""
-        values = [self.read(node) for node in nodes]
-        t = values[0].type
-        lane = t.scalar if isinstance(t, Type) and t.bits == 8 else "int8_t"
-        made = self.construct(Type(lane, len(values)), values, line)
-        return made if cast is None else self.cast(self.known(cast), "", made, line)
-
-    def _Assignment(self, node: Node, line: int) -> Value:
-        return self.assign(node.op, self.read(node.lvalue), self.read(node.rvalue), line)
-
-    def _TernaryOp(self, node: Node, line: int) -> Value:
-        c, a, b = (self.read(part) for part in (node.cond, node.iftrue, node.iffalse))
-        return self.conditional(c, a, b, line)
-
-    def _Cast(self, node: Node, line: int) -> Value:
-        t = self.known(node.to_type)
-        if isinstance(node.expr, c_ast.ExprList) and isinstance(t, Type) and t.is_vector:
-            return self.construct(t, [self.read(item) for item in node.expr.exprs], line)
-        return self.cast(t, CGenerator().visit(node.to_type), self.read(node.expr), line)
-
-    def _ArrayRef(self, node: Node, line: int) -> Value:
-        inner = self.read(node.subscript)
-        number = _NUMBER.fullmatch(inner.text)
-        lane = int(number[1], 8 if re.fullmatch("0[0-7]+", number[1]) else 0) if number else None
-        return self.subscript(self.read(node.name), lane, inner.text, line)
-
-    def _StructRef(self, node: Node, line: int) -> Value:
-        unknown = Record() if self.names.is_cxx else None
-        return self.member(self.read(node.name), node.type, node.field.name, unknown, line)
-
-    def _FuncCall(self, node: Node, line: int) -> Value:
-        items = [self.read(item) for item in node.args.exprs] if node.args is not None else []
-        name = node.name.name if isinstance(node.name, c_ast.ID) else ""
-        if name.startswith(MAKE):
-            t = self.names.type_named(name[len(MAKE) :])
-            assert isinstance(t, Type)
-            return self.construct(t, items, line)
-        is_declared = name in self.placed or self.names.is_declared(name)
-        callee = self.read(node.name)
-        if name and not is_declared:
-            callee.type = None  # `min`, or a function that nothing declares
-        return self.call(callee, items, is_declared, line)
-
-    def _ExprList(self, node: Node, line: int) -> Value:
-        items = [self.read(item) for item in node.exprs]
-        return Value(f"({', '.join(item.text for item in items)})", items[-1].type, line)
-
-    def _CompoundLiteral(self, node: Node, line: int) -> Value:
-        t = self.known(node.type)
-        return Value(f"({CGenerator().visit(node.type)}){self._braces(node.init, t)}", t, line)
-
-    def _braces(self, node: Node, t: Known) -> str:
-        """The text in braces that initializes a `t`."""
-        parts: list[str] = []
-        for i, item in enumerate(node.exprs):
-            expected, name = _item(t, i), ""
-            is_designated = isinstance(item, c_ast.NamedInitializer)
-            if is_designated:
-                expected = t
-                for part in item.name:
-                    is_member = isinstance(part, c_ast.ID)
-                    expected = _member(expected, part.name if is_member else "")
-                    name += (
-                        f".{part.name}"
-                        if is_member
-                        else f"[{self.read(getattr(part, 'expr', part)).text}]"
+    def _behind(self, value: Value) -> Reading:
+        """Read calls, subscripts, members and steps behind an operand."""
+        while True:
+            at, word = self._at, self.word(self._at)
+            if word in ("(", "["):
+                found = yield self._bracketed()
+                if word == "(":
+                    is_declared = self.names.is_variable(value.name) or self.names.is_type(
+                        value.name
                     )
-                name += " = "
-                item = item.expr
-            value = self.read(item, expected)
-            # A number in braces is a lane, unless it is said to be a member: braces may be left out.
-            if value.vector is not None or is_designated:
-                self.convert(value, expected)
-            parts.append(name + value.text)
-        return f"{{{', '.join(parts)}}}"
+                    value = self.call(value, found.marks, found.values, found.text, is_declared)
+                else:
+                    closing = found.marks[-1]
+                    number = _NUMBER.fullmatch(self.word(at + 1)) if closing == at + 2 else None
+                    lane = None
+                    if number is not None:
+                        lane = int(number[1], 8 if re.fullmatch("0[0-7]+", number[1]) else 0)
+                    value = self.subscript(value, at, closing, lane, found.text)
+            elif word in (".", "->") and self.is_name(at + 1):
+                self._at += 2
+                value = self.member(value, at + 1, self.names.fields.get(self.word(at + 1)))
+            elif word in ("++", "--"):
+                self._at += 1
+                value = self.step(word, value, at, behind=True)
+            elif word == "::":
+                end = at + 1 + (self.word(at + 1) != "")
+                if self.word(end) == "<" and self.word(past := self.past_template(end)) == "(":
+                    end = past
+                value = self._plain(value, self.mark(at), self._skipped(at + 1, end))
+            else:
+                break
+        return value
 
+    # -- what begins with a word or a bracket of its own -------------------------------------------
 
-def _packed(node: Node) -> tuple[Node | None, list[Node]] | None:
-    """The bytes of `((0x000000ff << 0) & (x << 0))|((0x000000ff << 8) & (y << 8))|...`, and the type
-    of the cast before them. None if this is something else.
+    def _argument_type(self, opening: int) -> Known:
+        """Of `va_arg(list, type)` the type."""
+        at = opening + 1
+        while self.word(at) not in (",", ")", ";", ""):
+            at = self.past(at)
+        found = self.type_name(at + 1) if self.word(at) == "," else None
+        return found[0] if found is not None else None
 
-    For lanes of 8 bits TVM prints this without parentheses around it, and means `int8_t4(x, y, ...)`
-    (codegen_c.cc, PrintVecElemLoadExpr).
-    """
-    terms: list[Node] = []
-    while isinstance(node, c_ast.BinaryOp) and node.op == "|":
-        terms.insert(0, node.right)
-        node = node.left
-    cast = node.to_type if isinstance(node, c_ast.Cast) else None
-    terms.insert(0, node.expr if isinstance(node, c_ast.Cast) else node)
-    for i, term in enumerate(terms):
-        mask: Node = getattr(term, "left", None)
-        value: Node = getattr(term, "right", None)
-        if not (getattr(mask, "op", "") == getattr(value, "op", "") == "<<" and term.op == "&"):
-            return None
-        if getattr(mask.left, "value", "") != "0x000000ff" or getattr(
-            value.right, "value", ""
-        ) != str(8 * i):
-            return None
-    return (cast, [term.right.left for term in terms]) if len(terms) > 1 else None
+    def _constructed(self, at: int, t: Type) -> Reading:
+        self._at += 1
+        found = yield self._bracketed()
+        if not found.values:
+            return self._skipped(at, self._at, t)
+        return self.construct(t, at, found.marks, found.values, found.text)
 
+    def _generic(self, at: int) -> Reading:
+        """Read `_Generic(value, type: value, ...)`; its type is that of the choice for the type of
+        the first."""
+        self._at += 2
+        about = yield self._expression(_ASSIGNMENT)
+        parts: list[Text] = [self.raw(at, at + 1), self.mark(at + 1), about]
+        chosen: list[Known] = []
+        default: Known = None
+        while self.word(self._at) == ",":
+            found = self.type_name(self._at + 1)
+            t, colon = found if found is not None else (None, self._at + 2)
+            if self.word(colon) != ":":
+                break
+            parts += map(self.mark, range(self._at, colon + 1))
+            self._at = colon + 1
+            value = yield self._expression(_ASSIGNMENT)
+            parts.append(value)
+            if found is None:
+                default = value.type
+            elif t is not None and t == about.type:
+                chosen.append(value.type)
+        rest = yield self._items()
+        closing = self._at
+        self._at += self.word(closing) == ")"
+        parts += [rest.text, self.mark(closing) if self._at > closing else ""]
+        return self.value(at, parts, chosen[0] if chosen else default)
 
-def _is_void(node: Node) -> bool:
-    t = getattr(node.type, "type", None)
-    return (
-        isinstance(t, c_ast.IdentifierType)
-        and t.names == ["void"]
-        and not isinstance(node.type, c_ast.PtrDecl)
-    )
+    def _cxx_cast(self, at: int, opening: int, t: Known) -> Reading:
+        """Read `static_cast<T>(value)`, of which only this makes another vector."""
+        self._at = opening
+        found = yield self._bracketed()
+        is_static = self.word(at) == "static_cast" and found.values != []
+        if isinstance(t, Type) and t.is_vector and is_static:
+            return self.construct(t, at, found.marks, found.values, found.text)
+        marks = self.mark(opening), self.mark(found.marks[-1])
+        return self.value(at, [self.raw(at, opening), marks[0], found.text, marks[1]], t)
+
+    def _lambda(self, at: int) -> Value:
+        """A function of C++ without name: its body is read as statements."""
+        scope = Scope("function")
+        end = self.past(at)
+        if self.word(end) == "(":
+            function = self.parameters(end, None)
+            end = self.past(end)
+            if function is not None:
+                scope.names = {name: NameMeaning(t) for name, t in function[0].names.items()}
+        while self.word(end) not in ("{", ";", ")", ",", ""):
+            result = self.type_name(end + 1) if self.word(end) == "->" else None
+            if result is not None:
+                scope.result, end = result
+            else:
+                end = self.past(end)
+        if self.word(end) == "{":
+            _, end = self.block(end, scope)
+        return self._skipped(at, end)
+
+    def _braces(self, first: int, opening: int, t: Known) -> Reading:
+        """Read what initializes a `t`, in braces, and before them the cast that begins at
+        `first`."""
+        parts: list[Text] = [self.raw(first, opening + 1)]
+        self._at = opening + 1
+        commas = 0
+        while (word := self.word(at := self._at)) not in _ENDS:
+            expected, is_designated = _item(t, commas), False
+            while word in (".", "["):
+                end = at + 2 if word == "." else self.past(at)
+                if self.word(end) not in ("=", ".", "["):
+                    break
+                inside = t if not is_designated else expected
+                expected = _member(inside, self.word(at + 1) if word == "." else "")
+                is_designated = True
+                end += self.word(end) == "="
+                parts += map(self.mark, range(at, end))
+                self._at = at = end
+                word = self.word(at)
+            if word == "{":
+                parts.append((yield self._braces(at, at, expected)))
+            elif word != ",":
+                value = yield self._expression(_ASSIGNMENT)
+                # A number in braces is a lane, unless it is said to be a member: braces may be left
+                # out.
+                if value.vector is not None or is_designated:
+                    self.convert(value, expected)
+                parts.append(value)
+            if self._at == at or self.word(self._at) == ",":
+                commas += self.word(self._at) == ","
+                parts.append(self.mark(self._at))
+                self._at += 1
+        if self.word(self._at) in _CLOSING:
+            parts.append(self.mark(self._at))
+            self._at += 1
+        made = self.value(first, parts, t)
+        made.is_braced = first == opening
+        return made
 
 
 def _item(t: Known, i: int) -> Known:
@@ -250,3 +437,17 @@ def _member(t: Known, name: str) -> Known:
     if isinstance(t, Record) and name:
         return t.fields.get(name)
     return t.to if isinstance(t, Pointer) and not name else None
+
+
+def _run(reading: Reading) -> Any:
+    """The result of a generator, with those run that it waits for."""
+    waiting: list[Reading] = [reading]
+    result: Any = None
+    while waiting:
+        try:
+            waiting.append(waiting[-1].send(result))
+            result = None
+        except StopIteration as done:
+            waiting.pop()
+            result = done.value
+    return result

@@ -19,7 +19,6 @@ _NAMES = {
     ">>": "shr", "<": "lt", ">": "gt", "<=": "le", ">=": "ge", "==": "eq", "!=": "ne",
 }  # fmt: skip
 COMPARISONS = ("<", ">", "<=", ">=", "==", "!=")
-_PARAMETERS = "abcdefghjklmnopq"
 _HEAD = "static __inline__ __attribute__((always_inline, unused)) "
 
 
@@ -48,6 +47,26 @@ def _whole(t: Type, variable: str) -> str:
 
 def _lane(t: Type, variable: str, i: int | str = "i") -> str:
     return f"{variable}[{i}]" if in_register(t) else f"{variable}.lane[{i}]"
+
+
+def _wraps(op: str, t: Type) -> bool:
+    """True if an operation may overflow. It is then done on unsigned lanes, so that narrow lanes
+    wrap as in C and numpy."""
+    return op in ("+", "-", "*", "<<") and t.kind != "float"
+
+
+def _count(op: str, t: Type, value: str) -> str:
+    """The right operand: of a shift, what is left of it modulo the bits of a lane, as in OpenCL."""
+    return f"({value} & {t.bits - 1})" if op in ("<<", ">>") else value
+
+
+def _least(t: Type) -> str:
+    """The least number of signed lanes."""
+    return f"(-{2 ** (t.bits - 1) - 1}{'ll' if t.bits == 64 else ''} - 1)"
+
+
+def _unsigned(t: Type) -> Type:
+    return Type(f"uint{t.bits}_t", t.lanes)
 
 
 class Helpers:
@@ -119,27 +138,16 @@ class Helpers:
         name = self.type(t)
         return f"{name}_simd" if in_register(t) else name
 
-    def _define(self, name: str, result: Type, given: Sequence[Type | str], body: str) -> str:
-        """Define a function that computes `r` of `a`, `b` and so on; their types are vectors or in C."""
+    def _define(self, name: str, result: Type, parameters: str, lines: str) -> str:
         if name not in self._functions:
-            types = [t if isinstance(t, str) else self.value(t) for t in given]
-            parameters = ", ".join(f"{t} {name}" for t, name in zip(types, _PARAMETERS))
-            v = self.value(result)
-            self._functions[name] = f"{_HEAD}{v} {name}({parameters}) {{ {v} r; {body} return r; }}"
+            made = self.value(result)
+            self._functions[name] = (
+                f"{_HEAD}{made} {name}({parameters}) {{ {made} r; {lines} return r; }}"
+            )
         return name
 
-    def _each(
-        self, name: str, result: Type, given: Sequence[Type], lane: str, simd: str | None = None
-    ) -> str:
-        """Define a function by an expression for every lane, `{a} + {b}`, or one for the whole, which
-        is taken where all have the compiler's vectors."""
-        whole = simd is not None and all(map(_has_simd, (result, *given)))
-        part = _whole if whole else _lane
-        operands = {name: part(t, name) for name, t in zip(_PARAMETERS, given)}
-        value = (simd if simd is not None and whole else lane).format(**operands)
-        made = f"{part(result, 'r')} = ({self.simd(result) if whole else scalar(result)})({value});"
-        loop = "" if whole else f"for (int i = 0; i < {result.lanes}; ++i) "
-        return self._define(name, result, given, loop + made)
+    def _by_lane(self, t: Type, value: str) -> str:
+        return f"for (int i = 0; i < {t.lanes}; ++i) {_lane(t, 'r')} = ({scalar(t)})({value});"
 
     def _of(self, t: Type, values: Sequence[str]) -> str:
         """The lanes are these values. A vector is set whole: of one set by lanes gcc 14 says that
@@ -149,127 +157,193 @@ class Helpers:
             return f"{_whole(t, 'r')} = ({self.simd(t)}){{{', '.join(cast)}}};"
         return " ".join(f"r.lane[{i}] = {value};" for i, value in enumerate(cast))
 
-    def _wrapping(self, op: str, t: Type) -> tuple[str, str]:
-        """The casts before operands, for a lane and for the whole. What may overflow is done on
-        unsigned lanes, so that narrow lanes wrap as in C and numpy."""
-        if op not in ("+", "-", "*", "<<") or t.kind == "float":
-            return "", ""
-        unsigned = Type(f"uint{t.bits}_t", t.lanes)
-        return f"(mblob_uint{max(32, t.bits)}_t)", f"({self.simd(unsigned)})" if _has_simd(
-            t
-        ) else ""
-
     # -- operators ---------------------------------------------------------------------------------
 
     def binary(self, op: str, t: Type) -> str:
         """`T f(T, T)`; of a comparison the result is the mask."""
-        name, result = f"{t.name}_{_NAMES[op]}", t.as_mask() if op in COMPARISONS else t
+        result = t.as_mask() if op in COMPARISONS else t
+        name, v = f"{t.name}_{_NAMES[op]}", self.value(t)
         if op in ("/", "%") and t.kind != "float":
-            return self._division(name, op, t)
-        # of a shift what is left of the count modulo the bits of a lane, as in OpenCL
-        count = f" & {t.bits - 1}" if op in ("<<", ">>") else ""
-        lane, simd = (f"{c}{{a}} {op} ({c}{{b}}{count})" for c in self._wrapping(op, t))
-        sign = "-" if op in COMPARISONS else ""
-        return self._each(name, result, (t, t), f"{sign}({lane})", simd)
+            return self._define(name, t, f"{v} a, {v} b", self._division(op, t))
+        if _has_simd(t):
+            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
+            both = f"{cast}{_whole(t, 'a')} {op} {_count(op, t, cast + _whole(t, 'b'))}"
+            body = f"{_whole(result, 'r')} = ({self.simd(result)})({both});"
+        else:
+            sign = "-" if op in COMPARISONS else ""
+            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
+            both = f"{cast}{_lane(t, 'a')} {op} {_count(op, t, cast + _lane(t, 'b'))}"
+            body = self._by_lane(result, f"{sign}({both})")
+        return self._define(name, result, f"{v} a, {v} b", body)
 
-    def _division(self, name: str, op: str, t: Type) -> str:
-        """/ and % on integers, which no compiler may fold its own way and no processor may stop at.
+    def _division(self, op: str, t: Type) -> str:
+        """The body of / and % on integers, which no compiler may fold its own way and no processor
+        may stop at.
 
         The least number / -1 wraps to itself, as - does; of zeros the quotient and the remainder
         are zero, as in numpy. Both come of dividing by 1 instead, and where the divisor is known
         nothing of it remains.
         """
-        least = f"(-{2 ** (t.bits - 1) - 1}{'ll' if t.bits == 64 else ''} - 1)"
-        zero = odd = "({b} == 0)"
+        simd = _has_simd(t)
+        a, b = (_whole(t, "a"), _whole(t, "b")) if simd else (_lane(t, "a"), _lane(t, "b"))
+        zero = f"({b} == 0)"
+        odd = zero
         if t.kind == "int":
-            at_least = "" if op == "%" else f" & ({{a}} == {least})"
-            odd = f"({zero} | (({{b}} == -1){at_least}))"
-        if not _has_simd(t):
-            instead = "0" if op == "%" else f"{zero} ? 0 : {{a}}"
-            return self._each(name, t, (t, t), f"{odd} ? ({instead}) : {{a}} {op} {{b}}")
+            odd = (
+                f"({zero} | ({b} == -1))"
+                if op == "%"
+                else f"({zero} | (({b} == -1) & ({a} == {_least(t)})))"
+            )
+        if not simd:
+            value = f"{odd} ? {'0' if op == '%' else f'{zero} ? 0 : {a}'} : {a} {op} {b}"
+            return self._by_lane(t, value)
         # The masks are -1 and 0: with them the divisor's bits are cleared, and its lowest set.
         v = self.simd(t)
+        body = f"{v} odd = ({v}){odd}, by = ({b} & ~odd) - odd;"
         keep = "" if op == "%" else f" & ~({v}){zero}"
-        body = f"{v} odd = ({v}){odd}, by = ({{b}} & ~odd) - odd; {{r}} = ({{a}} {op} by){keep};"
-        wholes = {name: _whole(t, name) for name in "abr"}
-        return self._define(name, t, (t, t), body.format(**wholes))
+        return f"{body} {_whole(t, 'r')} = ({a} {op} by){keep};"
 
-    def put(self, t: Type, lanes: Sequence[int]) -> str:
-        """`T' f(T *, T')`: assignment to the lanes of these numbers. It gives a union, whatever its
-        size: as a statement the call must be nothing but a call."""
+    # These two give a union, whatever its size: as a statement their call must be nothing but a
+    # call.
+
+    def update(self, op: str, t: Type) -> str:
+        """`T f(T *, T)`: compound assignment."""
+        function, target = self.binary(op, t), "a->simd" if in_register(t) else "*a"
+        name = f"{function}_to"
+        body = f"{target} = {function}({target}, b); return *a;"
+        self._functions.setdefault(
+            name, f"{_HEAD}{t.name} {name}({t.name} *a, {self.value(t)} b) {{ {body} }}"
+        )
+        return name
+
+    def postfix(self, op: str, t: Type) -> str:
+        """`T f(T *)`: `v++` and `v--`."""
+        step, one = self.update(op, t), f"{self.broadcast(t)}(1)"
+        body = f"{t.name} r = *a; {step}(a, {one}); return r;"
+        self._functions.setdefault(
+            f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}"
+        )
+        return f"{step}_after"
+
+    def update_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
+        """`T' f(T *, T')`: assignment to the lanes of these numbers, compound if there is an
+        operator."""
         part = Type(t.scalar, len(lanes))
-        name, v = f"{t.name}_put_{''.join(f'{i:x}' for i in lanes)}", self.type(part)
-        body = f"{v} r; {'r.simd' if in_register(part) else 'r'} = b;"
+        name = f"{self.swizzle(t, lanes)}_{_NAMES.get(op, 'set')}_to"
+        v = self.type(part)
+        whole = "a->simd" if in_register(t) else "*a"
+        old = f"{self.swizzle(t, lanes)}({whole})"
+        value = f"{self.binary(op, part)}({old}, b)" if op else "b"
+        body = f"{'r.simd' if in_register(part) else 'r'} = {value};"
         body += "".join(f" a->lane[{lane}] = r.lane[{i}];" for i, lane in enumerate(lanes))
         head = f"{_HEAD}{v} {name}({self.type(t)} *a, {self.value(part)} b)"
-        self._functions.setdefault(name, f"{head} {{ {body} return r; }}")
+        self._functions.setdefault(name, f"{head} {{ {v} r; {body} return r; }}")
         return name
+
+    def postfix_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
+        """`T' f(T *)`: `v.xy++` and `v.xy--`."""
+        part = Type(t.scalar, len(lanes))
+        step, one = self.update_lanes(op, t, lanes), f"{self.broadcast(part)}(1)"
+        v = self.type(part)
+        body = "".join(f" r.lane[{i}] = a->lane[{lane}];" for i, lane in enumerate(lanes))
+        head = f"{_HEAD}{v} {step}_after({self.type(t)} *a)"
+        self._functions.setdefault(
+            f"{step}_after", f"{head} {{ {v} r;{body} {step}(a, {one}); return r; }}"
+        )
+        return f"{step}_after"
 
     def unary(self, op: str, t: Type) -> str:
         """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
+        v = self.value(t)
         if op == "!":
-            zero = f"{{a}} == ({self.simd(t)}){{{{0}}}}"
-            return self._each(f"{t.name}_is_zero", t.as_mask(), (t,), "-({a} == 0)", zero)
-        lane, simd = (f"{op}{cast}{{a}}" for cast in self._wrapping(op, t))
-        return self._each(f"{t.name}_{'neg' if op == '-' else 'not'}", t, (t,), lane, simd)
+            m = t.as_mask()
+            simd = (
+                f"{_whole(m, 'r')} = ({self.simd(m)})({_whole(t, 'a')} == ({self.simd(t)}){{0}});"
+            )
+            body = simd if _has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
+            return self._define(f"{t.name}_is_zero", m, f"{v} a", body)
+        if _has_simd(t):
+            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
+            body = f"{_whole(t, 'r')} = ({self.simd(t)})({op}{cast}{_whole(t, 'a')});"
+        else:
+            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
+            body = self._by_lane(t, f"{op}{cast}{_lane(t, 'a')}")
+        return self._define(f"{t.name}_{'neg' if op == '-' else 'not'}", t, f"{v} a", body)
 
     def select(self, t: Type, condition: Type) -> str:
         """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the
         third."""
-        bits, simd = self.simd(condition), None
-        if condition.mask and condition.bits == t.bits:
-            simd = f"({{a}} & ({bits}){{b}}) | (~{{a}} & ({bits}){{c}})"
-        name = f"{t.name}_by_{'mask' if condition.mask else 'value'}_{condition}"
-        return self._each(name, t, (condition, t, t), "{a} ? {b} : {c}", simd)
+        v, c = self.value(t), self.value(condition)
+        if condition.mask and _has_simd(t) and _has_simd(condition) and condition.bits == t.bits:
+            mask, bits = _whole(condition, "c"), self.simd(condition)
+            chosen = f"({mask} & ({bits}){_whole(t, 'a')}) | (~{mask} & ({bits}){_whole(t, 'b')})"
+            body = f"{_whole(t, 'r')} = ({self.simd(t)})({chosen});"
+        else:
+            body = self._by_lane(t, f"{_lane(condition, 'c')} ? {_lane(t, 'a')} : {_lane(t, 'b')}")
+        kind = "mask" if condition.mask else "value"
+        return self._define(f"{t.name}_by_{kind}_{condition}", t, f"{c} c, {v} a, {v} b", body)
 
     def extreme(self, op: str, t: Type) -> str:
         """`T f(T, T)`: `a op b ? a : b` by lane, for min and max."""
-        less, select = self.binary(op, t), self.select(t, t.as_mask())
+        v, less, select = self.value(t), self.binary(op, t), self.select(t, t.as_mask())
         name = f"{t.name}_{'min' if op == '<' else 'max'}"
-        return self._define(name, t, (t, t), f"r = {select}({less}(a, b), a, b);")
+        return self._define(name, t, f"{v} a, {v} b", f"r = {select}({less}(a, b), a, b);")
 
     # -- making vectors ----------------------------------------------------------------------------
 
     def broadcast(self, t: Type) -> str:
         """`T f(scalar)`: every lane is it. In a mask every lane is -1 if it is not zero."""
         self.type(t)
-        name, lane, given = f"{t.name}_all", "a", self.parameter(t)
         if t.mask:
-            name, lane, given = f"{t.name}_flag", "-(a != 0)", "int"
-        return self._define(name, t, (given,), self._of(t, [lane] * t.lanes))
+            return self._define(f"{t.name}_flag", t, "int x", self._of(t, ["-(x != 0)"] * t.lanes))
+        return self._define(
+            f"{t.name}_all", t, f"{self.parameter(t)} x", self._of(t, ["x"] * t.lanes)
+        )
 
     def construct(self, t: Type, items: Sequence[Type | None]) -> str:
         """`T f(items...)`: the lanes of all items in a row; None is a scalar."""
+        parameters = [
+            f"{self.value(item) if item else self.parameter(t)} x{i}"
+            for i, item in enumerate(items)
+        ]
         values: list[str] = []
-        for name, item in zip(_PARAMETERS, items):
-            values += [_lane(item, name, k) for k in range(item.lanes)] if item else [name]
+        for i, item in enumerate(items):
+            values += [_lane(item, f"x{i}", k) for k in range(item.lanes)] if item else [f"x{i}"]
         suffix = "of" if not any(items) else "from_" + "_".join(str(i) if i else "x" for i in items)
-        given = [item or self.parameter(t) for item in items]
-        return self._define(f"{t.name}_{suffix}", t, given, self._of(t, values))
+        return self._define(f"{t.name}_{suffix}", t, ", ".join(parameters), self._of(t, values))
 
     def convert(self, source: Type, t: Type) -> str:
         """`T f(S)`: each lane converted. Of a mask that becomes no mask, true is 1, as for TVM's
         bool."""
         as_bool = source.mask and not t.mask
-        lane = "-{a}" if as_bool else "{a}"
+        sign = "-" if as_bool else ""
         # gcc 12 fails ("internal compiler error: in convert_mode_scalar") where what became wider
         # in one piece than registers are is compared and chosen from.
-        is_float = source.kind == t.kind == "float"
-        widens = is_float and source.bits < t.bits and not in_register(t)
-        simd = None if widens else f"__builtin_convertvector({lane}, {self.simd(t)})"
+        widens = (
+            (source.kind, t.kind) == ("float", "float")
+            and source.bits < t.bits
+            and not in_register(t)
+        )
+        if _has_simd(source) and _has_simd(t) and not widens:
+            lanes = f"{sign}{_whole(source, 'a')}"
+            body = f"{_whole(t, 'r')} = __builtin_convertvector({lanes}, {self.simd(t)});"
+        else:
+            body = self._by_lane(t, f"{sign}{_lane(source, 'a')}")
         name = f"{t.name}_from_{'bool_' if as_bool else ''}{source}"
-        return self._each(name, t, (source,), lane, simd)
+        return self._define(name, t, f"{self.value(source)} a", body)
 
     def reinterpret(self, source: Type, t: Type) -> str:
         """`T f(S)`: the same bits."""
         body = "__builtin_memcpy(&r, &a, sizeof r);"
-        return self._define(f"{t.name}_bits_of_{source}", t, (source,), body)
+        return self._define(f"{t.name}_bits_of_{source}", t, f"{self.value(source)} a", body)
 
     def swizzle(self, t: Type, lanes: Sequence[int]) -> str:
         """`T' f(T)`: the lanes of these numbers."""
         result = Type(t.scalar, len(lanes), t.mask)
         body = self._of(result, [_lane(t, "a", lane) for lane in lanes])
-        return self._define(f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, (t,), body)
+        return self._define(
+            f"{t.name}_s{''.join(f'{i:x}' for i in lanes)}", result, f"{self.value(t)} a", body
+        )
 
 
 # -- operators for C++ -----------------------------------------------------------------------------
@@ -306,11 +380,12 @@ def _operators_on(helpers: Helpers, t: Type) -> Iterator[str]:
         yield f"{result.name} operator{op}({reference}a, {lane} s) {{ {x} return a {op} x; }}"
         yield f"{result.name} operator{op}({lane} s, {reference}b) {{ {x} return x {op} b; }}"
     for op in own:
-        for given in (f"{reference}b", f"{lane} b"):
-            yield f"{v} &operator{op}=({v} &a, {given}) {{ return a = a {op} b; }}"
-    for op in ("++", "--"):
-        yield f"{v} &operator{op}({v} &a) {{ return a {op[0]}= ({scalar(t)})1; }}"
-        yield f"{v} operator{op}({v} &a, int) {{ {v} r = a; {op}a; return r; }}"
+        update = helpers.update(op, t)
+        yield f"{v} &operator{op}=({v} &a, {reference}b) {{ {update}(&a, {_given(t, 'b')}); return a; }}"
+        yield f"{v} &operator{op}=({v} &a, {lane} s) {{ {update}(&a, {every}(s)); return a; }}"
+    for op in ("+", "-"):
+        yield f"{v} &operator{op}{op}({v} &a) {{ {helpers.update(op, t)}(&a, {every}(1)); return a; }}"
+        yield f"{v} operator{op}{op}({v} &a, int) {{ return {helpers.postfix(op, t)}(&a); }}"
     yield f"{v} operator+({reference}a) {{ return a; }}"
     for op in ("-", "!") if t.kind == "float" else ("-", "!", "~"):
         result = t.as_mask() if op == "!" else t

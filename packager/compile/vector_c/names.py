@@ -3,7 +3,7 @@ nested scopes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mblob.named_tuple import NamedTuple
@@ -32,17 +32,21 @@ class Scope:
     """A pair of braces, or the header of a loop.
 
     Attributes:
-        kind: "file", "namespace", "function", "block", "record" (members of a class), or "loop"
-            (header and body of `for`).
+        kind: "file", "function", "block", "record" (members of a struct), or "loop" (header and
+            body of `for`).
         names: by name; of tags by "struct name".
         result: of a function, what it returns.
         record: of a record, what is being declared.
+        is_alias: of a record, names behind it are types.
+        awaits_body: of a function whose `{` comes after the declarations of its parameters.
     """
 
     kind: str
     names: dict[str, NameMeaning] = field(default_factory=dict)
     result: Known = None
     record: Record | None = None
+    is_alias: bool = False
+    awaits_body: bool = False
 
 
 class Names:
@@ -50,61 +54,51 @@ class Names:
 
     Args:
         own: vector names that mean something else here.
-        is_cxx: names of classes are types.
-        read: reads declarations of the file, by their tokens.
     """
 
-    def __init__(self, own: set[str], is_cxx: bool, read: Callable[[range], object]) -> None:
+    def __init__(self, own: set[str]) -> None:
         self.own = own
-        self.is_cxx = is_cxx
         self.scopes = [Scope("file")]
-        # by names, the declarations that nobody has asked for: most are of the system's headers
-        self.waiting: dict[str, list[range]] = {}
-        self._read = read
+        self.fields: dict[str, Known] = {}
+        self.used: dict[str, Type] = {}
         self._concerned: set[str] = {"half"}  # names of what vectors are part of
+        self.templates: set[str] = set()  # functions that are some
 
     def _find(self, name: str) -> NameMeaning | None:
-        inner = (s.names[name] for s in reversed(self.scopes) if name in s.names)
-        found = next(inner, None)
-        if found is None and name in self.waiting:
-            outer, self.scopes = self.scopes, self.scopes[:1]
-            for item in self.waiting.pop(name):
-                self._read(item)
-            self.scopes = outer
-            found = self.scopes[0].names.get(name)
-        return found
+        return next((s.names[name] for s in reversed(self.scopes) if name in s.names), None)
 
     def type_named(self, name: str) -> Known:
         """The type that a name means, None if that is no business of ours."""
         named = self._find(name)
         if name in self.own or named is not None:
             return named.type if named is not None and named.is_type else None
-        if name in SCALARS:
-            return Type(name)
-        tag = self._find(f"struct {name}")
-        return vector_named(name) or (tag.type if tag is not None else None)
+        found = Type(name) if name in SCALARS else vector_named(name)
+        if found is None:
+            tag = self._find(f"struct {name}")
+            return tag.type if tag is not None else None
+        if found.is_vector or name == "half":
+            self.used[name] = found
+        return found
 
     def is_type(self, name: str) -> bool:
-        """True if a name is that of a type."""
-        if name in BASE_WORDS:
-            return False  # a word of C
+        """True if a name is certainly that of a type."""
         named = self._find(name)
         if named is not None or name in self.own:
             return named is not None and named.is_type
         return (
-            name in OTHER_TYPES or name in SCALARS or vector_named(name) is not None or name.endswith("_t")
-            or (self.is_cxx and self._find(f"struct {name}") is not None)
+            name in BASE_WORDS or name in OTHER_TYPES or name in SCALARS or vector_named(name) is not None
+            or name.endswith("_t") or self._find(f"struct {name}") is not None
         )  # fmt: skip
 
-    def is_declared(self, name: str) -> bool:
-        return self._find(name) is not None
+    def is_variable(self, name: str) -> bool:
+        """True if a name is that of a variable or function here."""
+        named = self._find(name)
+        return named is not None and not named.is_type
 
     def variable(self, name: str) -> Known:
         """The type of a variable, None if it is none of ours."""
         named = self._find(name)
-        if named is None or named.is_type:
-            return Record() if self.is_cxx else None
-        return named.type
+        return named.type if named is not None and not named.is_type else None
 
     def record(self, tag: str, defines: bool) -> Record:
         """The record that `struct tag` names, made if new; with a body behind it, in this scope."""
@@ -117,32 +111,24 @@ class Names:
             self.scopes[-1].names[key] = NameMeaning(made)
         return made
 
-    def member(self, record: Record, name: str, t: Known) -> None:
-        """Add a member to a record."""
-        record.fields[name] = t
-        if has_vectors(t):
-            self._concerned.add(name)
-
     def declare(self, name: str, t: Known, is_type: bool = False) -> None:
-        """A variable, function or type of the innermost scope."""
-        names = self.scopes[-1].names
+        """A variable, function or type of the innermost scope, or a member of a struct."""
+        scope = self.scopes[-1]
         if has_vectors(t):
             self._concerned.add(name)
         if is_type:
             # <stdint.h> has words for it that not all targets agree on
-            names[name] = NameMeaning(Type(name) if name in SCALARS else t, is_type=True)
+            scope.names[name] = NameMeaning(Type(name) if name in SCALARS else t, is_type=True)
             return
-        if (record := self.scopes[-1].record) is not None:
-            record.fields[name] = t
-        before = names[name].type if name in names else None
+        before = scope.names[name].type if name in scope.names else None
         if isinstance(t, Function) and isinstance(before, (Function, Overloads)):
             t = _overloaded(before, t)
-        names[name] = NameMeaning(t)
-
-    def function(self, t: Function) -> Scope:
-        """The scope of the body of a function."""
-        self._concerned |= {name for name, known in t.names.items() if has_vectors(known)}
-        return Scope("function", {n: NameMeaning(known) for n, known in t.names.items()}, t.result)
+        scope.names[name] = NameMeaning(t)
+        if scope.record is not None:
+            scope.record.fields[name] = t
+            # for objects of which we do not know the type: what members of this name are, if they
+            # all are the same
+            self.fields[name] = t if self.fields.get(name, t) == t else None
 
     def concern(self, tokens: Sequence[Token]) -> bool:
         """True if vectors are part of anything that tokens name."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from mblob.packager.compile.vector_c.helpers import COMPARISONS, Helpers, in_register
+from mblob.packager.compile.vector_c.tokens import Token
 from mblob.packager.compile.vector_c.types import (
     Function,
     Known,
@@ -16,41 +17,59 @@ from mblob.packager.compile.vector_c.types import (
     common,
     lanes_named,
 )
-from mblob.packager.compile.vector_c.values import Value
+from mblob.packager.compile.vector_c.values import Source, Text, Value
 
 _INTEGERS = ("%", "&", "|", "^", "<<", ">>")
 _INTEGERS_ONLY = ("~", *_INTEGERS, *(f"{op}=" for op in _INTEGERS))
 
 
-class Operations:
+class Operations(Source):
     """Makes values of values.
 
     Args:
-        refuse: raises an error at a line of the statement that is read.
+        tokens, tail, refuse: as of `Source`.
         helpers: where the functions to call come from.
     """
 
-    def __init__(self, refuse: Callable[[int, str], NoReturn], helpers: Helpers) -> None:
-        self.refuse = refuse
+    def __init__(
+        self,
+        tokens: list[Token],
+        tail: str,
+        refuse: Callable[[int, str], NoReturn],
+        helpers: Helpers,
+    ) -> None:
+        super().__init__(tokens, tail, refuse)
         self.helpers = helpers
-        self.counter = 0
-        self.touched = False  # since somebody asked, by an operation on vectors
+        self._counter = 0
 
-    def _call(self, function: str, t: Type, *arguments: Value | str) -> str:
+    def _call(self, function: str, t: Type, *arguments: Text) -> Text:
         """The call of a helper that gives a `t`."""
-        given = ", ".join(a if isinstance(a, str) else self._given(a) for a in arguments)
+        given = [[a.space, self._given(a)] if isinstance(a, Value) else a for a in arguments]
         if in_register(t):
-            return f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}({given})}})"
-        return f"{function}({given})"
+            head = f"(__extension__ ({self.helpers.type(t)}){{.simd = {function}("
+            return [head, *given, ")})"]
+        return [function, "(", *given, ")"]
 
-    def _made(self, line: int, function: str, t: Type, *arguments: Value) -> Value:
-        return Value(self._call(function, t, *arguments), t, line, is_copy=True)
+    def _made(self, first: int, function: str, t: Type, *arguments: Text) -> Value:
+        """The value of the call of a helper, which begins at a token."""
+        return self.value(first, self._call(function, t, *arguments), t, is_copy=True)
 
-    @staticmethod
-    def _given(value: Value) -> str:
+    def _plain(self, a: Value, *rest: Text) -> Value:
+        """A value that begins with another, and is no operation of ours."""
+        return Value(a.first, a.space, [a.text, *rest])
+
+    def _given(self, value: Value) -> Text:
         """A value as helpers take it."""
-        is_register = value.vector is not None and in_register(value.vector)
-        return f"{value.operand}.simd" if is_register else value.text
+        if value.vector is not None and in_register(value.vector):
+            return ["(", value.text, ").simd"]
+        return value.text
+
+    def _listed(self, marks: Sequence[int], arguments: Sequence[Value]) -> Text:
+        """Arguments as helpers take them, between parentheses and commas that stand at `marks`."""
+        text: list[Text] = []
+        for a, at in zip(arguments, marks):
+            text += (self.mark(at, "," if text else ""), a.space, self._given(a))
+        return [*text, self.mark(marks[-1], "")]
 
     # -- conversions -------------------------------------------------------------------------------
 
@@ -65,58 +84,58 @@ class Operations:
         source = value.vector
         if not isinstance(t, Type) or not (t.is_vector or source):
             return
-        self.touched = True
         if source is not None and source.lanes != t.lanes:
             found = f"a vector of {source.lanes} lanes ({source})"
-            self.refuse(value.line, f"{found} where {t} is expected")
+            self.refuse(value.first, f"{found} where {t} is expected")
         if isinstance(value.type, (Pointer, Function)):
-            self.refuse(value.line, f"a pointer or function where {t} is expected")
+            self.refuse(value.first, f"a pointer or function where {t} is expected")
         if source is None and not isinstance(value.type, Record):
-            value.become(self._call(self.helpers.broadcast(t), t, value.text), t)
+            value.text = self._call(self.helpers.broadcast(t), t, value.text)
+            value.is_copy = True
         elif source is not None:
             becomes_bool = explicit and source.mask and not t.mask
             if becomes_bool or source.scalar != t.scalar:
-                value.become(self._call(self.helpers.convert(source, t), t, value), t)
+                value.text = self._call(self.helpers.convert(source, t), t, self._given(value))
+                value.is_copy = True
         value.type = t
 
     def _to_mask(self, value: Value, mask: Type) -> None:
         """Make a value a mask of these lanes: true is what is not zero."""
         if value.vector is None:
-            text = f"0 != {value.operand}"
-            value.become(self._call(self.helpers.broadcast(mask), mask, text), mask)
-            return
-        if not value.vector.mask:
-            for t in (value.vector, value.vector.as_mask()):
-                value.become(
-                    self._call(self.helpers.unary("!", t), t.as_mask(), value), t.as_mask()
-                )
-        self.convert(value, mask)
+            value.text = self._call(self.helpers.broadcast(mask), mask, ["0 != (", value.text, ")"])
+        else:
+            if not value.vector.mask:
+                for t in (value.vector, value.vector.as_mask()):
+                    made = self.helpers.unary("!", t)
+                    value.text = self._call(made, t.as_mask(), self._given(value))
+                    value.type = t.as_mask()
+            self.convert(value, mask)
+        value.type = mask
 
-    def _meeting(self, vectors: Sequence[Type | None], line: int, what: str) -> Type:
+    def _meeting(self, vectors: Sequence[Type | None], at: int, what: str) -> Type:
         """The type in which vectors meet; None is a number."""
         found = [t for t in vectors if t is not None]
         shared = found[0]
         for t in found[1:]:
             if t.lanes != shared.lanes:
                 lanes = f"vectors of {shared.lanes} and of {t.lanes} lanes"
-                self.refuse(line, f"{what.format(shared, t)}: {lanes}")
+                self.refuse(at, f"{what.format(shared, t)}: {lanes}")
             shared = common(shared, t)
         return shared
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def binary(self, op: str, a: Value, b: Value, line: int) -> Value:
-        """`a op b`."""
-        result = Value(f"{a.operand} {op} {b.operand}", None, line, is_simple=False)
+    def binary(self, op: str, a: Value, at: int, b: Value) -> Value:
+        """`a op b`, the operator at token `at`."""
+        result = self._plain(a, self.mark(at), b)
         if isinstance(a.type, Record) or isinstance(b.type, Record):
-            result.type = Record()
             return result  # an error, or an operator of C++ that the source has
         if a.vector is None and b.vector is None:
             pointers = [o.type for o in (a, b) if isinstance(o.type, Pointer)]
             if op in ("+", "-") and len(pointers) == 1:
                 result.type = pointers[0]
             return result
-        shared = self._meeting((a.vector, b.vector), line, f"{{}} {op} {{}}")
+        shared = self._meeting((a.vector, b.vector), at, f"{{}} {op} {{}}")
         if op in ("&&", "||"):
             shared = shared.as_mask()
             for side in (a, b):
@@ -124,167 +143,169 @@ class Operations:
             op = op[0]
         elif shared.mask and not (op in "&|^" and a.vector and b.vector):
             shared = shared.plain()
-        self._check_operator(op, shared, line)
+        self._check_operator(op, shared, at)
         for side in (a, b):
             self.convert(side, shared)
         t = shared.as_mask() if op in COMPARISONS else shared
-        return self._made(line, self.helpers.binary(op, shared), t, a, b)
+        function = self.helpers.binary(op, shared)
+        return self._made(a.first, function, t, self._given(a), self.mark(at, ","), b)
 
-    def assign(self, op: str, a: Value, b: Value, line: int) -> Value:
+    def assign(self, op: str, a: Value, at: int, b: Value) -> Value:
         """`a = b`, `a += b`, ..."""
-        self._check_written(a, line)
+        result = self._plain(a, self.mark(at), b)
+        result.type = a.type
+        self._check_written(a, at)
         if a.vector is None or isinstance(b.type, Record):
             if op == "=" and a.vector is None:
                 self.convert(b, a.type)
-            return Value(f"{a.operand} {op} {b.operand}", a.type, line, is_simple=False)
-        self._check_operator(op, a.vector, line)
-        self.convert(b, a.vector.plain())
-        if op != "=":
-            return self._changed(a, line, lambda old: self.binary(op[:-1], old, b, line))
-        if a.picked is None:
-            return Value(f"{a.operand} = {b.operand}", a.type, line, is_simple=False)
-        t, lanes, place = self._place(a, line)
-        return Value(f"{self.helpers.put(t, lanes)}({place}, {self._given(b)})", b.type, line)
-
-    def _changed(
-        self, a: Value, line: int, change: Callable[[Value], Value], behind: bool = False
-    ) -> Value:
-        """Give a vector, or several of its lanes, the value that `change` makes of the old one.
-
-        The place is found once. The value of it all is the new one, or the old one for `behind`.
-        """
-        t, lanes, address = self._place(a, line)
-        self.counter += 1
-        name = f"mblob_{self.counter}"
-        old = Value(f"(*{name})", t, line)
+            return result
+        self._check_operator(op, a.vector, at)
         if a.picked is not None:
-            old = self._several(old, lanes, line)
-        assert old.vector is not None
-        part, kept = old.vector, f"{name}_old"
-        before = f" {self.helpers.type(part)} {kept} = {old.text};" if behind else ""
-        new = change(old)
-        self.convert(new, part.plain())
-        stored = f"*{name} = {new.text};"
-        if a.picked is not None:
-            stored = f"{self.helpers.put(t, lanes)}({name}, {self._given(new)});"
-        text = f"{self.helpers.type(t)} *{name} = {address};{before} {stored}{f' {kept};' * behind}"
-        return Value(f"(__extension__ ({{ {text} }}))", part, line)
+            t, lanes, place = self._place(a, at)
+            result.type = Type(t.scalar, len(lanes))
+            self.convert(b, result.type)
+            function = self.helpers.update_lanes(op[:-1], t, lanes)
+        else:
+            self.convert(b, a.vector.plain())
+            if op == "=":
+                return result
+            function, place = self.helpers.update(op[:-1], a.vector), ["&(", a.text, ")"]
+        result.text = [function, "(", place, self.mark(at, ","), b.space, self._given(b), ")"]
+        return result
 
-    def _check_operator(self, op: str, t: Type, line: int) -> None:
+    def _check_operator(self, op: str, t: Type, at: int) -> None:
         """Refuse what lanes of a type do not have."""
         if t.kind == "float" and op in _INTEGERS_ONLY:
-            self.refuse(line, f"{t}: {op} is for vectors of integers")
+            self.refuse(at, f"{t}: {op} is for vectors of integers")
 
-    def _check_written(self, a: Value, line: int) -> None:
+    def _check_written(self, a: Value, at: int) -> None:
         """Refuse to write to what is a copy; of several lanes the place is known."""
         if a.is_copy and a.picked is None:
-            self.refuse(line, "this writes to a copy that nothing reads")
+            self.refuse(at, "this writes to a copy that nothing reads")
 
-    def step(self, op: str, a: Value, line: int, behind: bool) -> Value:
-        """`++a`, or `a++` if the operator stands `behind`."""
-        self._check_written(a, line)
+    def step(self, op: str, a: Value, at: int, behind: bool) -> Value:
+        """`++a`, or `a++` if the operator at token `at` stands `behind`."""
+        self._check_written(a, at)
+        mark = self.mark(at, "")
         if a.vector is None:
-            text = f"{a.operand}{op}" if behind else f"{op}{a.operand}"
-            return Value(text, a.type, line, is_simple=behind)
-        one = Value("1", None, line)
-        return self._changed(a, line, lambda old: self.binary(op[0], old, one, line), behind)
+            result = self._plain(a, self.mark(at)) if behind else self._prefixed(at, a)
+            result.type = a.type
+            return result
+        if a.picked is not None:
+            t, lanes, place = self._place(a, at)
+            part = Type(t.scalar, len(lanes))
+            make = self.helpers.postfix_lanes if behind else self.helpers.update_lanes
+            function = make(op[0], t, lanes)
+        else:
+            part, place = a.vector, ["&(", a.text, ")"]
+            whole = self.helpers.postfix if behind else self.helpers.update
+            function = whole(op[0], part)
+        if behind:
+            return self.value(a.first, [function, "(", place, mark, ")"], part)
+        one = f", {self.helpers.broadcast(part)}(1))"
+        return self.value(at, [function, "(", a.space, place, one], part)
 
-    def prefix(self, op: str, a: Value, line: int) -> Value:
+    def _prefixed(self, at: int, a: Value) -> Value:
+        return self.value(at, [self.raw(at, at + 1), a])
+
+    def prefix(self, op: str, at: int, a: Value) -> Value:
         """`op a` for everything but casts."""
-        space = " " if a.operand[:1] in "+-&" else ""
-        result = Value(f"{op}{space}{a.operand}", None, line, is_simple=False)
+        if op in ("++", "--"):
+            return self.step(op, a, at, behind=False)
+        result = self._prefixed(at, a)
         if op == "&":
             if a.picked is not None:
-                self.refuse(line, "several lanes have no address")
+                self.refuse(at, "several lanes have no address")
             result.type = Pointer(a.type)
             result.taken = a if a.vector is not None and a.is_copy else None
         elif op == "*":
             to = a.type.to if isinstance(a.type, Pointer) else None
             if isinstance(to, Type) and a.taken is not None:
-                return self._reinterpreted(a.taken, to, line)
+                return self._reinterpreted(at, a.taken, to)
             if isinstance(to, Type) and a.element is not None:
                 # `*(T *)(p + i)[2]`: TVM means a lane of what `*(T *)(p + i)` loads
-                base, lane = a.element
+                base, lane, opening = a.element
                 if lane is None or lane >= to.lanes:
-                    self._no_lane(line, to, lane)
-                return self._one(Value(f"(*{base.operand})", to, line), lane)
-            known = to if isinstance(a.type, Pointer) else self.unknown(a)
-            result.type = a.type if isinstance(a.type, Function) else known
+                    self._no_lane(opening, to, lane)
+                loaded = self.value(at, ["(", self.raw(at, at + 1), base, ")"], to)
+                return self._one(loaded, lane, self.gap(opening, opening + 3))
+            result.type = a.type if isinstance(a.type, Function) else to
         elif a.vector is not None and op == "+":
-            return Value(a.text, a.vector, line, a.is_simple)
+            result.text, result.type = [a.space, a.text], a.vector
         elif a.vector is not None and op in ("-", "~", "!"):
-            self._check_operator(op, a.vector, line)
+            self._check_operator(op, a.vector, at)
             t = a.vector if op != "-" else a.vector.plain()
             made = t.as_mask() if op == "!" else t
-            return self._made(line, self.helpers.unary(op, t), made, a)
-        else:
-            result.type = self.unknown(a)
+            return self._made(at, self.helpers.unary(op, t), made, a)
         return result
 
-    @staticmethod
-    def unknown(a: Value) -> Known:
-        """The type of what is made of a value of which only the compiler knows the type."""
-        return a.type if isinstance(a.type, Record) else None
-
-    def _reinterpreted(self, a: Value, t: Type, line: int) -> Value:
-        """`*(T *)&(a + b)`: the bits of a value, which is nowhere in memory."""
+    def _reinterpreted(self, at: int, a: Value, t: Type) -> Value:
+        """`*(T *)&(a + b)`, the star at `at`: the bits of a value, which is nowhere in memory."""
         source = a.vector
         assert source is not None
         bits, wanted = source.lanes * source.bits, t.lanes * t.bits
         if bits != wanted:
-            self.refuse(line, f"the bits of {source} are {bits}, of {t} {wanted}")
-        return self._made(line, self.helpers.reinterpret(source, t), t, a)
+            self.refuse(at, f"the bits of {source} are {bits}, of {t} {wanted}")
+        return self._made(at, self.helpers.reinterpret(source, t), t, self.gap(at + 1, a.first), a)
 
-    def conditional(self, c: Value, a: Value, b: Value, line: int) -> Value:
+    def conditional(self, c: Value, question: int, a: Value, colon: int, b: Value) -> Value:
         """`c ? a : b`: by lane if `c` is a vector; else C's own, which evaluates one side."""
         sides = [v for v in (a.vector, b.vector) if v is not None]
         if not sides and c.vector is not None:
             sides = [c.vector.plain()]
-        shared = self._meeting(sides, line, "{} : {}") if sides else None
+        shared = self._meeting(sides, question, "{} : {}") if sides else None
         for side in (a, b):
             self.convert(side, shared)
         if c.vector is None or shared is None:
-            text = f"{c.operand} ? {a.operand} : {b.operand}"
-            # one of them may be a null pointer
-            return Value(text, a.type or b.type, line, is_simple=False)
+            result = self._plain(c, self.mark(question), a, self.mark(colon), b)
+            result.type = a.type or b.type  # one of them may be a null pointer
+            return result
         if c.vector.lanes != shared.lanes:
             lanes = f"{c.vector.lanes} lanes chooses among vectors of {shared.lanes}"
-            self.refuse(line, f"a condition of {lanes}")
-        return self._made(line, self.helpers.select(shared, c.vector), shared, c, a, b)
+            self.refuse(question, f"a condition of {lanes}")
+        function = self.helpers.select(shared, c.vector)
+        marks = [self.mark(at, ",") for at in (question, colon)]
+        return self._made(c.first, function, shared, self._given(c), marks[0], a, marks[1], b)
 
     # -- casts and constructors --------------------------------------------------------------------
 
-    def cast(self, t: Known, name: str, a: Value, line: int) -> Value:
-        """`(name)a`, the name that of type `t`."""
+    def cast(self, t: Known, first: int, end: int, a: Value) -> Value:
+        """`(t)a`, the parentheses at tokens `first` to `end`, which is behind."""
         if a.vector is not None and t is not None and not (isinstance(t, Type) and t.is_vector):
-            self.refuse(line, f"{a.vector} is cast to what is no vector")
+            self.refuse(first, f"{a.vector} is cast to what is no vector")
         if isinstance(t, Type) and t.is_vector:
             self.convert(a, t, explicit=True)
-            return Value(a.text, t, line, a.is_simple, is_copy=True)
-        result = Value(f"({name}){a.operand}", t, line, is_simple=False)
+            return self.value(first, [self.gap(first + 1, end), a], t, is_copy=True)
+        words = self.raw(first, end)
+        result = self.value(first, [words, a], t)
         if isinstance(t, Pointer) and isinstance(t.to, Type) and t.to.is_vector:
             result.taken = a.taken
             if a.element is not None and a.type == t.to.lane:  # no pointer, but an element
-                base, lane = a.element
-                result.element = Value(f"(({name}){base.operand})"), lane
+                base, lane, opening = a.element
+                result.element = self.value(first, [words, base]), lane, opening
         return result
 
-    def construct(self, t: Type, items: Sequence[Value], line: int) -> Value:
-        """`t(items)` and `(t)(items)`."""
+    def construct(
+        self, t: Type, first: int, marks: Sequence[int], items: Sequence[Value], inner: Text
+    ) -> Value:
+        """`t(items)` and `(t)(items)`, which begins at token `first`; the rest as of `call`."""
+        space = self.gap(first + 1, marks[0])
         if len(items) == 1:
             self.convert(items[0], t, explicit=True)
-            return Value(items[0].text, t, line, items[0].is_simple, is_copy=True)
+            text: Text = [space, self.mark(marks[0]), inner, self.mark(marks[-1])]
+            return self.value(first, text, t, is_copy=True)
         found = sum(item.vector.lanes if item.vector else 1 for item in items)
         if found != t.lanes:
-            self.refuse(line, f"{t} is made of {found} lanes")
-        return self._made(line, self.helpers.construct(t, [i.vector for i in items]), t, *items)
+            self.refuse(first, f"{t} is made of {found} lanes")
+        function = self.helpers.construct(t, [item.vector for item in items])
+        return self._made(first, function, t, space, self._listed(marks, items))
 
     # -- lanes -------------------------------------------------------------------------------------
 
-    def _no_lane(self, line: int, t: Type, lane: int | None) -> NoReturn:
-        self.refuse(line, f"{t} has no lane {lane}; its lanes are 0 to {t.lanes - 1}")
+    def _no_lane(self, at: int, t: Type, lane: int | None) -> NoReturn:
+        self.refuse(at, f"{t} has no lane {lane}; its lanes are 0 to {t.lanes - 1}")
 
-    def _one(self, whole: Value, lane: int) -> Value:
+    def _one(self, whole: Value, lane: int, space: Text) -> Value:
         """A lane of a vector, or of the one that a pointer points to.
 
         Lanes have names, so that writing to one of a copy is the compiler's error; those of `half`
@@ -292,125 +313,142 @@ class Operations:
         """
         t = whole.type.to if isinstance(whole.type, Pointer) else whole.type
         assert isinstance(t, Type)
-        self.touched = True
         dot = "->" if isinstance(whole.type, Pointer) else "."
         name = f"{dot}lane[{lane}]" if t.scalar == "half" else f"{dot}s{lane:x}"
-        return Value(whole.operand + name, t.lane, whole.line, is_copy=whole.is_copy)
+        result = self._plain(whole, space, name)
+        result.type, result.is_copy = t.lane, whole.is_copy
+        return result
 
-    def member(self, a: Value, dot: str, name: str, unknown: Known, line: int) -> Value:
-        """`a.name` and `a->name`."""
+    def member(self, a: Value, at: int, field_type: Known) -> Value:
+        """`a.name` and `a->name`, the name at token `at`."""
         t = a.type.to if isinstance(a.type, Pointer) else a.type
+        name = self.word(at)
         if not isinstance(t, Type) or not t.is_vector:
-            known = t.fields.get(name, unknown) if isinstance(t, Record) else unknown
-            return Value(f"{a.operand}{dot}{name}", known, line)
+            result = self._plain(a, self.mark(at - 1), self.mark(at))
+            result.type = t.fields.get(name) if isinstance(t, Record) else None
+            if t is None:
+                result.type = field_type
+            return result
         lanes = lanes_named(name, t.lanes)
         if lanes is None or max(lanes) >= t.lanes:
-            self.refuse(line, f"{t} has no {name!r}; its lanes are s0 to s{t.lanes - 1:x}")
-        whole, lanes = self._of_picked(a, lanes)
+            self.refuse(at, f"{t} has no {name!r}; its lanes are s0 to s{t.lanes - 1:x}")
+        whole, lanes, space = self._of_picked(a, lanes, self.gap(at - 1, at + 1))
         if len(lanes) == 1:
-            return self._one(whole, lanes[0])
-        made = self._several(whole, lanes, line)
-        made.picked = whole, lanes
+            return self._one(whole, lanes[0], space)
+        vector = whole
+        if isinstance(whole.type, Pointer):
+            vector = Value(whole.first, "", ["(*(", whole.text, "))"], whole.type.to)
+        assert vector.vector is not None
+        part = Type(t.scalar, len(lanes), t.mask)
+        function = self.helpers.swizzle(vector.vector, lanes)
+        made = self._made(a.first, function, part, self._given(vector), space)
+        made.picked = whole, lanes, space
         return made
 
-    def _several(self, whole: Value, lanes: Sequence[int], line: int) -> Value:
-        """A copy of lanes of a vector, or of the one that a pointer points to."""
-        if isinstance(whole.type, Pointer):
-            whole = Value(f"(*{whole.operand})", whole.type.to)
-        t = whole.vector
-        assert t is not None
-        part = Type(t.scalar, len(lanes), t.mask)
-        return self._made(line, self.helpers.swizzle(t, lanes), part, whole)
-
     @staticmethod
-    def _of_picked(a: Value, lanes: Sequence[int]) -> tuple[Value, Sequence[int]]:
+    def _of_picked(a: Value, lanes: Sequence[int], space: str) -> tuple[Value, Sequence[int], Text]:
         """Lanes of a value, as lanes of the vector that they are picked from."""
         if a.picked is None:
-            return a, lanes
-        whole, outer = a.picked
-        return whole, [outer[i] for i in lanes]
+            return a, lanes, space
+        whole, outer, before = a.picked
+        return whole, [outer[i] for i in lanes], [before, space]
 
-    def subscript(self, a: Value, lane: int | None, inner: str, line: int) -> Value:
+    def subscript(
+        self, a: Value, opening: int, closing: int, lane: int | None, inner: Text
+    ) -> Value:
         """`a[inner]`: an element, or a lane; `lane` is the number if nothing else stands there."""
         if a.vector is not None and lane is not None:
             if lane >= a.vector.lanes:
-                self._no_lane(line, a.vector, lane)
-            whole, lanes = self._of_picked(a, [lane])
-            return self._one(whole, lanes[0])
+                self._no_lane(opening, a.vector, lane)
+            whole, lanes, space = self._of_picked(a, [lane], self.gap(opening, closing + 1))
+            return self._one(whole, lanes[0], space)
+        between: Text = [self.mark(opening), inner, self.mark(closing)]
         if a.vector is not None:
-            text = f"{a.operand}.lane[{inner}]"
-            return Value(text, a.vector.lane, line, is_copy=a.is_copy)
-        result = Value(f"{a.operand}[{inner}]", self.unknown(a), line)
+            result = self._plain(a, ".lane", between)
+            result.type, result.is_copy = a.vector.lane, a.is_copy
+            return result
+        result = self._plain(a, between)
         if isinstance(a.type, Pointer):
             result.type = a.type.to
-            if lane is not None and not a.is_simple:
-                result.element = a, lane
+            if lane is not None and self.word(a.first) == "(" and self.word(opening - 1) == ")":
+                result.element = a, lane, opening
         return result
 
-    def _place(self, a: Value, line: int) -> tuple[Type, Sequence[int], str]:
-        """Of a vector or several lanes, which are written: the vector, the lanes, its address."""
-        whole, lanes = a.picked or (a, ())
+    def _place(self, a: Value, at: int) -> tuple[Type, Sequence[int], list[Text]]:
+        """Of several lanes, which are written at token `at`: their vector, their numbers, and the
+        text of its address."""
+        assert a.picked is not None
+        whole, lanes, space = a.picked
         if len(set(lanes)) < len(lanes):
-            self.refuse(line, "one lane is written twice")
+            self.refuse(at, "one lane is written twice")
         is_pointer = isinstance(whole.type, Pointer)
         t = whole.type.to if isinstance(whole.type, Pointer) else whole.type
         assert isinstance(t, Type)
-        return t, lanes, whole.text if is_pointer else f"&{whole.operand}"
+        return t, lanes, ["(" if is_pointer else "&(", whole.text, ")", space]
 
     # -- calls -------------------------------------------------------------------------------------
 
     def call(
-        self, callee: Value, arguments: Sequence[Value], is_declared: bool, line: int
-    ) -> Value:
-        """`callee(arguments)`.
+        self, callee: Value, marks: Sequence[int], arguments: Sequence[Value], inner: Text,
+        is_declared: bool,
+    ) -> Value:  # fmt: skip
+        """`callee(arguments)`; `marks` are its parentheses and commas, `inner` what stands between.
 
         Args:
             is_declared: the callee is a name that the source declares, a type included.
         """
+        result = self._plain(callee, self.mark(marks[0]), inner, self.mark(marks[-1]))
         function = _called(callee.type, arguments)
         vectors = [a.vector for a in arguments if a.vector is not None]
-        known: Known = function.result if function is not None else self.unknown(callee)
         if function is not None and (not vectors or function.variadic or any(function.vectors)):
             for argument, t in zip(arguments, function.parameters):
                 self.convert(argument, t)
-        elif vectors and callee.name and (function is not None or not is_declared):
-            shared = self._meeting(vectors, line, callee.name).plain()
-            if callee.name in ("min", "max") and len(arguments) == 2:
-                for argument in arguments:
-                    self.convert(argument, shared)
-                name = self.helpers.extreme("<" if callee.name == "min" else ">", shared)
-                return self._made(line, name, shared, *arguments)
-            return self._by_lane(callee, arguments, shared, function)
-        elif vectors and function is not None:
+            result.type = function.result
+            return result
+        if not vectors or (function is None and (is_declared or not callee.name)):
+            return result
+        if not callee.name:
+            assert function is not None
             if all(isinstance(t, Type) for t in function.parameters):
                 what = "vectors for a function of numbers that is called through an expression"
-                self.refuse(callee.line, what)
-            known = None
-        text = f"{callee.operand}({', '.join(a.text for a in arguments)})"
-        return Value(text, known, line)
+                self.refuse(callee.first, what)
+            return result
+        shared = self._meeting(vectors, callee.first, callee.name).plain()
+        if callee.name in ("min", "max") and len(arguments) == 2:
+            for argument in arguments:
+                self.convert(argument, shared)
+            name = self.helpers.extreme("<" if callee.name == "min" else ">", shared)
+            return self._made(callee.first, name, shared, self._listed(marks, arguments))
+        return self._by_lane(callee, marks, arguments, shared, function)
 
     def _by_lane(
-        self, callee: Value, arguments: Sequence[Value], shared: Type, function: Function | None
-    ) -> Value:
+        self, callee: Value, marks: Sequence[int], arguments: Sequence[Value], shared: Type,
+        function: Function | None,
+    ) -> Value:  # fmt: skip
         """A function of numbers, such as expf, that gets vectors: called once for each lane.
 
         Its arguments and its result have the types it is declared with; without, all have the
         `shared` one.
         """
-        self.counter += 1
-        prefix = f"mblob_{self.counter}"
+        self._counter += 1
+        prefix = f"mblob_{self._counter}"
         declared = [*function.parameters] if function is not None else []
         declared += [None] * (len(arguments) - len(declared))
         made = _lanes_of(function.result if function is not None else None, shared)
-        text, names = "", [f"{prefix}_{i}" for i in range(len(arguments))]
-        for name, argument, t in zip(names, arguments, declared):
+        text: list[Text] = ["(__extension__ ({"]
+        names = [f"{prefix}_{i}" for i in range(len(arguments))]
+        for name, argument, t, at in zip(names, arguments, declared, marks):
             self.convert(argument, _lanes_of(t, shared))
-            text += f" {self.helpers.type(_lanes_of(t, shared))} {name} = {argument.text};"
+            vector = self.helpers.type(_lanes_of(t, shared))
+            text += [f" {vector} {name} = ", self.mark(at, "("), argument, ");"]
         i, r = f"{prefix}_i", f"{prefix}_r"
         lanes = ", ".join(f"{name}.lane[{i}]" for name in names)
-        text += f" {self.helpers.type(made)} {r}; for (int {i} = 0; {i} < {made.lanes}; ++{i})"
-        text += f" {r}.lane[{i}] = {callee.name}({lanes}); {r};"
-        return Value(f"(__extension__ ({{{text} }}))", made, callee.line)
+        loop = f"for (int {i} = 0; {i} < {made.lanes}; ++{i})"
+        text += [
+            self.mark(marks[-1], ""),
+            f" {self.helpers.type(made)} {r}; {loop} {r}.lane[{i}] = {callee.name}({lanes}); {r}; }}))",
+        ]
+        return self.value(callee.first, text, made)
 
 
 def _lanes_of(t: Known, shared: Type) -> Type:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from mblob.packager.compile.vector_c.helpers import Helpers, with_operators
+from mblob.packager.compile.vector_c.names import Names
 from mblob.packager.compile.vector_c.own_names import own_names
+from mblob.packager.compile.vector_c.packed_bytes import unpack
 from mblob.packager.compile.vector_c.statements import Statements
 from mblob.packager.compile.vector_c.tokens import NO_NAMES, place, tokenize
-from mblob.packager.compile.vector_c.types import Type, vector_named
 from mblob.packager.compile.vector_c.words import SCALARS
 from mblob.packager.errors import BuildError
 
@@ -46,16 +47,13 @@ class Rewritten:
         return with_operators(self.helpers) if cxx else self.helpers.text()
 
 
-def rewrite(
-    source: str, file: str, files: Mapping[str, str] = NO_NAMES, cxx: bool = False
-) -> Rewritten | None:
+def rewrite(source: str, file: str, files: Mapping[str, str] = NO_NAMES) -> Rewritten | None:
     """Rewrite a source.
 
     Args:
         source: C or C++, preprocessed or not. What is hidden in directives stays as it is.
         file: what messages call it.
         files: what they call those that line markers name otherwise.
-        cxx: it may be C++.
 
     Returns:
         None if it uses no vector types, or gives all their names a meaning of its own.
@@ -63,26 +61,19 @@ def rewrite(
     Raises:
         BuildError: vectors that cannot be combined; the text says file and line.
     """
+    source = unpack(source)
     tokens, tail = tokenize(source)
-    own = own_names(source, tokens)
-    words = {t.text for t in tokens if t.kind == "name"} - own
-    used = {word: t for word in sorted(words) if (t := vector_named(word)) is not None}
-    if "half" in words:
-        used["half"] = Type("half")
-    if not used:
-        return None
+    names = Names(own_names(source, tokens))
     helpers = Helpers()
 
-    def refuse(first: int, line: int, why: str) -> NoReturn:
-        at = first
-        while line > 1 and at + 1 < len(tokens):
-            at += 1
-            line -= tokens[at].space.count("\n")
+    def refuse(at: int, why: str) -> NoReturn:
         raise BuildError(f"{place(source, tokens[at].start, file, files)}: {why}")
 
-    statements = Statements(tokens, tail, refuse, helpers, own, cxx)
+    statements = Statements(tokens, tail, refuse, helpers, names)
     statements.walk()
-    for name, t in used.items():
+    if not names.used:
+        return None
+    for name, t in names.used.items():
         helpers.alias(name, t)
     return Rewritten(statements.written(), helpers)
 
@@ -110,14 +101,9 @@ def user_part(preprocessed: str) -> tuple[str, str]:
     return head, tail
 
 
-def is_cxx(head: str) -> bool:
-    """True if a preprocessed source, with `head` as of `user_part`, is compiled as C++."""
-    return _CXX in head
-
-
 def in_preprocessed(head: str, made: Rewritten) -> str:
     """The whole text for the compiler, preprocessed; `head` is of `user_part`."""
-    return head + made.definitions(is_cxx(head)) + made.source
+    return head + made.definitions(cxx=_CXX in head) + made.source
 
 
 def standalone(made: Rewritten, file: str) -> str:

@@ -135,8 +135,11 @@ ATTRIBUTES = frozenset((
 ))  # fmt: skip
 RECORDS = frozenset(("struct", "union", "enum", "class"))
 TYPEOF = frozenset(("typeof", "__typeof__", "__typeof", "decltype", "_Atomic"))
+SIZES = frozenset(("sizeof", "_Alignof", "alignof", "__alignof__", "__alignof"))
 # A name behind one of these is no name that is being declared.
 BEFORE_EXPRESSIONS = frozenset((
     "return", "else", "do", "case", "goto", "new", "delete", "throw", "operator", "co_return", "co_yield", "co_await",
-    "sizeof", "_Alignof", "alignof", "__alignof__", "__alignof",
+    *SIZES,
 ))  # fmt: skip
+# Attributes that make another type of a type.
+STRANGERS = ("vector_size", "__vector_size__", "ext_vector_type", "mode", "__mode__")

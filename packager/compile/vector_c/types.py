@@ -83,12 +83,16 @@ class Function:
         parameters: in order; None for types that are no business of ours.
         variadic: takes more, or was declared without a prototype.
         names: of the parameters that have one.
+        defaults: of C++, where the values begin that parameters have.
+        plain: every parameter is one word, as where their types are declared behind the parentheses.
     """
 
     result: Known
     parameters: list[Known] = field(default_factory=list)
     variadic: bool = False
     names: dict[str, Known] = field(default_factory=dict)
+    defaults: list[tuple[int, Known]] = field(default_factory=list)
+    plain: bool = True
 
     @property
     def vectors(self) -> list[Type | None]:
