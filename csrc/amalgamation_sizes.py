@@ -1,4 +1,4 @@
-"""Prints the table of docs/amalgamation.md: what mblob.c weighs, by its macros and by machine.
+"""Prints the table of docs/howto/one_c_file.md: what mblob.c weighs, by its macros and by machine.
 
     python3 csrc/amalgamation_sizes.py
 

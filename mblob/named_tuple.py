@@ -1,7 +1,8 @@
 """`NamedTuple` of `typing`, whose classes are made in a twentieth of the time.
 
 `typing` compiles the annotation of every field, and `collections.namedtuple` a constructor for every class. A
-command imports a hundred such classes, most of which it never makes anything of.
+command imports a hundred such classes, most of which it never makes anything of. Arguments by name take two to four
+times as long as theirs.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ else:
         @classmethod
         def _make(cls, iterable):
             made = tuple.__new__(cls, iterable)
-            return made if len(made) == len(cls._fields) else cls(*made)
+            if len(made) != len(cls._fields):
+                raise TypeError(
+                    f"{cls.__name__}: expected {len(cls._fields)} values, found {len(made)}"
+                )
+            return made
 
         def _replace(self, /, **named):
             if unknown := named.keys() - set(self._fields):

@@ -18,6 +18,7 @@ from mblob.binary.elf_records import (
     DEBUG_PREFIXES,
     ET_REL,
     SHF_COMPRESSED,
+    SHF_GROUP,
     SHT_REL,
     SHT_RELA,
     Section,
@@ -45,9 +46,14 @@ def debug_information(elf: ElfFile, limit: int | None = None) -> Any:
 
     Raises:
         FormatError: a section lies outside of the file.
-        ValueError: too large, compressed by another method than zlib, or damaged.
+        ValueError, struct.error, zlib.error: too large, compressed by another method than zlib, or damaged.
     """
-    places = {section.name: i for i, section in enumerate(elf.sections)}
+    places: dict[str, int] = {}
+    for i, section in enumerate(
+        elf.sections
+    ):  # of one name, that in no group: others have a type each
+        if section.name not in places or not section.sh_flags & SHF_GROUP:
+            places[section.name] = i
     left = len(elf.data) * _ZLIB_RATIO if limit is None else limit
     sections = {}
     for name in _READ:
@@ -88,7 +94,7 @@ def _contents(elf: ElfFile, section: Section, limit: int) -> bytes | memoryview:
     if kind is None:
         return raw
     if kind != _ZLIB or not 0 < size <= _ZLIB_RATIO * len(raw):
-        raise ValueError(f"{section.name} is compressed by an unknown method")
+        raise ValueError(f"{section.name} is compressed by an unknown method, or damaged")
     data = zlib.decompressobj().decompress(raw[start:], size)
     if len(data) != size:
         raise ValueError(f"{section.name} is damaged")

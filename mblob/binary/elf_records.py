@@ -39,7 +39,7 @@ SHT_NULL, SHT_PROGBITS, SHT_SYMTAB, SHT_STRTAB, SHT_NOTE, SHT_NOBITS, SHT_DYNSYM
     11,
     17,
 )
-SHT_RELA, SHT_REL, SHF_COMPRESSED = 4, 9, 0x800
+SHT_RELA, SHT_REL, SHF_GROUP, SHF_COMPRESSED = 4, 9, 0x200, 0x800
 # Names of DWARF's sections begin so: those of the standard, compressed by GNU's tools before SHF_COMPRESSED, and
 # those that wait in an object for link-time optimization (gcc).
 DEBUG_PREFIXES = (".debug_", ".zdebug_", ".gnu.debuglto_.debug_")

@@ -140,7 +140,11 @@ class Copier:
             from concurrent.futures import ThreadPoolExecutor
 
             self._beside = ThreadPoolExecutor(1, "mblob-digest")
-        hashed = self._beside.submit(value.update, piece)
+        try:
+            hashed = self._beside.submit(value.update, piece)
+        except RuntimeError:  # the interpreter ends, and starts no thread any more
+            self._pass_on(piece, value, threaded=False)
+            return
         try:
             self._sink.write(piece)
         finally:

@@ -96,15 +96,19 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
 def find_library(args: argparse.Namespace) -> None:
     """Let FILE, the first word, be the library to add to, wherever it is among the words: the only
     shared library, or else the first .tar."""
-    for is_library in (_is_shared, lambda word: Path(word).suffix == ".tar"):
+    for is_library, most in ((_is_shared, 1), (_is_tar, len(args.inputs))):
         found = [word for word in args.inputs if is_library(word)]
         if is_library(args.file):
             return
-        if len(found) == 1:
-            args.inputs.remove(*found)
+        if 0 < len(found) <= most:
+            args.inputs.remove(found[0])
             args.inputs.insert(0, args.file)
             args.file = found[0]
             return
+
+
+def _is_tar(word: str) -> bool:
+    return Path(word).suffix == ".tar"
 
 
 def _is_shared(word: str) -> bool:

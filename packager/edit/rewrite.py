@@ -252,7 +252,7 @@ def unchanged(library: Library) -> Iterator[None]:
         ChangedError: naming it; or another program does not leave such a block.
     """
     path = library.path
-    with _locked(Path(os.path.realpath(path)).parent):
+    with _locked(Path(os.path.realpath(path))):
         before, after = library.stat, path.stat()
         fields = ("st_ino", "st_size", "st_mtime_ns")
         if any(getattr(after, name) != getattr(before, name) for name in fields):
@@ -266,25 +266,24 @@ _PATIENCE = 10.0  # seconds; a block is as long as a rename
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Have no other mblob in such a block for a folder. The lock is the folder's: that of a file may be one of a
-    caller who lets nobody else in (`flock m.so mblob-pack add m.so ...`). Some file systems have none; and a
-    temporary folder is another's in no case.
+def _locked(path: Path) -> Iterator[None]:
+    """Have no other mblob in such a block for the folder of a file. The lock is the folder's: that of the file may be
+    one of a caller who lets nobody else in (`flock m.so mblob-pack add m.so ...`). Some file systems have none. A
+    temporary folder of mblob's has one user, who has locked it.
 
     Raises:
         ChangedError: another program keeps it.
     """
-    try:
-        fd = (
-            -1
-            if is_temporary(folder)
-            else os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        )
-    except OSError:  # nobody may read the folder
-        fd = -1
-    if fd < 0:
+    folder = path.parent
+    if is_temporary(folder):
         yield
         return
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # nobody may read the folder
+        fd = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # a FIFO would block for ever
     try:
         end = time.monotonic() + _PATIENCE
         while _is_busy(fd):

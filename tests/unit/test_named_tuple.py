@@ -61,7 +61,7 @@ def test_values_behave_as_tuples_with_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda c: c(), lambda c: c(1, 2, 3), lambda c: c(1, x=1), lambda c: c(1, z=1), lambda c: c._make([])],
+    "make", [lambda c: c(), lambda c: c(1, 2, 3), lambda c: c(1, x=1), lambda c: c(1, z=1), lambda c: c._make([1])],
 )  # fmt: skip
 def test_wrong_arguments_are_refused(make: Any) -> None:
     for of_class in (Ours, Theirs, Below):
