@@ -30,6 +30,8 @@ RECORDS = {
     "DW_TAG_class_type": "struct",
     "DW_TAG_union_type": "union",
 }
+# Classes of C++ that have the layout of C's complex types ([complex.numbers.general]), with their sizes.
+_COMPLEX = {"complex<float>": 8, "complex<double>": 16}
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 _LARGEST_ALIGNMENT = 4096
@@ -309,6 +311,8 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
         result = type_of(referred(die), pointer_size, _FUNCTION_DEPTH)
         return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
+    if die.tag in RECORDS and _COMPLEX.get(name) == size:
+        return "complex", size, f"std::{name}", None
     if die.tag in RECORDS:
         template, is_template, _ = name.partition("<")  # whose arguments commas part
         name = template + "<>" * bool(is_template)

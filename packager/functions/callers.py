@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mblob.binary.dwarf_types import CType
 
 _LONGEST = 132  # characters of a line in Fortran
+_CXX_COMPLEX = "std::complex<"
 _COMPLEX = {8: "float _Complex", 16: "double _Complex"}
 
 
@@ -63,7 +64,7 @@ def caller(
         head, body = _number(result, ""), f"return {call}"
         head += " " * (not head.endswith("*"))
     text = f"{head}call_{name}({', '.join(told) or 'void'}) {{ {body}; }}"
-    if "?" in text or "<" in text or len(set(passed)) < len(passed):
+    if "?" in text or "<" in text.replace(_CXX_COMPLEX, "") or len(set(passed)) < len(passed):
         return ""
     for scope in reversed(namespaces):
         text = f"namespace {scope} {{ {text} }}"
@@ -72,9 +73,10 @@ def caller(
 
 def _pointed(found: CType) -> str:
     """The type of a value that is passed by its address instead; "" if it need not be."""
+    text = found.text.removeprefix("const ")
     if found.kind == "complex":
-        return _COMPLEX.get(found.size, "?")
-    return found.text.removeprefix("const ") if found.kind == "record" else ""
+        return text if _CXX_COMPLEX in text else _COMPLEX.get(found.size, "?")
+    return text if found.kind == "record" else ""
 
 
 def _number(found: CType, name: str) -> str:

@@ -177,3 +177,36 @@ def test_subroutines_in_errors_about_fortran_work(
     assert (
         "its result is an array: give a subroutine that calls it, and writes the result to" in error
     )
+
+
+CXX_COMPLEX = """#include <complex>
+float sum(const std::complex<float> &z) { return z.real() + z.imag(); }
+void turned(std::complex<double> *z, int n) { for (int i = 0; i < n; ++i) z[i] *= std::complex<double>(0, 1); }
+std::complex<float> made(float a) { return {a, 1}; }
+float real(std::complex<float> z) { return z.real(); }
+"""
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+def test_complex_numbers_of_cxx_are_those_of_c(
+    tmp_path: Path, require: Callable[[str], str], cc: str, dialect: Any
+) -> None:
+    how: Any = {"cc": require(cc), "dialect": dialect}
+    lines = [line_in(refused(CXX_COMPLEX, "cpp", name, **how)) for name in ("made", "real")]
+    lib = packed(tmp_path, CXX_COMPLEX + "\n".join(lines), "cpp", export=how)
+    values = np.array([1, 2j, 3])
+    lib.turned(values, 2)
+    assert values.tolist() == [1j, -2, 3]
+    assert lib.sum(np.array([1 + 2j], "complex64")) == lib.sum(1 + 2j) == 3
+    result = np.zeros(1, "complex64")
+    lib.call_made(5, result)
+    assert result[0] == 5 + 1j and lib.call_real(result) == 5
+    for function, wrong in (
+        (lib.sum, np.ones(1, "complex128")),
+        (lib.sum, np.ones(2, "float32")),
+        (lambda z: lib.turned(z, 2), np.ones(4, "complex64")),
+        (lambda z: lib.turned(z, 2), np.ones((2, 2))),
+    ):
+        with pytest.raises(mblob.ArgumentError, match="expected an array of complex"):
+            function(wrong)
