@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from mblob.cli.inputs import (
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     sort_words(args)
     blobs, functions = dict(blobs_of(args)), functions_of(args)
     if not (args.weights or args.params or blobs or args.kernel or args.object):
+        if "=" in args.file and not Path(args.file).exists():
+            raise UsageError(f"add: expected the library to add to, found {args.file!r} alone")
         raise UsageError(
             "nothing to add", hint="give a source, an object, weights, --params FILE or KEY=FILE"
         )

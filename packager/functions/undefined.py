@@ -60,10 +60,10 @@ def undefined(
             " (-- -include decl.h) reads"
         )
     else:
-        of_cxx = "; if it is a template, give a function that calls it" * any(
-            f.cxx for f, _ in files
-        )
-        why = f"check the spelling; if it is static, {STATIC}{of_cxx}{did_you_mean(name, defined)}"
+        of_c = f"if it is static, {STATIC}"
+        of_cxx = "if it is static, remove static in the source; if inline or a template, give a function that calls it"
+        is_cxx = any(f.cxx for f, _ in files)
+        why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, defined)}"
     if cut:
         why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
     return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")

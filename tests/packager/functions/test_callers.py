@@ -105,7 +105,7 @@ def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
     for name, says in {
         "int Acc::get(int x)": r"Acc::get cannot be called: it is a method of Acc",
         "Own::secret": r"Own::secret cannot be called: it is a method of Own: make it public, and give a function",
-        "ns::nobody": r"check the spelling; .*; if it is a template, give a function that calls it",
+        "ns::nobody": r"check the spelling; .*; if inline or a template, give a function that calls it",
     }.items():
         assert re.search(says, refused(CXX, "cpp", name)), name
     (tmp_path / "k.cpp").write_text(CXX)
