@@ -95,8 +95,10 @@ struct relax_executable {
 int relax_executable_read(struct relax_executable *, const void *, uint64_t, int64_t);
 void relax_executable_free(struct relax_executable *);
 struct mb_tensor { char *name; DLTensor view; };
+struct mb_map { ...; };
+void mb_map_free(struct mb_map *);
 int relax_parameters_check(const struct relax_executable *, const struct relax_function *,
-                           const struct mb_tensor *const *, size_t, int64_t);
+                           const struct mb_tensor *const *, size_t, int64_t, struct mb_map *);
 
 struct vm_names { char **names; size_t count; };
 struct vm_function {

@@ -54,7 +54,9 @@ def check_relax_parameters(
         None,
     )
     found = ffi.NULL if model is None else ffi.addressof(model)
-    _check(lib.relax_parameters_check(program, found, rows, len(tensors), lib.MB_UNKNOWN))
+    by_name = ffi.gc(ffi.new("struct mb_map *"), lib.mb_map_free)
+    count = len(tensors)
+    _check(lib.relax_parameters_check(program, found, rows, count, lib.MB_UNKNOWN, by_name))
 
 
 def read_relay(code: memoryview) -> Any:

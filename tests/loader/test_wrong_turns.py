@@ -13,8 +13,10 @@ import pytest
 
 import mblob
 from mblob.compilers import include_flags
+from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.native.runtime import ffi, text
 from mblob.native.runtime import lib as native
+from tests.loader.executors.relax_programs import MAGIC, Function, Program, ret
 
 pytestmark = pytest.mark.filterwarnings("always::mblob.errors.HiddenNameWarning")
 
@@ -211,8 +213,26 @@ def test_c_names_the_function_that_was_meant_and_how_programs_are_run(golden: Pa
     assert "softmax," not in said  # it is none of the first, and compared all the same
     assert said.endswith(
         ", ...; did you mean 'softmax'?; a function of its program is run by"
-        ' mblob_executor_create(module, "softmx", ...)'
+        " mblob_executor_create(module, NAME, ...)"
     )
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("key", [*RELAX_EXECUTABLES, "relax.tokenizer", "relax.", "Executable"])
+def test_c_tells_programs_by_their_exact_keys(tmp_path: Path, key: str) -> None:
+    def said(name: str) -> str:
+        code = native.mblob_module_function(lib._node.handle, name.encode(), 1, out)  # type: ignore[attr-defined]
+        assert code == native.MBLOB_E_NOT_FOUND
+        return text(native.mblob_last_error())
+
+    out = ffi.new("mblob_function **")
+    code = mblob.csource_module("int f(int x) { return x; }")
+    program = Program([Function("main", [ret(0)], ["x"])], dialect="classic", magic=MAGIC).payload()
+    code.import_module(mblob.blob_module(key, len(program).to_bytes(8, "little") + program))
+    code.export_library(tmp_path / "m.so", dialect="classic")
+    lib = mblob.load_module(tmp_path / "m.so")
+    assert ("mblob_executor_create" in said("mai")) == (key in RELAX_EXECUTABLES)
+    assert "methods, templates and static functions" in said("a::b")  # the closest remedy
 
 
 OF_POINTERS = """

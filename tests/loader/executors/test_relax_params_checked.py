@@ -20,6 +20,7 @@ from tests.loader.executors.relax_programs import (
     BUILTINS,
     COMPILED,
     ITEM,
+    PACKED,
     Function,
     Program,
     call,
@@ -396,19 +397,46 @@ def test_a_tuple_of_any_name_is_their_place(
     assert not [str(w.message) for w in recwarn]
 
 
-def compare(count: int) -> float:
-    """Seconds of the check of a program with many functions, each with a text."""
-    rows = [Function(f"f{k}", [ret(0)], num_args=1) for k in range(count)]
-    texts = [f"ErrorContext(fn=f{k}, loc=param[0], param=p, annotation={tuple_of(W)}) "
-             for k in range(count)]  # fmt: skip
+def seconds(rows: list[Function], texts: list[str], names: list[str]) -> float:
+    """Those of the check of a program; FormatError if it refuses tensors of these names."""
     code = Program(rows, texts).payload()  # which what is read is in
     program = read_relax(memoryview(code), FFI)
     begin = time.thread_time()
-    check_relax_parameters(program, [("t", DataType.parse("float32"), (1,))] * 2)
+    check_relax_parameters(program, [(name, DataType.parse("float32"), (1,)) for name in names])
     return time.thread_time() - begin
 
 
+def compare(functions: int, texts: int, kernels: int = 0) -> float:
+    """Seconds of the check of a program whose functions take a tuple of one tensor, given two."""
+    rows = [Function(f"f{k}", [ret(0)], num_args=1) for k in range(functions)]
+    rows += [Function(f"kernel{k}", kind=PACKED) for k in range(kernels)]
+    said = [f"ErrorContext(fn=f{k % functions}, loc=param[0], param=p, annotation={tuple_of(W)}) "
+            for k in range(texts)]  # fmt: skip
+    return seconds(rows, said, ["t", "u"])
+
+
+TWO_FOR_ONE = "'f0', argument 0 : expected 1 tensors, found 2"
+
+
 def test_a_crafted_program_does_not_keep_the_check_busy() -> None:
-    with pytest.raises(mblob.FormatError, match="'f0', argument 0 : expected 1 tensors, found 2"):
-        compare(1000)
-    assert compare(20000) < 0.5
+    with pytest.raises(mblob.FormatError, match=TWO_FOR_ONE):
+        compare(1000, 1000)
+    assert compare(20000, 20000) < 0.5
+
+
+def test_kernels_of_a_program_do_not_switch_the_check_off() -> None:
+    with pytest.raises(mblob.FormatError, match=TWO_FOR_ONE):
+        compare(20, 10000, kernels=4000)
+
+
+@pytest.mark.parametrize("functions", [1, 10])
+def test_many_inputs_are_found_by_name_in_linear_time(functions: int) -> None:
+    count = 20000 // functions
+    inputs = [f"p{k}" for k in range(count)]
+    rows = [Function(f"f{k}", [ret(0)], inputs, registers=count) for k in range(functions)]
+    assert seconds(rows, [], [f"t{k}" for k in range(count)]) < 0.2
+    told = [f"ErrorContext(fn=f0, loc=param[{count - 1}], param=p, annotation={W}) "]
+    with pytest.raises(
+        mblob.FormatError, match=f"argument {count - 1} p{count - 1}: tensor 'p{count - 1}'"
+    ):
+        seconds(rows, told, inputs[::-1])

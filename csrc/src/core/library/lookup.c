@@ -291,7 +291,7 @@ static void library_names(const mblob_module *module, size_t most,
 static void visit_name(void *l, const char *name) { list_name(l, name); }
 
 static bool is_program(const mblob_module *module) {
-  return strncmp(module->type_key, "relax.", 6) == 0;
+  return mb_list_has(MB_KEY_RELAX_EXECUTABLE "," MB_KEY_RELAX_EXECUTABLE_OF_0_16, module->type_key);
 }
 
 static int list_module(mblob_module *module, void *argument) {
@@ -374,14 +374,13 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
         "its table of functions gives it the symbol '%s', and the library has no such function: "
         "pack it again",
         recorded.row->symbol);
-  else if (l.has_program)
-    mb_error_hint(
-        "a function of its program is run by mblob_executor_create(module, \"%.64s\", ...)", name);
   else if (module->is_library && strstr(name, "::"))
     mb_error_hint(
         "methods, templates and static functions cannot be called: pack with --function %s (in "
         "Python functions=), whose error shows a function that calls it",
         name);
+  else if (l.has_program)
+    mb_error_hint("a function of its program is run by mblob_executor_create(module, NAME, ...)");
   return status;
 }
 

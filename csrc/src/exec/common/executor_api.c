@@ -47,8 +47,8 @@ static bool is_machine(const mblob_module *module) {
 }
 
 static bool makes_machines(const char *key) {
-  return strcmp(key, MB_KEY_RELAY_EXECUTABLE) == 0 || strcmp(key, MB_KEY_RELAX_EXECUTABLE) == 0 ||
-         strcmp(key, MB_KEY_RELAX_EXECUTABLE_OF_0_16) == 0;
+  return mb_list_has(
+      MB_KEY_RELAY_EXECUTABLE "," MB_KEY_RELAX_EXECUTABLE "," MB_KEY_RELAX_EXECUTABLE_OF_0_16, key);
 }
 
 /* Call a function that gives a module. */

@@ -404,6 +404,7 @@ static void close_relax_machine(void *object) {
   vm_pool_close(m->pool);
   mblob_function_release(m->instrument);
   mb_return_drop(&m->params);
+  mb_map_free(&m->stored_by_name);
   free(m->stored);
   relax_link_release(m->link);
   mblob_module_release(m->module);

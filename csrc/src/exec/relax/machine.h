@@ -78,6 +78,7 @@ struct relax_machine {
   const mblob_convention *convention; /* NULL in the classic dialect */
   atomic_size_t owner;                /* an mb_thread_id(), 0: not in a call */
   unsigned nesting;                   /* calls of the owner */
+  struct mb_map stored_by_name;       /* to places in `stored` */
 };
 
 /* ---- builtins: tables of global functions ------------------------------------------------------ */
@@ -139,9 +140,11 @@ struct mb_tensor;
  * `stored`; none if there are none. */
 int relax_parameters_make(struct relax_machine *m);
 /* MBLOB_E_FORMAT if no function of the program can take these parameters, as far as its texts say; of
- * the module `entry`. `model` may be NULL. */
+ * the module `entry`. `model` may be NULL. `by_name`, which is empty, gets the places in `tensors` of
+ * their names, and is to be freed after an error, too. */
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
-                           const struct mb_tensor *const *tensors, size_t count, int64_t entry);
+                           const struct mb_tensor *const *tensors, size_t count, int64_t entry,
+                           struct mb_map *by_name);
 /* What a function's last inputs are, if nobody sets them: the tuple of the machine's parameters, its
  * items in their order, or those that have the names of the inputs. */
 enum relax_place { RELAX_TUPLE, RELAX_EACH, RELAX_BY_NAME };

@@ -18,8 +18,8 @@
 #include "exec/relax/machine.h"
 #include "format/format.h"
 
-/* Functions times constants of programs that are checked: in less than a second. Others are told of a
- * difference by the call, as of all that is not said. */
+/* Functions, packed ones aside, times constants of programs that are checked: in less than a second.
+ * Others are told of a difference by the call, as of all that is not said. */
 #define COMPARED_AT_MOST (1u << 25)
 
 enum { NO_TENSOR = -1 };
@@ -29,7 +29,9 @@ struct shape_search {
   const struct relax_executable *exec;
   const struct relax_function *model;     /* may be NULL */
   const struct mb_tensor *const *tensors; /* NULL: only their number matters */
+  const struct mb_map *by_name;           /* to places in `tensors` */
   int64_t count;
+  uint64_t compared;                     /* at most COMPARED_AT_MOST */
   const struct relax_function *f;        /* that is read */
   uint8_t *arguments;                    /* of `f` */
   const struct relax_function *refusing; /* what `text` is about */
@@ -55,32 +57,22 @@ static void differ(struct shape_search *s, int64_t argument, const char *format,
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The tensor of a name, NO_TENSOR if there is none. The search begins at `near`, where it mostly is. */
-static int64_t tensor_of_name(const struct mb_tensor *const *tensors, int64_t count,
-                              const char *name, int64_t near) {
-  for (int64_t k = 0; k < count; k++) {
-    const int64_t i = (near + k) % count;
-    if (strcmp(tensors[i]->name, name) == 0) return i;
-  }
-  return NO_TENSOR;
-}
-
 /* The tensor that has the name of an input, NO_TENSOR if there is none. */
-static int64_t for_input(const struct mb_tensor *const *tensors, int64_t count,
+static int64_t for_input(const struct mb_tensor *const *tensors, const struct mb_map *by_name,
                          const struct relax_function *f, int64_t input) {
-  const int64_t near = count - (f->num_args - input);
-  return tensor_of_name(tensors, count, f->params[input], near < 0 ? 0 : near);
+  const struct mb_tensor *const *found = mb_map_get(by_name, f->params[input]);
+  return found ? found - tensors : NO_TENSOR;
 }
 
 /* Whether inputs of the function have names of tensors; *last: how many of the last ones. */
-static bool takes_by_name(const struct mb_tensor *const *tensors, int64_t count,
-                          const struct relax_function *f, int64_t *last) {
+static bool takes_by_name(const struct mb_map *by_name, const struct relax_function *f,
+                          int64_t *last) {
   bool found = false;
   *last = 0;
   if (f->kind == RELAX_PACKED || f->num_args <= 0 || f->param_count != (size_t)f->num_args)
     return false;
   for (int64_t i = f->num_args - 1; i >= 0; i--) {
-    if (for_input(tensors, count, f, i) == NO_TENSOR) continue;
+    if (!mb_map_get(by_name, f->params[i])) continue;
     found = true;
     if (*last == f->num_args - 1 - i) ++*last;
   }
@@ -147,7 +139,7 @@ static void read_arguments(struct shape_search *s, bool by_name) {
     if (kind == RELAX_ANNOTATED_OTHER) s->arguments[i] |= DIFFERS;
     if (kind != RELAX_ANNOTATED_TENSOR) continue;
     s->arguments[i] |= IS_TENSOR;
-    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->count, f, i) : NO_TENSOR, text);
+    look_at_tensor(s, i, by_name ? for_input(s->tensors, s->by_name, f, i) : NO_TENSOR, text);
   }
 }
 
@@ -171,33 +163,40 @@ static bool may_take(struct shape_search *s, bool *tuples) {
   return has_place ? fits : may || (s->count > 0 && tensors >= s->count);
 }
 
-/* As many bytes as the longest function has arguments. */
-static uint8_t *new_arguments(const struct relax_executable *exec) {
+/* As many bytes as the longest function has arguments; false when memory is out (recorded). */
+static bool make_arguments(struct shape_search *s) {
   size_t most = 1;
-  for (size_t i = 0; i < exec->function_count; i++) {
-    const struct relax_function *f = &exec->functions[i];
-    if (f->kind != RELAX_PACKED && f->registers > most) most = f->registers;
+  for (size_t i = 0; i < s->exec->function_count; i++) {
+    const struct relax_function *f = &s->exec->functions[i];
+    if (f->kind == RELAX_PACKED) continue;
+    if (f->registers > most) most = f->registers;
+    s->compared += s->exec->constant_count;
   }
-  uint8_t *out = malloc(most);
-  if (!out) (void)mb_fail_memory(most);
-  return out;
+  s->arguments = malloc(most);
+  return s->arguments || !mb_fail_memory(most);
 }
 
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
-                           const struct mb_tensor *const *tensors, size_t count, int64_t entry) {
+                           const struct mb_tensor *const *tensors, size_t count, int64_t entry,
+                           struct mb_map *by_name) {
   bool may = false, tuples = false;
   int64_t last = 0;
-  struct shape_search s = {
-      .exec = exec, .model = model, .tensors = tensors, .count = (int64_t)count};
-  if ((uint64_t)exec->function_count * exec->constant_count > COMPARED_AT_MOST) return MBLOB_OK;
-  s.arguments = new_arguments(exec);
-  if (!s.arguments) return MBLOB_E_MEMORY;
-  for (size_t i = 0; !s.refusing && i < exec->function_count; i++) {
+  struct shape_search s = {.exec = exec,
+                           .model = model,
+                           .tensors = tensors,
+                           .by_name = by_name,
+                           .count = (int64_t)count};
+  for (size_t i = 0; i < count; i++)
+    if (!mb_map_put(by_name, tensors[i]->name, (void *)(uintptr_t)&tensors[i]))
+      return MBLOB_E_MEMORY;
+  if (!make_arguments(&s)) return MBLOB_E_MEMORY;
+  const size_t functions = s.compared > COMPARED_AT_MOST ? 0 : exec->function_count;
+  for (size_t i = 0; !s.refusing && i < functions; i++) {
     s.f = &exec->functions[i];
-    if (takes_by_name(tensors, s.count, s.f, &last)) read_arguments(&s, true);
+    if (takes_by_name(by_name, s.f, &last)) read_arguments(&s, true);
   }
   const bool differs = s.refusing != NULL;
-  for (size_t i = 0; !may && !differs && i < exec->function_count; i++) {
+  for (size_t i = 0; !may && !differs && i < functions; i++) {
     s.f = &exec->functions[i];
     if (s.f->kind != RELAX_PACKED && s.f->num_args > 0) may = may_take(&s, &tuples);
   }
@@ -214,7 +213,7 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
   *inputs = 0;
   *place = RELAX_TUPLE;
   if (!count || f->num_args <= 0 || f->kind == RELAX_PACKED) return MBLOB_OK;
-  if (takes_by_name(m->stored, (int64_t)count, f, &last)) {
+  if (takes_by_name(&m->stored_by_name, f, &last)) {
     *inputs = (size_t)last;
     *place = RELAX_BY_NAME;
     return MBLOB_OK;
@@ -222,8 +221,7 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
   *inputs = 1;
   if (count > (size_t)f->num_args) return MBLOB_OK;
   struct shape_search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
-  s.arguments = new_arguments(m->exec);
-  if (!s.arguments) return MBLOB_E_MEMORY;
+  if (!make_arguments(&s)) return MBLOB_E_MEMORY;
   read_arguments(&s, false);
   for (size_t i = 1; i <= count; i++) each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
   free(s.arguments);
@@ -235,5 +233,5 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
 
 size_t relax_parameter_named(const struct relax_machine *m, const struct relax_function *f,
                              size_t input) {
-  return (size_t)for_input(m->stored, (int64_t)m->stored_count, f, (int64_t)input);
+  return (size_t)for_input(m->stored, &m->stored_by_name, f, (int64_t)input);
 }

@@ -43,9 +43,9 @@ static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob
   return status;
 }
 
-static int check_parameters(const struct relax_machine *m, const struct mb_tensor *const *tensors,
+static int check_parameters(struct relax_machine *m, const struct mb_tensor *const *tensors,
                             size_t count, int64_t entry) {
-  int status = relax_parameters_check(m->exec, m->model, tensors, count, entry);
+  int status = relax_parameters_check(m->exec, m->model, tensors, count, entry, &m->stored_by_name);
   if (status)
     mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --order NAMES.json --replace");
   return status;
