@@ -123,23 +123,9 @@ def no_number(expected: Any, value: Any) -> errors.MblobError:
     return unexpected("float" if is_float else getattr(expected, "__name__", "another type"), value)
 
 
-def check_variadic(value: Any) -> None:
-    """Refuse an argument for the `...` of a prototype that ctypes would not pass as C does."""
-    if isinstance(value, int):
-        if not -(1 << 31) <= value < 1 << 31:
-            raise errors.ArgumentValueError(
-                texts.say(texts.EXPECTED, "int32, or a value of ctypes such as c_int64", value)
-            )
-        return
-    passed = (bytes, CData, Reference, type(None))
-    is_passed = isinstance(value, passed) or hasattr(value, "_as_parameter_")
-    if not is_passed or isinstance(value, ctypes.c_float):
-        raise unexpected("an int, bytes, or a value of ctypes such as c_double", value)
-
-
-def unexpected(expected: str, value: Any) -> errors.ArgumentTypeError:
+def unexpected(expected: str, value: Any, advice: str = "") -> errors.ArgumentTypeError:
     found = "None" if value is None else type(value).__name__
-    return errors.ArgumentTypeError(texts.say(texts.EXPECTED, expected, found))
+    return errors.ArgumentTypeError(texts.say(texts.EXPECTED, expected, found) + advice)
 
 
 # -- pointers --------------------------------------------------------------------------------------
@@ -282,6 +268,8 @@ class Pointer:
         if self.element is None and isinstance(value, (FunctionPointer, ctypes.c_wchar_p)):
             return value
         if self.element is None and isinstance(value, int) and not isinstance(value, bool):
+            if not -(1 << 63) <= value < 1 << 64:  # of which ctypes keeps the low 64 bits
+                raise errors.ArgumentValueError(texts.ADDRESS_RANGE)
             return ctypes.c_void_p.from_param(value)
         try:
             view = memoryview(value)
@@ -292,7 +280,7 @@ class Pointer:
                 text = texts.say(texts.NUMBER_FOR_ARRAY, self._expected(), repr(value))
                 raise errors.ArgumentTypeError(text) from None
             if isinstance(exc, TypeError):
-                raise unexpected(self._expected(value), value) from None
+                raise unexpected(self._expected(value), value, _listed(value)) from None
             raise errors.ArgumentTypeError(
                 texts.say(texts.GIVES_NO_NUMBERS, type(value).__name__, exc)
             ) from None
@@ -369,6 +357,12 @@ class Pointer:
             raise errors.ArgumentValueError(
                 f"its memory is read-only, and the function may write to {self.declared}; pass a writable copy"
             )
+
+
+def _listed(value: Any) -> str:
+    """What to pass for a list of functions; "" for what is none."""
+    is_list = isinstance(value, (list, tuple)) and value and callable(value[0])
+    return texts.say(texts.LISTED_FUNCTIONS, len(value), "x") if is_list else ""
 
 
 def _check_elements(array: Any) -> None:
@@ -475,12 +469,12 @@ class Object(Memory):
     """A parameter that points at an object of C++, of which only the library makes some."""
 
     def from_param(self, value: Any) -> Any:
-        if isinstance(value, (Reference, bytes)) or _is_buffer(value):
+        if isinstance(value, (Reference, bytes)) or is_buffer(value):
             raise unexpected(texts.OBJECT, value)
         return super().from_param(value)
 
 
-def _is_buffer(value: Any) -> bool:
+def is_buffer(value: Any) -> bool:
     """True if an argument gives bytes of its own, and no address."""
     if isinstance(value, (_Pointer, ctypes.c_void_p)):
         return False

@@ -11,7 +11,14 @@ from typing import Any
 
 from mblob import errors, texts
 from mblob.format.functions_table import FUNCTION, parameter, split
-from mblob.loader.c_arguments import FunctionPointer, Memory, Pointer, number_in
+from mblob.loader.c_arguments import (
+    FunctionPointer,
+    Memory,
+    Pointer,
+    Reference,
+    is_buffer,
+    number_in,
+)
 from mblob.loader.c_words import result_of
 
 _PointerType: Any = ctypes._Pointer
@@ -27,10 +34,14 @@ class Callback(Memory):
         super().__init__(declared, True)
 
     def from_param(self, value: Any) -> Any:
-        if callable(value) and not isinstance(value, FunctionPointer):
+        is_own = callable(value) or isinstance(value, (list, tuple))
+        if is_own and not isinstance(value, FunctionPointer):
             raise errors.ArgumentTypeError(not_of_ctypes(self.declared, value))
         if isinstance(value, FunctionPointer) and (wrong := mismatch(self.declared, value)):
             raise errors.ArgumentTypeError(wrong)
+        is_data = is_buffer(value) and not isinstance(value, FunctionPointer)
+        if is_data or isinstance(value, (_PointerType, Reference)):
+            raise errors.ArgumentTypeError(texts.say(texts.NO_FUNCTION, self.declared))
         return super().from_param(value)
 
 
@@ -51,7 +62,7 @@ def not_of_ctypes(declared: str, given: Any) -> str:
         texts.EXPECTED, "a function of ctypes.CFUNCTYPE, or an address", type(given).__name__
     )
     known = _types(declared)
-    if known is None or known[2] or _UNKNOWN in (known[0], *known[1]):
+    if not callable(given) or known is None or known[2] or _UNKNOWN in (known[0], *known[1]):
         return found
     return f"{found}; pass {_shown(*known[:2])}(f), and keep it as long as C may call it"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mblob import errors, texts
 from mblob.binary.elf import ElfFile
 from mblob.format import exported_functions, functions_table
-from mblob.loader.c_arguments import CData, FunctionPointer, check_variadic, no_number
+from mblob.loader.c_arguments import CData, FunctionPointer, Reference, no_number, unexpected
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
@@ -173,7 +173,7 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
         i = 0
         try:
             for i in range(count, len(args)):
-                check_variadic(args[i])
+                _check_variadic(args[i])
             if self._sizes is not None:
                 numbers = self._sizes.values(args)
                 for i, array in self._sizes.arrays:
@@ -221,6 +221,20 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
 
     def __deepcopy__(self, _: Any) -> CFunction:
         return self
+
+
+def _check_variadic(value: Any) -> None:
+    """Refuse an argument for the `...` of a prototype that ctypes would not pass as C does."""
+    if isinstance(value, int):
+        if not -(1 << 31) <= value < 1 << 31:
+            raise errors.ArgumentValueError(
+                texts.say(texts.EXPECTED, "int32, or a value of ctypes such as c_int64", value)
+            )
+        return
+    passed = (bytes, CData, Reference, type(None))
+    is_passed = isinstance(value, passed) or hasattr(value, "_as_parameter_")
+    if not is_passed or isinstance(value, ctypes.c_float):
+        raise unexpected("an int, bytes, or a value of ctypes such as c_double", value)
 
 
 def check_types(restype: Any, argtypes: Any) -> None:

@@ -39,6 +39,14 @@ COMPACT = (
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
 ADDRESSES = "expected a list of %s, or an array of their addresses (uint64), found %s"
+NO_FUNCTION = (
+    "expected %s, found data (an array, a struct, or a pointer to some), which is no code; pass one"
+    " function of ctypes.CFUNCTYPE, or its address as an int or ctypes.c_void_p"
+)
+ADDRESS_RANGE = "expected an address, an int from -2**63 to 2**64 - 1"
+LISTED_FUNCTIONS = (
+    "; make it an array with (F * %d)(*%s), where F is the ctypes type of its functions"
+)
 ENCODED = "pass %s.encode()"
 ENCODED_TO_WRITE = "pass bytearray(%s.encode())"
 OBJECT = "the address of an object of C++"

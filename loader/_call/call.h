@@ -235,6 +235,9 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
  * released. */
 bool call_no_struct(call_frame *frame, int i, PyObject *found);
 bool call_no_addresses(call_frame *frame, int i, PyObject *found);
+bool call_no_function(call_frame *frame, int i);
+/* Whether an argument is a list or tuple that begins with a function; sets no error. */
+bool call_lists_functions(PyObject *arg);
 bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *format);
 bool call_no_buffer(call_frame *frame, int i, PyObject *arg); /* Python's own is set */
 bool call_no_number(call_frame *frame, int i, PyObject *arg);

@@ -64,8 +64,11 @@ static bool convert_int(call_frame *frame, int i, PyObject *arg) {
   }
   if (p != NULL && p->function) {
     void *address = PyLong_AsVoidPtr(arg);
-    return !(address == NULL && PyErr_Occurred()) &&
-           call_frame_handle(frame, i, address, kTVMOpaqueHandle);
+    if (address != NULL || !PyErr_Occurred())
+      return call_frame_handle(frame, i, address, kTVMOpaqueHandle);
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError)) return false;
+    PyErr_Clear();
+    return call_frame_error(frame, i, PyExc_OverflowError, MB_TEXT_ADDRESS_RANGE);
   }
   if (p != NULL && p->kind == PARAM_POINTER) {
     return number_for_array(frame, i, arg);
@@ -381,12 +384,15 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
   const bool any_pointer = p != NULL && p->kind == PARAM_POINTER && p->dtype.bits == 0;
   const bool indirect = any_pointer && p->indirect;
-  const bool is_callback = any_pointer && !indirect && strcmp(view->format, "X{}") == 0;
+  const bool is_callback =
+      any_pointer && !indirect && view->ndim == 0 && strcmp(view->format, "X{}") == 0;
   if (is_callback && p->function && !check_callback(frame, i, arg)) return false;
+  if (any_pointer && p->function && !is_callback && strchr(view->format, '&') != NULL)
+    return call_no_function(frame, i);
   if (is_callback || (is_ctypes_pointer(view) && !(indirect && !points_at_addresses(view->format))))
     return convert_pointer(frame, i, arg);
-  if (indirect && view->ndim == 1 && is_address(view->format))
-    return convert_record(frame, i, arg, true);
+  if (any_pointer && view->ndim > 0 && (!indirect || view->ndim == 1) && is_address(view->format))
+    return convert_record(frame, i, arg, indirect); /* of pointers, texts, functions */
   if (any_pointer && !indirect && is_record(view))
     return holds_objects(frame, i, arg) ? false : convert_record(frame, i, arg, false);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
@@ -550,7 +556,10 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
   const char *quote = *dtype ? "\"" : "";
-  if (PySequence_Check(arg) || PyObject_HasAttrString((PyObject *)type, "__array__"))
+  if (*dtype == '\0' && call_lists_functions(arg))
+    snprintf(advice, sizeof advice, MB_TEXT_LISTED_FUNCTIONS, (int)PySequence_Size(arg),
+             CALL_ARGUMENT_NAME);
+  else if (PySequence_Check(arg) || PyObject_HasAttrString((PyObject *)type, "__array__"))
     snprintf(advice, sizeof advice,
              "; make it an array with numpy.asarray(" CALL_ARGUMENT_NAME "%s%s%s%s)",
              *dtype ? ", " : "", quote, dtype, quote);

@@ -80,3 +80,21 @@ bool call_no_number(call_frame *frame, int i, PyObject *arg) {
   return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s",
                           is_int ? "int" : "float", Py_TYPE(arg)->tp_name, how);
 }
+
+/* The error for data where the parameter is a pointer to one function. */
+bool call_no_function(call_frame *frame, int i) {
+  PyObject *declared = call_function_declared(frame->function, i);
+  const char *text = declared ? PyUnicode_AsUTF8(declared) : NULL;
+  if (text != NULL) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_FUNCTION, text);
+  Py_XDECREF(declared);
+  return false;
+}
+
+/* Whether an argument is a list or tuple that begins with a function. */
+bool call_lists_functions(PyObject *arg) {
+  if (!(PyList_Check(arg) || PyTuple_Check(arg)) || PySequence_Size(arg) == 0) return false;
+  PyObject *first = PySequence_GetItem(arg, 0);
+  const bool found = first != NULL && PyCallable_Check(first);
+  Py_XDECREF(first);
+  return found;
+}

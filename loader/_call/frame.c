@@ -169,6 +169,7 @@ bool call_frame_parameter(call_frame *frame, int i) {
                             p->kind == PARAM_INT ? "int" : "float");
   }
   if (p->kind != PARAM_POINTER) return true;
+  if (p->function) return call_no_function(frame, i);
   if (!dtype_fits(slot->tensor.dtype, p->dtype)) {
     char found[48], expected[48];
     call_dtype_text(slot->tensor.dtype, found);
