@@ -22,6 +22,7 @@ from mblob.format.type_keys import (
     LIBRARY,
     RELAX_EXECUTABLES,
 )
+from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
@@ -165,6 +166,7 @@ def add(
                 " that TVM exported"
             )
         dialect = _dialect_for(opened, [*code, *_all(hung)])
+        check_loading(opened.image)  # its segments get company
         graph = {} if params is None else _parameters(opened, params, order, hung, replace, names)
         check_names((*_all(hung), *graph.values()))
         work = stack.enter_context(workspace(None))

@@ -500,3 +500,16 @@ def test_a_finished_library_does_not_become_objects(tmp_path: Path, name: str) -
     with pytest.raises(mblob.BuildError, match=f"has no objects to put into .*{name}; name a .so"):
         mblob.add(tmp_path / "m.so", blobs={"k": b"1"}, output=tmp_path / name)
     assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize("machine", [62, 183])  # of which libmblob judges one
+def test_a_library_without_segments_is_damaged(golden: Path, tmp_path: Path, machine: int) -> None:
+    data = bytearray((golden / "dag.so").read_bytes())
+    data[18:20], data[56:58] = machine.to_bytes(2, "little"), bytes(2)  # e_machine, e_phnum
+    (tmp_path / "m.so").write_bytes(data)
+    (tmp_path / "k.c").write_text("int half(int x) { return x / 2; }")
+    text = r"m\.so: (0 program headers|no segment is loaded)"
+    for what, given in (("blobs", {"k": b"1"}), ("weights", W), ("kernels", tmp_path / "k.c")):
+        with pytest.raises(mblob.FormatError, match=text):
+            mblob.add(tmp_path / "m.so", output=tmp_path / "out.so", **{what: given})  # type: ignore[arg-type]
+    assert not (tmp_path / "out.so").exists()
