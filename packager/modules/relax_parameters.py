@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from mblob.errors import FormatError, listed
+from mblob.errors import FormatError, did_you_mean, listed
 from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, Grammars, decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.inspect.relax_program import PACKED, Function, Program
@@ -46,11 +47,11 @@ def check_parameters(
         module: of the parameters.
 
     Warns:
-        UserWarning: their order is that of their names, and nothing says whether the program has it; or
-            the program seems to take each as an input of another name.
+        UserWarning: their order is that of their names, and nothing says whether the program has it; the program
+            seems to take each, or one, as an input of another name; or an input behind others gets none.
 
     Raises:
-        BuildError: naming the tensor, and what the program takes.
+        BuildError: naming the tensor, and what the program takes; or no function takes so many parameters.
     """
     node = node_of(module)
     assert isinstance(node, PayloadNode)
@@ -67,9 +68,19 @@ def check_parameters(
             f"{place}: {error}; if params= has the right tensors, order= gives their order, a list of names"
         ) from None
     names = {name for name, *_ in rows}
-    functions = [f for f in program.functions if f.kind != PACKED and f.params]
-    if len(rows) < 2 or any(names.intersection(f.params) for f in functions):
-        return  # inputs find them by name
+    functions = [f for f in program.functions if f.kind != PACKED]
+    if any(names.intersection(f.params) for f in functions):  # inputs find them by name
+        _warn_of_names(place, program, functions, [name for name, *_ in rows])
+        return
+    if rows and not _may_take(program, functions, len(rows)):
+        shown = [f"{f.name}({', '.join(f.params)})"[:120] for f in functions]
+        raise BuildError(
+            f"{place}: parameters: no function takes a tuple, or {len(rows)} tensors: {listed(shown, 6)}; weights="
+            " packs tensors for other uses"
+        )
+    functions = [f for f in functions if f.params]
+    if len(rows) < 2:
+        return
     inputs = next((f.params for f in functions if len(f.params) > len(rows)), None)
     if inputs and not _has_place(program, functions):
         warn(
@@ -87,6 +98,56 @@ def check_parameters(
     warn(
         f"{node.files[0]}: the order of its tensors is that of their names, and the program does not say whether"
         " that is its own; order= gives another one"
+    )
+
+
+def _warn_of_names(
+    place: str, program: Program, functions: Sequence[Function], names: Sequence[str]
+) -> None:
+    """Warn if each function that takes tensors of the set by name has an input behind the first of these that gets
+    none: calls pass only parameters that are the last inputs. Or if no input has the name of a tensor."""
+    inputs = list(dict.fromkeys(name for f in functions for name in f.params))
+    others = [name for name in names if name not in inputs]
+    known, missing = set(names), []
+    for f in functions:
+        first = next((i for i, name in enumerate(f.params) if name in known), None)
+        if first is not None:
+            missing.append((f, first, [name for name in f.params[first:] if name not in known]))
+    is_short = all(rest for *_, rest in missing)
+    if not (is_short or others) or _has_place(program, functions):
+        return
+    if is_short:
+        f, first, rest = missing[0]
+        also = f"; no input has the name of {listed(others, 6)}" if others else ""
+        warn(
+            f"{place}: parameters: no tensor has the name of {listed(rest, 6)}, which {f.name!r} takes behind"
+            f" {f.params[first]!r}{also}; calls pass only parameters that are the last inputs"
+        )
+    else:
+        warn(
+            f"{place}: parameters: no input has the name of {listed(others, 6)}"
+            f"{did_you_mean(others[0], [name for name in inputs if name not in known])}; calls pass what inputs have"
+            " the names of"
+        )
+
+
+def _may_take(program: Program, functions: Sequence[Function], count: int) -> bool:
+    """True if a function of a program takes as many parameters, or may, as far as the program says so."""
+    told = {f["name"]: f.get("inputs", ()) for f in summarize(program, lambda t: t)["functions"]}
+    for f in functions:
+        inputs = told.get(f.name, ())
+        if len(inputs) < f.num_args or not all(_is_known(i) for i in inputs):
+            return True
+        if sum(not i.get("type") for i in inputs) >= count:
+            return True
+    return not functions
+
+
+def _is_known(told: Mapping[str, Any]) -> bool:
+    """True if an input is a tensor or a shape, as a program tells of it: nothing that holds parameters."""
+    kind = told.get("type", "")
+    return kind.startswith(("Shape", "Prim")) or (
+        not kind and (told["dtype"] is not None or told["shape"] is not None)
     )
 
 

@@ -389,6 +389,44 @@ def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> No
     mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")
 
 
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("kind", ["bytecode", "compiled"])
+def test_a_program_that_takes_none_gets_none(tmp_path: Path, kind: str, dialect: Any) -> None:
+    """Add, its sources and a module by hand refuse them alike."""
+    typed = [function("main", kind, x=X, s="R.Shape([n])"), function("more", kind, x=X)]
+    bare, out = library(tmp_path / "m.so", *typed, dialect=dialect, weights=None), tmp_path / "o.so"
+    text = r"parameters: no function takes a tuple, or 2 tensors: main\(x, s\), more\(x\); weights="
+    with pytest.raises(mblob.BuildError, match=rf"m\.so: .*{text}"):
+        mblob.add(bare, params=SET, output=out)
+    by_hand = mblob.load_module(bare)
+    by_hand.import_module(mblob.safetensors_module(SET, order=True))
+    with pytest.raises(mblob.BuildError, match=text):
+        by_hand.export_library(out)
+    with pytest.raises(mblob.BuildError, match=text):
+        library(out, *typed, dialect=dialect, checked=True)
+    assert not out.exists()
+    mblob.add(bare, weights=SET, output=out)
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("pq", ""),
+        ("pqz", "no input has the name of z"),
+        ("p", "no tensor has the name of q, which 'main' takes behind 'p'; calls pass only"),
+        ("pz", "name of q, which 'main' takes behind 'p'; no input has the name of z; calls"),
+        ("zq", "no input has the name of z"),
+    ],
+)
+def test_an_input_that_gets_no_parameter_is_said(
+    tmp_path: Path, names: str, text: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    bare = library(tmp_path / "m.so", function("main", x=X, p="", q=""), weights=None)
+    mblob.add(bare, params={name: SET["w"] for name in names}, output=tmp_path / "out.so")
+    said = [str(w.message) for w in recwarn]
+    assert len(said) == bool(text) and all(text in line for line in said), said
+
+
 def test_a_tuple_of_any_name_is_their_place(
     tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
