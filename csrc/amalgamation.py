@@ -91,7 +91,7 @@ class Writer:
             self._own(path, text)
             if path.suffix == ".h":
                 text = PROTOTYPE.sub("MB_INTERNAL ", text)
-                text = INLINE.sub("MB_INTERNAL inline ", text)
+                text = INLINE.sub("static inline __attribute__((unused)) ", text)
                 text = VARIABLE.sub(f"extern {HIDDEN} ", text)
         self.lines.append(f"/* ==== csrc/{path.relative_to(CSRC)} ==== */")
         for line in text.splitlines():
