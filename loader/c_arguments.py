@@ -360,7 +360,7 @@ class Pointer:
 
 
 def _listed(value: Any) -> str:
-    """What to pass for a list of functions; "" for what is none."""
+    """The advice for a list of functions; "" for what is none."""
     is_list = isinstance(value, (list, tuple)) and value and callable(value[0])
     return texts.say(texts.LISTED_FUNCTIONS, len(value), "x") if is_list else ""
 
