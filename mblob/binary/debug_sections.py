@@ -49,9 +49,8 @@ def debug_information(elf: ElfFile, limit: int | None = None) -> Any:
         ValueError, struct.error, zlib.error: too large, compressed by another method than zlib, or damaged.
     """
     places: dict[str, int] = {}
-    for i, section in enumerate(
-        elf.sections
-    ):  # of one name, that in no group: others have a type each
+    for i, section in enumerate(elf.sections):
+        # Of several with a name, those in groups have one type each.
         if section.name not in places or not section.sh_flags & SHF_GROUP:
             places[section.name] = i
     left = len(elf.data) * _ZLIB_RATIO if limit is None else limit

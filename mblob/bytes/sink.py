@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ STEP = 256 << 10  # bytes per system call; larger ones are slower than `cp` unde
 _ZEROS = memoryview(bytes(STEP))
 
 
-class Sink:
+class Sink(ABC):
     """Base of what takes the bytes of a blob in order. A sink has `write` and `patch`; what it can do
     better, it overrides."""
 
@@ -20,15 +21,16 @@ class Sink:
         """Bytes up to the next offset at which a piece should start, 1 or more."""
         return STEP
 
-    def begin(self, type_key: str, size: int | None, /) -> None:
+    def begin(self, type_key: str, size: int | None, /) -> None:  # noqa: B027  (few want it)
         """A payload starts here, of so many bytes if that is known."""
 
+    @abstractmethod
     def write(self, data: memoryview | bytes, /) -> None:
-        raise NotImplementedError
+        """Write the next bytes."""
 
+    @abstractmethod
     def patch(self, offset: int, data: bytes, /) -> None:
         """Overwrite bytes that were written, counted from the start of the blob."""
-        raise NotImplementedError
 
     def skip(self, count: int, /) -> None:
         """Write `count` zero bytes, as a hole if there are such."""
@@ -36,7 +38,7 @@ class Sink:
             self.write(_ZEROS[:count])
             count -= STEP
 
-    def expect(self, count: int, /) -> None:
+    def expect(self, count: int, /) -> None:  # noqa: B027
         """The next `count` bytes are written, none of them as a hole."""
 
     def take(self, fd: int, offset: int, count: int, crc: Crc32 | None, threads: int, /) -> int:

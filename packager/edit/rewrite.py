@@ -281,9 +281,8 @@ def _locked(path: Path) -> Iterator[None]:
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # nobody may read the folder
-        fd = os.open(
-            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # a FIFO would block for ever
+        # O_NONBLOCK: a FIFO would block for ever
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         end = time.monotonic() + _PATIENCE
         while _is_busy(fd):
