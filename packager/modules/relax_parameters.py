@@ -8,7 +8,7 @@ from typing import Any
 from mblob.errors import FormatError, did_you_mean, listed
 from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS, Grammars, decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
-from mblob.inspect.relax_program import PACKED, Function, Program
+from mblob.inspect.relax_program import PACKED, Function
 from mblob.inspect.relax_summary import summarize
 from mblob.inspect.tensors import relax_program
 from mblob.module import Module
@@ -69,10 +69,11 @@ def check_parameters(
         ) from None
     names = {name for name, *_ in rows}
     functions = [f for f in program.functions if f.kind != PACKED]
+    told = {f["name"]: f.get("inputs", ()) for f in summarize(program, lambda t: t)["functions"]}
     if any(names.intersection(f.params) for f in functions):  # inputs find them by name
-        _warn_of_names(place, program, functions, [name for name, *_ in rows])
+        _warn_of_names(place, functions, told, [name for name, *_ in rows])
         return
-    if rows and not _may_take(program, functions, len(rows)):
+    if rows and not _may_take(functions, told, len(rows)):
         shown = [f"{f.name}({', '.join(f.params)})"[:120] for f in functions]
         raise BuildError(
             f"{place}: parameters: no function takes a tuple, or {len(rows)} tensors: {listed(shown, 6)}; weights="
@@ -82,7 +83,7 @@ def check_parameters(
     if len(rows) < 2:
         return
     inputs = next((f.params for f in functions if len(f.params) > len(rows)), None)
-    if inputs and not _has_place(program, functions):
+    if inputs and not _has_place(functions, told):
         warn(
             f"{place}: no input ({listed(inputs, 6)}) has the name of a parameter ({listed(list(names), 6)}); inputs"
             " that are parameters, one by one, find them by name: give the tensors the names of these inputs"
@@ -101,8 +102,12 @@ def check_parameters(
     )
 
 
+# By function, what a program tells of each of its inputs (`mblob.inspect.relax_summary`).
+_Told = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
 def _warn_of_names(
-    place: str, program: Program, functions: Sequence[Function], names: Sequence[str]
+    place: str, functions: Sequence[Function], told: _Told, names: Sequence[str]
 ) -> None:
     """Warn if each function that takes tensors of the set by name has an input behind the first of these that gets
     none: calls pass only parameters that are the last inputs. Or if no input has the name of a tensor."""
@@ -114,7 +119,7 @@ def _warn_of_names(
         if first is not None:
             missing.append((f, first, [name for name in f.params[first:] if name not in known]))
     is_short = all(rest for *_, rest in missing)
-    if not (is_short or others) or _has_place(program, functions):
+    if not (is_short or others) or _has_place(functions, told):
         return
     if is_short:
         f, first, rest = missing[0]
@@ -131,9 +136,8 @@ def _warn_of_names(
         )
 
 
-def _may_take(program: Program, functions: Sequence[Function], count: int) -> bool:
+def _may_take(functions: Sequence[Function], told: _Told, count: int) -> bool:
     """True if a function of a program takes as many parameters, or may, as far as the program says so."""
-    told = {f["name"]: f.get("inputs", ()) for f in summarize(program, lambda t: t)["functions"]}
     for f in functions:
         inputs = told.get(f.name, ())
         if len(inputs) < f.num_args or not all(_is_known(i) for i in inputs):
@@ -151,9 +155,9 @@ def _is_known(told: Mapping[str, Any]) -> bool:
     )
 
 
-def _has_place(program: Program, functions: Sequence[Function]) -> bool:
+def _has_place(functions: Sequence[Function], told: _Told) -> bool:
     """True if a function of a program takes a tuple, as far as the program says so, or by its name."""
     if any("params" in name for f in functions for name in f.params):
         return True
-    told = (i for f in summarize(program, lambda t: t)["functions"] for i in f.get("inputs", ()))
-    return any(i.get("type", "").lower().startswith("tuple") for i in told)
+    inputs = (i for rows in told.values() for i in rows)
+    return any(i.get("type", "").lower().startswith("tuple") for i in inputs)
