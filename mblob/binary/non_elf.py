@@ -1,12 +1,16 @@
-"""The common parts of the readers of formats other than ELF: lief, which reads the tables, and an
-image in ELF's terms."""
+"""The common parts of the readers of formats other than ELF, and an image in ELF's terms.
+
+lief reads the headers, in a copy without references to the rest of the file: several headers may
+name the same bytes, which lief would copy for each. So it needs memory for the headers alone. Names
+of symbols are read in place, with a budget, because they may share their bytes, too.
+"""
 
 from __future__ import annotations
 
 import threading
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -25,8 +29,6 @@ from mblob.binary.image import OneImage
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
-SIZE_LIMIT = 256 << 20  # bytes of a file; lief loads all of it and needs twice that
-SECTIONS_BUDGET = 4  # sections add up to at most this times the file: lief copies the bytes of each
 _LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
@@ -42,8 +44,8 @@ class Span(NamedTuple):
 
 
 class ForeignFile(OneImage):
-    """Base of the readers. What lief says is copied when the file is opened; `bytes_of` compares
-    it with the file before it is used.
+    """Base of the readers. The headers are copied when the file is opened; `bytes_of` compares
+    them with the file before they are used.
 
     Args:
         data: the whole file, or the whole member of an archive.
@@ -72,11 +74,6 @@ class ForeignFile(OneImage):
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        if len(data) > SIZE_LIMIT:
-            raise self.fail(
-                f"{len(data)} bytes; a {self.title} may have {SIZE_LIMIT}, because lief loads it whole. "
-                "ELF files of any size are read"
-            )
         self._read_by_lief()
 
     def _read_by_lief(self) -> None:
@@ -88,32 +85,24 @@ class ForeignFile(OneImage):
             level = lief.logging.get_level()
             lief.logging.disable()
             try:
-                parsed = self._parsed(lief, self._for_lief())
-                if parsed is not None:
-                    self._read(lief, parsed)
+                self._read(lief, self._headers())
             except FormatError:
                 raise
-            except Exception:  # damage makes lief raise any of Python's errors
-                parsed = None
+            except Exception:  # lief gives None for damage, or raises any of Python's errors
+                raise self.fail(f"this {self.title} is damaged or cut off") from None
             finally:
                 lief.logging.set_level(level)
-        if parsed is None:
-            raise self.fail(f"lief cannot read this {self.title}: it is damaged or cut off")
 
-    def _for_lief(self) -> bytes:
-        """The bytes that lief gets, checked for what would make it allocate without limit.
+    def _headers(self) -> bytes:
+        """The headers, without references to what lies behind them.
 
         Raises:
-            FormatError: parts of the file are named again and again.
+            FormatError: the file ends before they do.
         """
         raise NotImplementedError
 
-    def _parsed(self, lief: Any, data: bytes) -> Any:
-        """The file as lief parses it; None where it is too damaged."""
-        raise NotImplementedError
-
-    def _read(self, lief: Any, parsed: Any) -> None:
-        """Copy what an `Image` has."""
+    def _read(self, lief: Any, headers: bytes) -> None:
+        """Set what an `Image` has."""
         raise NotImplementedError
 
     @property
@@ -140,14 +129,6 @@ class ForeignFile(OneImage):
         self._names_left -= size
         if self._names_left < 0:
             raise self.fail("its names add up to more than 8 times the file")
-
-    def check_sections(self, places: Iterable[tuple[int, int]]) -> None:
-        """Refuse sections that share the bytes of the file, given the offset and size of each."""
-        left = SECTIONS_BUDGET * len(self.data)
-        for offset, size in places:
-            left -= max(min(size, len(self.data) - offset), 0)
-        if left < 0:
-            raise self.fail(f"its sections add up to more than {SECTIONS_BUDGET} times the file")
 
     def text_at(self, at: int, what: str) -> str:
         """The name at an offset, up to a NUL."""

@@ -1,4 +1,4 @@
-"""PE libraries (`.dll`) and COFF objects, which lief reads."""
+"""PE libraries (`.dll`) and COFF objects: lief reads headers and sections, this module symbols."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MACHINES = {
     0xA641: "arm64ec",
     0x5064: "riscv64",
 }
-DLL, NX_COMPAT, PE32_PLUS = 0x2000, 0x100, 0x20B
+DLL, PE32_PLUS = 0x2000, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
-EXPORTS, IMPORTS, DEBUG, DELAYED_IMPORTS = 0, 1, 6, 13  # data directories
-DIRECTORIES = 16
-DEBUG_ENTRY, DEBUG_LIMIT, CODEVIEW = 28, 64, 2  # bytes of an entry, entries, a type of them
+SYMBOL = struct.Struct(
+    "<8sIhHBB"
+)  # name, value, section, type, storage class, records that add to it
 
 
 def is_pe(data: memoryview) -> bool:
@@ -48,57 +48,42 @@ def is_coff(data: memoryview) -> bool:
 class _Coff(ForeignFile):
     """The common parts of libraries and objects: the machine, and the sections."""
 
-    @property
-    def _header(self) -> int:
-        """The offset of the COFF header."""
-        return 0
+    def _headers_from(self, at: int) -> bytearray:
+        """The headers up to the last section's; the COFF header is at an offset."""
+        self.check(at, 20, "a COFF header")
+        count, self._table, self._count, optional = struct.unpack_from("<2xH4xIIH2x", self.data, at)
+        rows = at + 20 + optional
+        self.check(rows, 40 * count, f"a table of {count} sections")
+        headers = bytearray(self.data[: rows + 40 * count])
+        headers[at + 8 : at + 16] = bytes(8)  # the table of symbols
+        self._places: list[tuple[int, int]] = []  # size and offset of each section's bytes
+        for row in range(rows, len(headers), 40):
+            self._places.append(struct.unpack_from("<II", headers, row + 16))
+            headers[row + 16 : row + 36] = bytes(20)  # these, relocations and line numbers
+        return headers
 
-    def _for_lief(self) -> bytes:
-        """Without relocations and line numbers: lief makes an object of each, for all sections that
-        share them."""
-        self.check(self._header, 20, "a COFF header")
-        count, optional = (
-            int.from_bytes(self.data[at : at + 2], "little")
-            for at in (self._header + 2, self._header + 16)
-        )
-        table = self._header + 20 + optional
-        self.check(table, 40 * count, f"a table of {count} sections")
-        head = bytearray(self.data[: table + 40 * count])
-        places = []
-        for at in range(table, len(head), 40):
-            size, offset = struct.unpack_from("<II", head, at + 16)
-            places.append((offset, size))
-            head[at + 32 : at + 36] = bytes(4)
-        self.check_sections(places)
-        self._edit_head(head)
-        return bytes(head) + self.data[len(head) :]
-
-    def _edit_head(self, head: bytearray) -> None:
-        """Change what lief gets of the headers."""
-
-    def _read_sections(self, parsed: Any, count: int) -> None:
-        """`count`: of the header. lief reads what is left of a file and says nothing."""
+    def _read_sections(self, parsed: Any) -> None:
         machine = number_of(parsed.header.machine)
         self.machine = MACHINES.get(machine, f"machine {machine:#x}")
         self.bits = 32 if machine in (0x14C, 0x1C4) else 64
-        self._sections = list(map(_span, parsed.sections))
-        if len(self._sections) < count:
-            raise self.fail(f"{count} sections, lief can read {len(self._sections)}")
+        if len(parsed.sections) < len(self._places):
+            raise self.fail(f"lief can read {len(parsed.sections)} of {len(self._places)} sections")
+        self._sections = [_span(s, *place) for s, place in zip(parsed.sections, self._places)]
         self.spans = [s for s in self._sections if s is not None]
         for s in self.spans:
             self.check(s.offset, s.size, f"section {s.name!r}")
 
 
-def _span(section: Any) -> Span | None:
-    """Addresses count from the image's base. None for a section without bytes in the file."""
-    flags, raw, virtual = section.characteristics, section.sizeof_raw_data, section.virtual_size
-    if flags & UNINITIALIZED or not raw:
+def _span(section: Any, size: int, offset: int) -> Span | None:
+    """A section, its address counted from the image's base. None for one without bytes in the file."""
+    flags, virtual = section.characteristics, section.virtual_size
+    if flags & UNINITIALIZED or not size:
         return None
     return Span(
         text_of(section.name),
         section.virtual_address,
-        section.pointerto_raw_data,
-        min(raw, virtual) if virtual else raw,
+        offset,
+        min(size, virtual) if virtual else size,
         bool(flags & (CODE | EXECUTE)),
         bool(flags & WRITE),
     )
@@ -114,72 +99,35 @@ class PeFile(_Coff):
     format = "pe"
     title = "PE file"
 
-    @property
-    def _header(self) -> int:
-        return int.from_bytes(self.data[60:64], "little") + 4
+    def _headers(self) -> bytes:
+        at = int.from_bytes(self.data[60:64], "little") + 4
+        headers = self._headers_from(at)
+        self.bits = 64 if headers[at + 20 : at + 22] == PE32_PLUS.to_bytes(2, "little") else 32
+        first = at + 20 + (112 if self.bits == 64 else 96)
+        size = 8 * min(int.from_bytes(self.data[first - 4 : first], "little"), 16)
+        self.check(first, size, "data directories")
+        names = bytes(self.data[first : first + min(size, 16)]).ljust(16, b"\0")
+        self._exports_at, self._exports_size, self._imports_at = struct.unpack("<3I4x", names)
+        headers[first : first + size] = bytes(size)
+        return bytes(headers)
 
-    def _edit_head(self, head: bytearray) -> None:
-        """Leave the directories of names. Of others lief makes objects of any number and size, as
-        their records share what they name."""
-        optional = self._header + 20
-        # lief reads them there, also if the header says that it is shorter.
-        head += self.data[len(head) : optional + 112 + 8 * DIRECTORIES]
-        is_wide = int.from_bytes(head[optional : optional + 2], "little") == PE32_PLUS
-        first = optional + (112 if is_wide else 96)
-        count = int.from_bytes(head[first - 4 : first], "little")
-        self.check(first, 8 * min(count, DIRECTORIES), "data directories")
-        self._debug = (
-            struct.unpack_from("<II", head, first + 8 * DEBUG) if count > DEBUG else (0, 0)
-        )
-        for i in range(min(count, DIRECTORIES)):
-            if i not in (EXPORTS, IMPORTS, DELAYED_IMPORTS):
-                head[first + 8 * i : first + 8 * i + 8] = bytes(8)
-
-    def _parsed(self, lief: Any, data: bytes) -> Any:
-        wanted = lief.PE.ParserConfig()
-        wanted.parse_signature = wanted.parse_rsrc = wanted.parse_reloc = False
-        wanted.parse_exceptions = wanted.parse_arm64x_binary = False
-        # Tables may share their names: of 160 KB lief 0.17 and 1.0 make 40 million imports.
-        wanted.parse_imports = wanted.parse_exports = False
-        return lief.PE.parse(data, wanted)
-
-    def _read(self, lief: Any, parsed: Any) -> None:
-        self._read_sections(parsed, parsed.header.numberof_sections)
-        optional = parsed.optional_header
-        self.bits = 64 if number_of(optional.magic) == PE32_PLUS else 32
+    def _read(self, lief: Any, headers: bytes) -> None:
+        bits, parsed = self.bits, lief.PE.parse(headers)
+        self._read_sections(parsed)
+        self.bits = bits
         self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
-        if not optional.dll_characteristics & NX_COMPAT:
-            self.hints = ["its data may be run as code (no NX_COMPAT)"]
-        self.build_id = self._guid()
-        self._read_exports(parsed.export_dir)
-        self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
-        self._read_imports(parsed.import_dir, 20, 12, 0)
-        self._read_imports(parsed.delay_dir, 32, 4, 16)
+        self._read_exports(self._exports_at, self._exports_size)
+        self._left = len(self.data) // (bits // 8)  # each place of a name is used once
+        self._read_imports(self._imports_at)
 
-    def _guid(self) -> str | None:
-        """The GUID by which debuggers look for the debug information; None if there is none."""
-        at, size = self._debug
-        for entry in range(
-            at, at + min(size // DEBUG_ENTRY, DEBUG_LIMIT) * DEBUG_ENTRY, DEBUG_ENTRY
-        ):
-            if self._span_at(entry) is None:
-                break
-            kind, place = self._number(entry + 12), self._number(entry + 24)
-            found = bytes(self.data[place : place + 20])
-            if kind == CODEVIEW and found[:4] == b"RSDS" and len(found) == 20:
-                return found[4:].hex()
-        return None
-
-    def _read_imports(self, directory: Any, step: int, name_at: int, names_at: int) -> None:
-        """Libraries and names of a directory, whose records have `step` bytes."""
-        address = directory.rva if directory is not None else 0
+    def _read_imports(self, address: int) -> None:
+        """Libraries, and the names that are imported from each."""
         for i in range(LIBRARY_LIMIT if address else 0):
-            at = address + i * step
-            if not (name := self._number(at + name_at)):
+            at = address + i * 20
+            if not (name := self._number(at + 12)):
                 break
             self.needed.append(self._name(name, "imported library"))
-            table = self._number(at + names_at) or self._number(at + 16)
-            for imported in self._imported(table):
+            for imported in self._imported(self._number(at) or self._number(at + 16)):
                 self.provided_by[imported] = self.needed[-1]
                 self.imports.append(symbol(imported, 0, defined=False, function=True))
 
@@ -208,9 +156,8 @@ class PeFile(_Coff):
             raise self.fail(f"{what}: no section has {size} bytes at address {address:#x}")
         return span.offset + address - span.address
 
-    def _read_exports(self, directory: Any) -> None:
+    def _read_exports(self, start: int, size: int) -> None:
         """Those with a name that are not forwarded to another library."""
-        start, size = (directory.rva, directory.size) if directory is not None else (0, 0)
         if not start or not size:
             return
         own, functions, names = (self._number(start + at) for at in (12, 20, 24))
@@ -247,41 +194,31 @@ class CoffObject(_Coff):
     title = "COFF object"
     kind = "object"
 
-    def _parsed(self, lief: Any, data: bytes) -> Any:
-        return lief.COFF.parse(data)
+    def _headers(self) -> bytes:
+        return bytes(self._headers_from(0))
 
-    def _read(self, lief: Any, parsed: Any) -> None:
-        header = parsed.header
-        table, count = header.pointerto_symbol_table, header.nb_symbols
-        self._read_sections(parsed, header.nb_sections)
-        self.check(table, count * 18, f"a table of {count} symbols")
-        for s, at in zip(parsed.symbols, self._records(table, table + count * 18)):
-            storage = number_of(s.storage_class)
+    def _read(self, lief: Any, headers: bytes) -> None:
+        self._read_sections(lief.COFF.parse(headers))
+        self.check(self._table, self._count * SYMBOL.size, f"a table of {self._count} symbols")
+        at, strings = self._table, self._table + self._count * SYMBOL.size
+        while at < strings:
+            raw, value, section, _, storage, more = SYMBOL.unpack_from(self.data, at)
+            at += SYMBOL.size * (1 + more)
             if storage not in (C_EXTERNAL, C_WEAK_EXTERNAL):
                 continue
-            name = self._name(at, table + count * 18)
-            if not name:
-                continue
+            name = self._name(raw, strings)
             if self.machine == "i386":
                 name = name.removeprefix("_")
             # what a compiler makes of a weak function, beside its own name
-            if not name.startswith(".weak."):
-                found = self._symbol(name, s.value, s.section_idx, storage == C_WEAK_EXTERNAL)
+            if name and not name.startswith(".weak."):
+                found = self._symbol(name, value, section, storage == C_WEAK_EXTERNAL)
                 (self.exports if found.is_defined else self.imports).append(found)
 
-    def _records(self, at: int, end: int) -> Iterator[int]:
-        """The offset of each symbol in the table, without the records that add to one."""
-        while at < end:
-            yield at
-            at += 18 * (1 + self.data[at + 17])
-
-    def _name(self, at: int, strings: int) -> str:
-        """Of the symbol at `at`: in its record, or behind the table. LLVM shares the ends of names, of
-        which lief has only whole ones."""
-        record = bytes(self.data[at : at + 8])
-        if record[:4] != bytes(4):
-            return text_of(record.partition(b"\0")[0])
-        start = int.from_bytes(record[4:], "little")
+    def _name(self, raw: bytes, strings: int) -> str:
+        """The name of a symbol: in its record, or behind the table, where names may share their ends."""
+        if raw[:4] != bytes(4):
+            return text_of(raw.partition(b"\0")[0])
+        start = int.from_bytes(raw[4:], "little")
         return self.text_at(strings + start, "the name of a symbol") if start >= 4 else ""
 
     def _symbol(self, name: str, value: int, section: int, weak: bool) -> Symbol:
