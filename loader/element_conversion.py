@@ -6,11 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from mblob import texts
-from mblob.dtype import DataType
+from mblob.dtype import COMPLEX, INT, UINT, DataType
 from mblob.errors import ArgumentTypeError, ArgumentValueError
 from mblob.loader.tensor import Tensor, as_tensor, empty, numpy_for
-
-_WHOLE = (0, 1)  # codes of a DLDataType: int, and uint with bool
 
 
 def converted(source: Tensor, dtype: str, who: str) -> Tensor:
@@ -42,10 +40,10 @@ def _lost(numpy: Any, given: Any, target: tuple[int, int]) -> Any:
     code, bits = target
     is_complex = given.dtype.kind == "c"
     real = given.real if is_complex else given
-    lost = given.imag != 0 if is_complex and code != 5 else None
-    if code not in _WHOLE:
+    lost = given.imag != 0 if is_complex and code != COMPLEX else None
+    if code not in (INT, UINT):  # a bool is a uint of one bit
         return lost
-    low, end = (-(1 << (bits - 1)), 1 << (bits - 1)) if code == 0 else (0, 1 << bits)
+    low, end = (-(1 << (bits - 1)), 1 << (bits - 1)) if code == INT else (0, 1 << bits)
     if real.dtype.kind in "iub":
         outside = (real < low) | (real > end - 1)
     else:

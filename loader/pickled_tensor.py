@@ -10,13 +10,12 @@ from typing import Any
 
 from mblob.device_types import HOST
 from mblob.devices import Device
-from mblob.dtype import DataType
+from mblob.dtype import HANDLE, UINT, DataType
 from mblob.errors import ArgumentTypeError, IncompatibleError
 from mblob.loader import _call
 from mblob.loader.tensor import CPU, Tensor, empty
 
-_BYTE = (1, 8, 1)  # uint8
-_HANDLE = 3  # code of a DLDataType
+_BYTE = (UINT, 8, 1)
 
 
 def reduce_tensor(given: Tensor, protocol: int) -> tuple[Any, ...]:
@@ -27,7 +26,7 @@ def reduce_tensor(given: Tensor, protocol: int) -> tuple[Any, ...]:
         TypeError: its elements are addresses of this process.
         IncompatibleError, ValueError: it cannot be read, such as after the call that lent it.
     """
-    if DataType.parse(given.dtype).code == _HANDLE:
+    if DataType.parse(given.dtype).code == HANDLE:
         raise ArgumentTypeError(
             "a Tensor of handles cannot be pickled: its elements are addresses of this process"
         )

@@ -11,7 +11,15 @@ from mblob.errors import ArgumentValueError, did_you_mean
 from mblob.named_tuple import NamedTuple
 
 # DLDataTypeCode of dlpack.h; custom types start at 129.
-NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex"}
+INT, UINT, FLOAT, HANDLE, BFLOAT, COMPLEX = range(6)
+NAMES = {
+    INT: "int",
+    UINT: "uint",
+    FLOAT: "float",
+    HANDLE: "handle",
+    BFLOAT: "bfloat",
+    COMPLEX: "complex",
+}
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128)  # bits of one element
 
 # TVM's 6 and 7. Those of DLPack, which libraries of the ffi dialect write, are bool (uint1 here) and float8_e3m4,
@@ -55,14 +63,14 @@ _COMMON = (
 _TEXTS = {element: text for text, element in _ELEMENTS.items()}
 
 # Bits that elements of a code have: of those that are no integers.
-_BITS_OF = {2: (8, 16, 32, 64, 128), 3: (64,), 4: (16,), 5: (32, 64, 128)}
+_BITS_OF = {FLOAT: (8, 16, 32, 64, 128), HANDLE: (64,), BFLOAT: (16,), COMPLEX: (32, 64, 128)}
 _BITS_OF |= {code: (bits,) for code, bits in SMALL_FLOATS.values()}
 
 # struct format characters with standard sizes -> code
 _FORMAT_CODES = {
-    **dict.fromkeys("bhilqn", 0),
-    **dict.fromkeys("BHILQNc", 1),
-    **dict.fromkeys("efd", 2),
+    **dict.fromkeys("bhilqn", INT),
+    **dict.fromkeys("BHILQNc", UINT),
+    **dict.fromkeys("efd", FLOAT),
 }
 
 
@@ -81,11 +89,11 @@ class DataType(NamedTuple):
             ValueError: no such type.
         """
         if text == "bool":
-            return cls(1, 1)
+            return cls(UINT, 1)
         if text == "handle":
-            return cls(3, 64)
+            return cls(HANDLE, 64)
         if text == "void":
-            return cls(3, 0)
+            return cls(HANDLE, 0)
         name, lanes = text, "1"
         if name not in _ELEMENTS:
             name, _, lanes = text.rpartition("x")
@@ -109,7 +117,7 @@ class DataType(NamedTuple):
         """The type for numbers that a library of the ffi dialect stores: bool and float8_e3m4 have
         other codes there."""
         if self.code == DLPACK_BOOL and self.bits == 8:
-            return DataType(1, 1, self.lanes)
+            return DataType(UINT, 1, self.lanes)
         is_e3m4 = self.code == DLPACK_FLOAT8_E3M4 and self.bits == 8
         return DataType(FLOAT8_E3M4, 8, self.lanes) if is_e3m4 else self
 
@@ -122,9 +130,9 @@ class DataType(NamedTuple):
         """
         core = fmt[1:] if fmt[:1] in "@=<" else fmt
         if core == "?":
-            return cls(1, 1)
+            return cls(UINT, 1)
         if core in ("Zf", "Zd"):
-            return cls(5, itemsize * 8)
+            return cls(COMPLEX, itemsize * 8)
         if core not in _FORMAT_CODES:
             raise no_numbers(None, fmt)
         return cls(_FORMAT_CODES[core], itemsize * 8)
@@ -132,7 +140,7 @@ class DataType(NamedTuple):
     @property
     def is_possible(self) -> bool:
         """True if there can be elements of this type. `mb_dtype_check` of csrc says the same."""
-        if self.code <= 1:
+        if self.code in (INT, UINT):
             widths: Container[int] = (*range(1, 65), 128)
         elif self.code > FLOAT8_E3M4:
             widths = range(1, 256)  # users' types
@@ -149,9 +157,9 @@ class DataType(NamedTuple):
         return bytes((self.code, self.bits)) + self.lanes.to_bytes(2, "little")
 
     def __str__(self) -> str:
-        if (self.code, self.bits, self.lanes) == (1, 1, 1):
+        if self == (UINT, 1, 1):
             return "bool"
-        if self.code == 3 and (self.lanes == 1 or not self.bits):
+        if self.code == HANDLE and (self.lanes == 1 or not self.bits):
             return "handle" if self.bits else "void"
         text = (
             _TEXTS.get((self.code, self.bits))
@@ -195,9 +203,13 @@ class TypeName(str):
         made = super().__new__(cls, text)
         is_vector = text.startswith("boolx")
         kind = DataType.parse(text.replace("bool", "uint1") if is_vector else text)
-        is_bool = (kind.code, kind.bits) == (1, 1)
+        is_bool = kind[:2] == (UINT, 1)
         made.type_code, made.bits = (
-            (6, 8) if is_bool else (7, 8) if kind.code == FLOAT8_E3M4 else (kind.code, kind.bits)
+            OF_DLPACK["bool"]
+            if is_bool
+            else OF_DLPACK["float8_e3m4"]
+            if kind.code == FLOAT8_E3M4
+            else kind[:2]
         )
         made.lanes = kind.lanes
         return made

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from mblob.argument_types import TABLE
 from mblob.named_tuple import NamedTuple
 
 DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
@@ -31,7 +32,9 @@ RECORDS = {
     "DW_TAG_union_type": "union",
 }
 # Classes of C++ that have the layout of C's complex types ([complex.numbers.general]), with their sizes.
-_COMPLEX = {"complex<float>": 8, "complex<double>": 16}
+_COMPLEX = {
+    f"complex<{row.c.partition(' ')[0]}>": row.bits // 8 for row in TABLE if row.kind == "complex"
+}
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 _LARGEST_ALIGNMENT = 4096

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mblob.bytes.wire import Cursor
-from mblob.dtype import DataType
+from mblob.dtype import E4M3_FLOAT8, E5M2_FLOAT8, DataType
 from mblob.format import grammar, safetensors
 from mblob.format.grammar import (
     FFI_GRAMMARS,
@@ -31,8 +31,8 @@ _ARRAYS = {
 
 # Type codes that mean different things in different releases, by what they are called today.
 _CODES_OF_CLASSIC = {
-    DataType(6, 8): DataType.parse("float8_e4m3fn"),
-    DataType(7, 8): DataType.parse("float8_e5m2"),
+    DataType(E4M3_FLOAT8, 8): DataType.parse("float8_e4m3fn"),
+    DataType(E5M2_FLOAT8, 8): DataType.parse("float8_e5m2"),
 }
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mblob.packager.functions.number_names import scalar_of
+
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
     from mblob.binary.dwarf_types import CType
 
 _LONGEST = 132  # characters of a line in Fortran
 _CXX_COMPLEX = "std::complex<"
-_COMPLEX = {8: "float _Complex", 16: "double _Complex"}
 
 
 def caller_of(function: Function) -> str:
     """A function that calls a plain one, and takes and returns what arguments and results can be; "" if
-    none can be told."""
+    none can be declared."""
     if function.source_name:
         return _of_fortran(function)
     if function.variadic or function.is_guess:
@@ -48,22 +49,22 @@ def caller(
     all_types = result, *(found for found, _ in parameters)
     if any(t.is_object or (t.target is not None and t.target.is_object) for t in all_types):
         return ""  # no argument is an object of C++
-    told, passed = [first] * bool(first), []
+    declared, passed = [first] * bool(first), []
     for i, (found, own_name) in enumerate(parameters):
         own = own_name or f"x{i}"
         pointed = _pointed(found)
-        told.append(f"const {pointed} *{own}" if pointed else _number(found, own))
+        declared.append(f"const {pointed} *{own}" if pointed else _number(found, own))
         passed.append(f"*{own}" if pointed else own)
     call = f"{called}({', '.join(passed)})"
     if pointed := _pointed(result):
-        told.append(f"{pointed} *result")
+        declared.append(f"{pointed} *result")
         head, body = "void ", f"*result = {call}"
     elif result.kind == "void":
         head, body = "void ", call
     else:
         head, body = _number(result, ""), f"return {call}"
         head += " " * (not head.endswith("*"))
-    text = f"{head}call_{name}({', '.join(told) or 'void'}) {{ {body}; }}"
+    text = f"{head}call_{name}({', '.join(declared) or 'void'}) {{ {body}; }}"
     if "?" in text or "<" in text.replace(_CXX_COMPLEX, "") or len(set(passed)) < len(passed):
         return ""
     for scope in reversed(namespaces):
@@ -74,9 +75,10 @@ def caller(
 def _pointed(found: CType) -> str:
     """The type of a value that is passed by its address instead; "" if it need not be."""
     text = found.text.removeprefix("const ")
-    if found.kind == "complex":
-        return text if _CXX_COMPLEX in text else _COMPLEX.get(found.size, "?")
-    return text if found.kind == "record" else ""
+    if found.kind == "complex" and _CXX_COMPLEX not in text:
+        scalar = scalar_of(found)
+        return scalar.name if scalar is not None else "?"
+    return text if found.kind in ("complex", "record") else ""
 
 
 def _number(found: CType, name: str) -> str:
@@ -88,15 +90,15 @@ def _number(found: CType, name: str) -> str:
 
 def _of_fortran(function: Function) -> str:
     *modules, name = function.source_name.split("::")
-    told = [_fortran_type(p) for p in function.parameters]
+    dummies = [_fortran_type(p) for p in function.parameters]
     # Only an interface tells how arguments are passed that are not by address.
     is_known = bool(modules) or all(p.kind == "pointer" for p in function.parameters)
     result = function.result
-    if None in told or not is_known or result.kind not in ("complex", "float"):
+    if None in dummies or not is_known or result.kind not in ("complex", "float"):
         return ""
     made = _short(result) if result.kind == "complex" else "real(8)"
     names = ", ".join(function.names)
-    types = [f"{t[0]} :: {own}{t[1]}" for t, own in zip(told, function.names) if t]
+    types = [f"{t[0]} :: {own}{t[1]}" for t, own in zip(dummies, function.names) if t]
     types.append(f"{made} :: result")
     if not modules and _short(result) == made:
         types[-1] += f", {name}"

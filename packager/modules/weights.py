@@ -20,7 +20,7 @@ from mblob.arguments import mapping
 from mblob.bytes.mapping import map_file
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
-from mblob.dtype import DataType
+from mblob.dtype import FLOAT, DataType
 from mblob.errors import FormatError, MblobError, did_you_mean
 from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
@@ -258,7 +258,7 @@ def _of_cache(row: Any, data: memoryview) -> ArrayRecord:
     if form not in ("raw", "f32-to-bf16"):
         raise ValueError(f"{row['name']!r} has the format {form!r}")
     piece = data[begin : begin + size]
-    if form == "f32-to-bf16" and dtype == DataType(2, 32):
+    if form == "f32-to-bf16" and dtype == DataType(FLOAT, 32):
         wide = bytearray(2 * size)  # the upper halves
         wide[2::4], wide[3::4] = piece[0::2], piece[1::2]
         piece = memoryview(wide)
