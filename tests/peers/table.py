@@ -1,10 +1,11 @@
-"""The tables of docs/peers.md: how many cases of the peers' own tests hold, and why others do not.
+"""The table of docs/peers.md, how many cases of the peers' own tests hold; and the lists of the others, with reasons.
 
 `python -m tests.peers.table` writes them between their two marks in the page.
 """
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.peers.cases import Case
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "peers.md"
+WIDTH = 120
 BEGIN, END = "<!-- peers: begin -->\n", "<!-- peers: end -->\n"
 
 
@@ -48,29 +50,34 @@ def lines() -> Iterator[str]:
         yield ""
         yield f"These cases {title}:"
         yield ""
-        yield "| tests of | reason | cases |"
-        yield "|---|---|---|"
         reasons: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for suite, cases in suites().items():
             for case in cases:
                 if reason := getattr(case, attribute):
                     reasons[suite.partition(":")[0].partition(",")[0], reason].append(case.name)
         for (peer, reason), named in reasons.items():
-            yield f"| {peer} | {reason} | {_listed(named)} |"
+            yield _wrapped(f"* **{peer}**: {reason}")
+            yield from map(_wrapped, _listed(named))
 
 
-def _listed(named: list[str]) -> str:
-    """Names of cases; of many of one file the first three and their number."""
+def _wrapped(line: str) -> str:
+    """An item of a list, in lines that an editor shows."""
+    indent = " " * (line.index("*") + 2)
+    return textwrap.fill(
+        line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _listed(named: list[str]) -> Iterator[str]:
+    """Names of cases, an item for each file; of many of one file the first three and their number."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name in named:
         file, _, test = name.rpartition(".")
         found[file].append(test)
-    texts = []
     for file, tests in found.items():
         more = f" and {len(tests) - 3} more" if len(tests) > 4 else ""
         shown = tests[:3] if more else tests
-        texts.append(f"`{file}`: {', '.join(f'`{t}`' for t in shown)}{more}")
-    return "; ".join(texts)
+        yield f"  * `{file}`: {', '.join(f'`{t}`' for t in shown)}{more}"
 
 
 def main() -> None:
