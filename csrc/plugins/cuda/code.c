@@ -57,23 +57,23 @@ static int check_fatbin(struct mb_slice code) {
   return status;
 }
 
-static void see_image(const struct image *image, struct cuda_seen *seen) {
+static void read_image(const struct image *image, struct cuda_code_kernel *found) {
   const unsigned kind = (unsigned)image->header.data[0] | (unsigned)image->header.data[1] << 8;
   const bool packed =
       image->header.size >= FLAGS_AT + 8 && (mb_u64_at(image->header.data + FLAGS_AT) & COMPRESSED);
   if (!packed && kind == KIND_ELF && cubin_is(image->code) && !cubin_check(image->code))
-    cubin_see(image->code, seen);
+    cubin_read_kernels(image->code, found);
   else if (!packed && kind == KIND_PTX && ptx_is(image->code))
-    ptx_see(image->code, seen);
+    ptx_read_kernels(image->code, found);
   else
-    seen->hidden = true;
+    found->has_unreadable_parts = true;
 }
 
-static void see_fatbin(struct mb_slice code, struct cuda_seen *seen) {
+static void read_fatbin(struct mb_slice code, struct cuda_code_kernel *found) {
   struct image image;
   uint64_t at = 0;
   int status;
-  while (next_image(code, &at, &image, &status)) see_image(&image, seen);
+  while (next_image(code, &at, &image, &status)) read_image(&image, found);
 }
 
 /* ---- any code -------------------------------------------------------------------------------- */
@@ -93,13 +93,13 @@ int cuda_code_check(struct mb_slice fmt, struct mb_slice code, enum cuda_code_ki
 
 int cuda_code_check_kernel(struct mb_slice code, enum cuda_code_kind kind,
                            const struct mb_kernel *kernel, const char *module) {
-  struct cuda_seen seen = {.kernel = kernel, .wrong = SIZE_MAX};
+  struct cuda_code_kernel found = {.kernel = kernel, .mismatch = SIZE_MAX};
   switch (kind) {
-    case CUDA_PTX: ptx_see(code, &seen); break;
-    case CUDA_CUBIN: cubin_see(code, &seen); break;
-    case CUDA_FATBIN: see_fatbin(code, &seen); break;
+    case CUDA_PTX: ptx_read_kernels(code, &found); break;
+    case CUDA_CUBIN: cubin_read_kernels(code, &found); break;
+    case CUDA_FATBIN: read_fatbin(code, &found); break;
   }
-  return cuda_seen_check(&seen, module);
+  return cuda_check_code_kernel(&found, module);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */

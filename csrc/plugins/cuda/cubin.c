@@ -82,8 +82,8 @@ static struct mb_slice text_at(struct mb_slice table, uint64_t offset) {
 /* The attributes of a kernel, .nv.info.NAME: u8 format, u8 attribute, u16 value; format 4
  * (SVAL): value bytes follow. Of a parameter: u32 index, u16 ordinal, u16 offset, u32 whose bits
  * from 18 on are its size; version 2, of kernels that take more than 4 KiB: the low 16 bits. */
-static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
-  seen->told = true;
+static void read_parameters(struct mb_slice info, struct cuda_code_kernel *found) {
+  found->has_parameters = true;
   for (uint64_t at = 0; info.size - at >= 4;) {
     const uint8_t *a = info.data + at;
     const uint64_t size = a[0] == EIFMT_SVAL ? (uint64_t)a[2] | (uint64_t)a[3] << 8 : 0;
@@ -91,7 +91,7 @@ static void see_parameters(struct mb_slice info, struct cuda_seen *seen) {
     if (size > info.size - at) return;
     if (size >= 12 && (a[1] == EIATTR_KPARAM_INFO || a[1] == EIATTR_KPARAM_INFO_V2)) {
       const uint32_t word = mb_u32_at(a + 12);
-      cuda_see_parameter(seen, (size_t)a[8] | (size_t)a[9] << 8,
+      cuda_add_parameter(found, (size_t)a[8] | (size_t)a[9] << 8,
                          a[1] == EIATTR_KPARAM_INFO ? word >> 18 : word & 0xffff, CUDA_ANY);
     }
     at += size;
@@ -106,35 +106,36 @@ static bool is_info_of(struct mb_slice section, const char *kernel) {
 }
 
 /* The attributes are found by the section's name, as the driver does. */
-static void see_info(struct mb_slice code, struct cuda_seen *seen) {
+static void read_attributes(struct mb_slice code, struct cuda_code_kernel *found) {
   const Elf64_Ehdr header = header_of(code);
   const struct mb_slice names = bytes_of(code, header.e_shstrndx);
   for (uint64_t i = 0; i < header.e_shnum; i++)
-    if (is_info_of(text_at(names, section_at(code, i).sh_name), seen->kernel->name)) {
-      see_parameters(bytes_of(code, i), seen);
+    if (is_info_of(text_at(names, section_at(code, i).sh_name), found->kernel->name)) {
+      read_parameters(bytes_of(code, i), found);
       return;
     }
 }
 
-static void see_symbols(struct mb_slice symbols, struct mb_slice names, struct cuda_seen *seen) {
+static void read_symbols(struct mb_slice symbols, struct mb_slice names,
+                         struct cuda_code_kernel *found) {
   for (uint64_t at = 0; symbols.size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
     Elf64_Sym s;
     memcpy(&s, symbols.data + at, sizeof(s));
     if (s.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(s.st_info) == STT_FUNC &&
         (s.st_other & STO_CUDA_ENTRY))
-      cuda_see_kernel(seen, text_at(names, s.st_name));
+      cuda_add_kernel(found, text_at(names, s.st_name));
   }
 }
 
-void cubin_see(struct mb_slice code, struct cuda_seen *seen) {
+void cubin_read_kernels(struct mb_slice code, struct cuda_code_kernel *found) {
   const uint64_t count = header_of(code).e_shnum;
   bool has_symbols = false;
   for (uint64_t i = 0; i < count; i++) {
     const Elf64_Shdr section = section_at(code, i);
     if (section.sh_type != SHT_SYMTAB) continue;
     has_symbols = true;
-    see_symbols(bytes_of(code, i), bytes_of(code, section.sh_link), seen);
+    read_symbols(bytes_of(code, i), bytes_of(code, section.sh_link), found);
   }
-  if (!has_symbols) seen->hidden = true;
-  if (seen->is_there && !seen->told) see_info(code, seen);
+  if (!has_symbols) found->has_unreadable_parts = true;
+  if (found->is_there && !found->has_parameters) read_attributes(code, found);
 }

@@ -4,14 +4,14 @@
 #define MB_CUDA_CUBIN_H
 
 #include "base/base.h"
-#include "entries.h"
+#include "code_kernels.h"
 
 bool cubin_is(struct mb_slice code);
 /* MBLOB_E_FORMAT: cut short, or for another machine. The other functions take only code that
  * passed. */
 int cubin_check(struct mb_slice code);
-/* Tell `seen` every kernel by name, and of the one it is about the parameters (sizes alone,
- * which is all that a cubin has). */
-void cubin_see(struct mb_slice code, struct cuda_seen *seen);
+/* Add every kernel, and the parameters of the declared one: their sizes alone, which is all that
+ * a cubin has. */
+void cubin_read_kernels(struct mb_slice code, struct cuda_code_kernel *found);
 
 #endif

@@ -89,7 +89,7 @@ static uint64_t number_of(struct mb_slice token) {
 
 /* Up to the bracket that ends the list: ".param .u64 .ptr .global .align 4 NAME, .param .align 8
  * .b8 NAME[16]". */
-static void see_parameters(struct mb_slice *rest, struct cuda_seen *seen) {
+static void read_parameters(struct mb_slice *rest, struct cuda_code_kernel *found) {
   enum cuda_class is = CUDA_ANY;
   bool any = false;
   uint64_t size = 0;
@@ -97,7 +97,7 @@ static void see_parameters(struct mb_slice *rest, struct cuda_seen *seen) {
   for (struct mb_slice token = next(rest); token.size; token = next(rest)) {
     const bool last = mb_slice_is(token, ")");
     if (last || mb_slice_is(token, ",")) {
-      if (any) cuda_see_parameter(seen, index++, (uint32_t)size, is);
+      if (any) cuda_add_parameter(found, index++, (uint32_t)size, is);
       if (last) return;
       any = false, size = 0, is = CUDA_ANY;
     } else if (mb_slice_is(token, "[")) {
@@ -111,12 +111,12 @@ static void see_parameters(struct mb_slice *rest, struct cuda_seen *seen) {
   }
 }
 
-void ptx_see(struct mb_slice code, struct cuda_seen *seen) {
+void ptx_read_kernels(struct mb_slice code, struct cuda_code_kernel *found) {
   for (struct mb_slice rest = code, token = next(&rest); token.size; token = next(&rest)) {
     if (!mb_slice_is(token, ".entry")) continue;
-    if (!cuda_see_kernel(seen, next(&rest))) continue;
+    if (!cuda_add_kernel(found, next(&rest))) continue;
     struct mb_slice behind = rest;
-    seen->told = true;
-    if (mb_slice_is(next(&behind), "(")) see_parameters(&behind, seen);
+    found->has_parameters = true;
+    if (mb_slice_is(next(&behind), "(")) read_parameters(&behind, found);
   }
 }

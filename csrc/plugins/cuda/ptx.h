@@ -3,7 +3,7 @@
 #define MB_CUDA_PTX_H
 
 #include "base/base.h"
-#include "entries.h"
+#include "code_kernels.h"
 
 /* MBLOB_E_FORMAT: no PTX. */
 int ptx_check(struct mb_slice code);
@@ -11,7 +11,7 @@ int ptx_check(struct mb_slice code);
 bool ptx_is(struct mb_slice code);
 /* The text behind a directive (".version 8.4"), "" if it has none. */
 void ptx_word(struct mb_slice code, const char *directive, char *text, size_t size);
-/* Tell `seen` every kernel by name (".entry NAME"), and of the one it is about the parameters. */
-void ptx_see(struct mb_slice code, struct cuda_seen *seen);
+/* Add every kernel (".entry NAME"), and the parameters of the declared one. */
+void ptx_read_kernels(struct mb_slice code, struct cuda_code_kernel *found);
 
 #endif
