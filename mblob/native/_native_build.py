@@ -35,7 +35,7 @@ INTERNAL = """
 int mblob_elf_check(const void *data, uint64_t size);
 void *mblob_module_dlhandle(mblob_module *module);
 int mblob_layout_measure(const char *layout, const void *bytes, size_t size, size_t *out, int *rest);
-int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out, int *told);
+int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out, int *known);
 """
 
 # Loaders and modules written in Python: see loader/callbacks.py.

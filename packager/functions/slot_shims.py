@@ -81,5 +81,5 @@ def generate_defaults(names: Sequence[str]) -> str:
         "#include <tvm/runtime/c_backend_api.h>",
         "#include <tvm/ffi/c_api.h>",
     ]
-    lines += [f"TVM_DLL __typeof__(__{name}) __{name} = mblob_alone_{name};" for name in names]
+    lines += [f"TVM_DLL __typeof__(__{name}) __{name} = mblob_fallback_{name};" for name in names]
     return "\n".join(lines) + "\n"

@@ -18,9 +18,9 @@ int dn_fail_build(const struct dn_build *build, int status, const char *format, 
   va_start(args, format);
   if (vasprintf(&text, format, args) < 0) text = NULL;
   va_end(args);
-  const char *told = text ? text : MB_TEXT_NO_MEMORY;
-  status = build->node ? dn_fail_node(build->graph, build->node, status, "%s", told)
-                       : mb_fail(status, "dnnl_json %s: %s", build->graph->symbol, told);
+  const char *message = text ? text : MB_TEXT_NO_MEMORY;
+  status = build->node ? dn_fail_node(build->graph, build->node, status, "%s", message)
+                       : mb_fail(status, "dnnl_json %s: %s", build->graph->symbol, message);
   free(text);
   return status;
 }
@@ -314,8 +314,8 @@ int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
       status = set_attributes(build, op, &attributes);
   if (!status) {
     problem->attributes = attributes;
-    int told = lib->version->primitive_desc(problem, lib->engine, &desc);
-    status = told ? fail_primitive(build, told) : submit(build, op, desc);
+    int error = lib->version->primitive_desc(problem, lib->engine, &desc);
+    status = error ? fail_primitive(build, error) : submit(build, op, desc);
   }
   if (desc) (void)lib->primitive_desc_destroy(desc);
   if (attributes) (void)lib->attr_destroy(attributes);

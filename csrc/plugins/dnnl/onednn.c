@@ -67,10 +67,10 @@ unsigned dn_normalization_flags(int major, unsigned flags) {
   } all[] = {{DN_GLOBAL_STATS, {DN_V2_GLOBAL_STATS, DN_V3_GLOBAL_STATS}},
              {DN_USE_SCALE, {DN_V2_USE_SCALE, DN_V3_USE_SCALE}},
              {DN_USE_SHIFT, {DN_V2_USE_SHIFT, DN_V3_USE_SHIFT}}};
-  unsigned told = 0;
+  unsigned numbers = 0;
   for (size_t i = 0; i < sizeof(all) / sizeof(*all); ++i)
-    if (flags & all[i].flag) told |= all[i].numbers[major - 2];
-  return told;
+    if (flags & all[i].flag) numbers |= all[i].numbers[major - 2];
+  return numbers;
 }
 
 /* ---- binding ---- */

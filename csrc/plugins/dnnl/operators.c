@@ -177,10 +177,10 @@ static int translate_all(struct dn_build *build) {
 int dn_build_plan(struct dn_build *build) {
   build->values = calloc(build->graph->tensor_count, sizeof(*build->values));
   if (!build->values) return mb_fail_memory(build->graph->tensor_count * sizeof(*build->values));
-  int told = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
-  int status =
-      told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s", dn_status_text(told))
-           : translate_all(build);
+  int error = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
+  int status = error ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN has no stream: %s",
+                                     dn_status_text(error))
+                     : translate_all(build);
   build->plan->threads = most_threads(build->plan);
   if (build->stream) (void)build->library->stream_destroy(build->stream);
   free(build->copies);

@@ -81,13 +81,13 @@ static int fill_context(const struct dn_plan *plan, struct dn_context *context) 
         mb_plugin_host()->allocate(processor, plan->arena_size, ALIGNMENT, &context->arena);
     if (status) return status;
   }
-  int told = lib->stream_create(&context->stream, lib->engine, DN_IN_ORDER);
-  for (size_t i = 0; i < plan->slot_count && !told; ++i)
-    told = lib->memory_create(&context->memories[i], plan->slots[i].md, lib->engine,
-                              address(plan, context, &plan->slots[i]));
-  if (told)
-    return mb_fail(told == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
-                   "oneDNN cannot make what a call needs: %s", dn_status_text(told));
+  int error = lib->stream_create(&context->stream, lib->engine, DN_IN_ORDER);
+  for (size_t i = 0; i < plan->slot_count && !error; ++i)
+    error = lib->memory_create(&context->memories[i], plan->slots[i].md, lib->engine,
+                               address(plan, context, &plan->slots[i]));
+  if (error)
+    return mb_fail(error == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
+                   "oneDNN cannot make what a call needs: %s", dn_status_text(error));
   list_arguments(plan, context);
   return MBLOB_OK;
 }
@@ -212,12 +212,12 @@ void dn_calls_end(struct dn_calls *calls) {
 /* A call costs about 0.08 us more than the same primitive in a loop in C: a third of the time of a
  * dense layer of 1 x 16 x 16, a tenth of one of 16 x 64 x 64. */
 
-static int fail_step(const struct dn_graph *graph, size_t node, int told) {
+static int fail_step(const struct dn_graph *graph, size_t node, int error) {
   if (node != SIZE_MAX)
     return dn_fail_node(graph, &graph->nodes[node], MBLOB_E_KERNEL, "oneDNN failed: %s",
-                        dn_status_text(told));
+                        dn_status_text(error));
   return mb_fail(MBLOB_E_KERNEL, "dnnl_json %s: oneDNN failed to write an output: %s",
-                 graph->symbol, dn_status_text(told));
+                 graph->symbol, dn_status_text(error));
 }
 
 static int point_at_arguments(const struct dn_graph *graph, struct dn_context *context,
@@ -226,9 +226,9 @@ static int point_at_arguments(const struct dn_graph *graph, struct dn_context *c
   for (struct bound *b = context->bound; b < context->bound + context->bound_count; ++b) {
     void *data = arguments[b->argument];
     if (b->data == data) continue;
-    int told = lib->memory_set_data_handle(b->memory, data);
-    b->data = told ? NULL : data;
-    if (told) return fail_step(graph, SIZE_MAX, told);
+    int error = lib->memory_set_data_handle(b->memory, data);
+    b->data = error ? NULL : data;
+    if (error) return fail_step(graph, SIZE_MAX, error);
   }
   return MBLOB_OK;
 }
@@ -237,18 +237,18 @@ static int run_steps(const struct dn_graph *graph, struct dn_context *context) {
   const struct dn_plan *plan = &context->prepared->plan;
   const struct dn_library *lib = plan->library;
   const struct dn_exec_arg *arg = context->args;
-  int before = plan->threads ? lib->get_threads() : 0, now = before, told = DN_SUCCESS;
+  int before = plan->threads ? lib->get_threads() : 0, now = before, error = DN_SUCCESS;
   const struct dn_step *step = plan->steps, *end = step + plan->step_count;
   for (; step < end; arg += step++->count) {
     dn_threads_set(lib, now, step->threads);
     now = step->threads;
-    if ((told = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg)))
+    if ((error = lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg)))
       break;
   }
   dn_threads_set(lib, now, before);
-  if (told) return fail_step(graph, step->node, told);
-  told = lib->stream_wait(context->stream);
-  return told ? fail_step(graph, SIZE_MAX, told) : MBLOB_OK;
+  if (error) return fail_step(graph, step->node, error);
+  error = lib->stream_wait(context->stream);
+  return error ? fail_step(graph, SIZE_MAX, error) : MBLOB_OK;
 }
 
 static int refuse_fork(const struct dn_graph *graph, int threads) {

@@ -62,8 +62,8 @@ static int add_scratchpad(struct dn_build *build, void *desc, struct dn_step_ope
   size_t size = known ? build->library->md_size(known) : 0;
   dn_md *md;
   if (!size) return MBLOB_OK;
-  int told = build->library->version->md_copy(known, &md);
-  if (!(scratchpad.md = dn_keep_md(build, told, &md, "scratch memory"))) return MBLOB_E_MEMORY;
+  int error = build->library->version->md_copy(known, &md);
+  if (!(scratchpad.md = dn_keep_md(build, error, &md, "scratch memory"))) return MBLOB_E_MEMORY;
   int status = add_buffer(build, size, &scratchpad);
   dn_add_operand(list, DN_ARG_SCRATCHPAD, &scratchpad);
   return status;
@@ -88,10 +88,10 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
   for (size_t i = 0; i < list.source_count && !status; ++i)
     status = add_argument(build, step, number, DN_ARG_SOURCES + (int)i, &list.sources[i]);
   if (status) return status;
-  int told = build->library->primitive_create(&step->primitive, desc);
-  return told ? dn_fail_build(build, told == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
-                              "oneDNN cannot make the primitive: %s", dn_status_text(told))
-              : MBLOB_OK;
+  int error = build->library->primitive_create(&step->primitive, desc);
+  return error ? dn_fail_build(build, error == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
+                               "oneDNN cannot make the primitive: %s", dn_status_text(error))
+               : MBLOB_OK;
 }
 
 /* ---- reorders ---- */
@@ -99,12 +99,12 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
 static int reorder_desc(struct dn_build *build, const dn_md *from, const dn_md *to,
                         void *attributes, void **desc) {
   const struct dn_library *lib = build->library;
-  int told = lib->reorder_desc_create(desc, from, lib->engine, to, lib->engine, attributes);
-  return told ? dn_fail_build(
-                    build, MBLOB_E_KERNEL,
-                    "oneDNN %d.%d.%d cannot bring a tensor into the format that is wanted: %s",
-                    lib->major, lib->minor, lib->patch, dn_status_text(told))
-              : MBLOB_OK;
+  int error = lib->reorder_desc_create(desc, from, lib->engine, to, lib->engine, attributes);
+  return error ? dn_fail_build(
+                     build, MBLOB_E_KERNEL,
+                     "oneDNN %d.%d.%d cannot bring a tensor into the format that is wanted: %s",
+                     lib->major, lib->minor, lib->patch, dn_status_text(error))
+               : MBLOB_OK;
 }
 
 int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
@@ -113,10 +113,10 @@ int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
   struct dn_step_operands list = {0};
   void *attributes = NULL, *desc = NULL;
   int threads = dn_choose_threads(build, (double)lib->md_size(from->md));
-  int told = lib->attr_create(&attributes);
-  if (!told) told = lib->attr_set_scratchpad_mode(attributes, DN_SCRATCHPAD_USER);
-  int status = told ? dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(told))
-                    : reorder_desc(build, from->md, to->md, attributes, &desc);
+  int error = lib->attr_create(&attributes);
+  if (!error) error = lib->attr_set_scratchpad_mode(attributes, DN_SCRATCHPAD_USER);
+  int status = error ? dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error))
+                     : reorder_desc(build, from->md, to->md, attributes, &desc);
   dn_add_operand(&list, DN_ARG_SRC, from);
   dn_add_operand(&list, DN_ARG_DST, to);
   if (!status) status = dn_add_step(build, desc, &list);
@@ -130,20 +130,20 @@ static int run_now(struct dn_build *build, void *desc, const struct dn_operand *
                    void *from_data, const struct dn_operand *to, void *to_data) {
   const struct dn_library *lib = build->library;
   void *primitive = NULL, *memories[2] = {NULL, NULL};
-  int told = lib->primitive_create(&primitive, desc);
-  if (!told) told = lib->memory_create(&memories[0], from->md, lib->engine, from_data);
-  if (!told) told = lib->memory_create(&memories[1], to->md, lib->engine, to_data);
-  if (!told) {
+  int error = lib->primitive_create(&primitive, desc);
+  if (!error) error = lib->memory_create(&memories[0], from->md, lib->engine, from_data);
+  if (!error) error = lib->memory_create(&memories[1], to->md, lib->engine, to_data);
+  if (!error) {
     struct dn_exec_arg args[2] = {{DN_ARG_SRC, memories[0]}, {DN_ARG_DST, memories[1]}};
-    told = lib->primitive_execute(primitive, build->stream, 2, args);
+    error = lib->primitive_execute(primitive, build->stream, 2, args);
   }
-  if (!told) told = lib->stream_wait(build->stream);
+  if (!error) error = lib->stream_wait(build->stream);
   for (int i = 0; i < 2; ++i)
     if (memories[i]) (void)lib->memory_destroy(memories[i]);
   if (primitive) (void)lib->primitive_destroy(primitive);
-  return told ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN cannot reorder a constant: %s",
-                              dn_status_text(told))
-              : MBLOB_OK;
+  return error ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN cannot reorder a constant: %s",
+                               dn_status_text(error))
+               : MBLOB_OK;
 }
 
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to) {

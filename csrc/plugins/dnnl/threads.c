@@ -12,9 +12,10 @@ static int threads_of_host(void) {
   TVMValue value = {0};
   int code = kTVMNullptr;
   if (host->global_function("runtime.NumThreads", &function)) return 0;
-  bool told = !host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMArgInt;
+  bool is_known =
+      !host->function_call(function, NULL, NULL, 0, &value, &code) && code == kTVMArgInt;
   host->function_release(function);
-  return told && value.v_int64 > 0 && value.v_int64 <= 4096 ? (int)value.v_int64 : 0;
+  return is_known && value.v_int64 > 0 && value.v_int64 <= 4096 ? (int)value.v_int64 : 0;
 }
 
 /* OpenMP's threads stay behind when a process forks, and the child would wait for them for ever. */

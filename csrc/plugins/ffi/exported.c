@@ -107,22 +107,22 @@ static const char *no_runtime_builtin_name(struct mblob_function *function) {
 static const uint64_t no_runtime_generation;
 
 /* No function, array or module can be there, so what takes one is never called. */
-static const mblob_host nobody = {.struct_size = sizeof(mblob_host),
-                                  .abi_version = MBLOB_PLUGIN_ABI,
-                                  .version = MBLOB_VERSION,
-                                  .set_error = no_runtime_set_error,
-                                  .last_error = no_runtime_last_error,
-                                  .last_status = no_runtime_last_status,
-                                  .error_count = no_runtime_error_count,
-                                  .symbol = no_runtime_symbol,
-                                  .global_function = no_runtime_global_function,
-                                  .function_create = no_runtime_function_create,
-                                  .function_resource = no_runtime_function_resource,
-                                  .array_view = no_runtime_array_view,
-                                  .set_coded_error = no_runtime_set_coded_error,
-                                  .last_code = no_runtime_last_code,
-                                  .builtin_name = no_runtime_builtin_name,
-                                  .registry_generation = &no_runtime_generation};
+static const mblob_host empty_host = {.struct_size = sizeof(mblob_host),
+                                      .abi_version = MBLOB_PLUGIN_ABI,
+                                      .version = MBLOB_VERSION,
+                                      .set_error = no_runtime_set_error,
+                                      .last_error = no_runtime_last_error,
+                                      .last_status = no_runtime_last_status,
+                                      .error_count = no_runtime_error_count,
+                                      .symbol = no_runtime_symbol,
+                                      .global_function = no_runtime_global_function,
+                                      .function_create = no_runtime_function_create,
+                                      .function_resource = no_runtime_function_resource,
+                                      .array_view = no_runtime_array_view,
+                                      .set_coded_error = no_runtime_set_coded_error,
+                                      .last_code = no_runtime_last_code,
+                                      .builtin_name = no_runtime_builtin_name,
+                                      .registry_generation = &no_runtime_generation};
 
 extern const mblob_plugin __mblob_plugin_ffi;
 extern int mblob_register_plugin(const mblob_plugin *plugin) __attribute__((weak));
@@ -130,14 +130,14 @@ extern int mblob_register_plugin(const mblob_plugin *plugin) __attribute__((weak
 /* Whether there is a runtime. */
 static bool start(void) {
   const mblob_host *host = mb_plugin_host();
-  if (host && host != &nobody) return true;
+  if (host && host != &empty_host) return true;
   union {
     void *address;
     int (*call)(const mblob_plugin *plugin);
   } announce = {.call = mblob_register_plugin};
   if (!announce.call) announce.address = runtime_function("mblob_register_plugin");
   if (announce.address && !announce.call(&__mblob_plugin_ffi)) return true;
-  if (!host) (void)mb_plugin_start(&nobody);
+  if (!host) (void)mb_plugin_start(&empty_host);
   return false;
 }
 
@@ -148,7 +148,7 @@ static void *find(const char *name, void **known) {
   Dl_info own;
   void *found = NULL;
   const mblob_host *host = mb_plugin_host();
-  if ((!host || host == &nobody) && dladdr(FILE_NAME, &own)) {
+  if ((!host || host == &empty_host) && dladdr(FILE_NAME, &own)) {
     other.base = (ElfW(Addr))own.dli_fbase;
     (void)dl_iterate_phdr(look, &other);
     void *copy = other.path ? dlopen(other.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) : NULL;

@@ -77,43 +77,43 @@ static uint64_t tree_at_end(const struct mb_cursor *c, uint64_t modules) {
   return 0;
 }
 
-/* Where the item before the cursor ended, if its loader told. */
-struct told {
-  struct mb_slice key; /* NULL if no loader told */
+/* The item before the cursor, if its end was measured by its loader. */
+struct measured {
+  struct mb_slice key; /* NULL if not */
   int64_t entry;
 };
 
-/* The last error, or `why`, as one about what the loader of a key told. */
-static int layout_error(const struct told *told, uint64_t at, const char *why) {
+/* The last error, or `why`, as one about the loader that measured an item. */
+static int layout_error(const struct measured *last, uint64_t at, const char *why) {
   const mblob_error_info *info = mblob_last_error_info();
   return mb_fail_format(
-      "layout", why || info->offset < 0 ? (int64_t)at : info->offset, told->entry,
+      "layout", why || info->offset < 0 ? (int64_t)at : info->offset, last->entry,
       "type key '%.*s': the layout or measure function of its loader does not fit: "
       "%s",
-      (int)(told->key.size < 64 ? told->key.size : 64), (const char *)told->key.data,
+      (int)(last->key.size < 64 ? last->key.size : 64), (const char *)last->key.data,
       why ? why : info->message);
 }
 
 /* The payload of a key without a grammar. `following`: number of items behind it. */
-static int take_told(struct mb_cursor *c, const struct mb_measures *measures,
-                     const struct mb_measure *measure, uint64_t modules, uint64_t following,
-                     struct told *told) {
+static int take_measured(struct mb_cursor *c, const struct mb_measures *measures,
+                         const struct mb_measure *measure, uint64_t modules, uint64_t following,
+                         struct measured *last) {
   uint64_t start = c->pos, end = c->end;
   bool rest = false;
   if (measure->measure ? !measures->run(measure, c) : !mb_layout_walk(measure->layout, c, &rest))
-    return layout_error(told, start, NULL);
+    return layout_error(last, start, NULL);
   if (!rest) return MBLOB_OK;
   if (following) end = following == 1 ? tree_at_end(c, modules) : 0;
-  if (!end) return mb_fail_unknown_key(told->key, c, ", and it is not the last module");
+  if (!end) return mb_fail_unknown_key(last->key, c, ", and it is not the last module");
   c->pos = end;
-  told->key.data = NULL;
+  last->key.data = NULL;
   return MBLOB_OK;
 }
 
 /* `following`: number of items behind this one. */
 static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice key, uint64_t item,
                      const struct mb_measures *measures, const struct mb_measure *measure,
-                     uint64_t following, struct told *told) {
+                     uint64_t following, struct measured *last) {
   struct mb_entry *entry = mb_blob_add(blob);
   if (!entry) return MBLOB_E_MEMORY;
   entry->item_offset = item;
@@ -124,36 +124,36 @@ static int read_item(struct mb_blob *blob, struct mb_cursor *c, struct mb_slice 
   }
   entry->key = key;
   entry->offset = c->pos;
-  if (measure) *told = (struct told){key, c->entry};
-  int status = measure ? take_told(c, measures, measure, blob->entry_count, following, told)
+  if (measure) *last = (struct measured){key, c->entry};
+  int status = measure ? take_measured(c, measures, measure, blob->entry_count, following, last)
                        : mb_payload_walk(key, c, blob->dialect, NULL);
   entry->size = c->pos - entry->offset;
   return status;
 }
 
-/* A key, and who tells where its payload ends; *known: its grammar, or the format itself. `told`: of
- * the item before. */
+/* A key, and the loader that measures its payload; *known: the format, or a grammar, does.
+ * `last`: the item before. */
 static int next_stream_key(struct mb_cursor *c, enum mb_dialect dialect,
-                           const struct mb_measures *measures, const struct told *told,
+                           const struct mb_measures *measures, const struct measured *last,
                            struct mb_slice *key, struct mb_measure *measure, bool *known) {
   uint64_t start = c->pos;
   char why[160] = "";
   if (!mb_read_key(c, key, "key"))
-    return told->key.data ? layout_error(told, start, mblob_last_error_info()->message)
+    return last->key.data ? layout_error(last, start, mblob_last_error_info()->message)
                           : MBLOB_E_FORMAT;
   *known = mb_slice_is(*key, MB_TREE_KEY) || mb_slice_is(*key, MB_LIB_KEY) ||
            mb_payload_is_known(*key, dialect);
   if (*known || (measures && measures->find(measures->self, *key, measure))) return MBLOB_OK;
-  if (told->key.data)
+  if (last->key.data)
     (void)snprintf(why, sizeof(why), " (or '%.*s' before it ends elsewhere)",
-                   (int)(told->key.size < 64 ? told->key.size : 64), (const char *)told->key.data);
+                   (int)(last->key.size < 64 ? last->key.size : 64), (const char *)last->key.data);
   return mb_fail_unknown_key(*key, c, why);
 }
 
 int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
   struct mb_cursor c = {blob->bytes, 8, blob->size, MB_UNKNOWN};
   struct mb_measure measure;
-  struct told told = {0};
+  struct measured last = {0};
   uint64_t count = 0;
   if (!mb_read_count(&c, &count, 8, "blob.count")) return MBLOB_E_FORMAT;
   for (uint64_t i = 0; i < count; i++) {
@@ -161,9 +161,9 @@ int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
     struct mb_slice key;
     bool known = false;
     c.entry = (int64_t)i;
-    int status = next_stream_key(&c, blob->dialect, measures, &told, &key, &measure, &known);
+    int status = next_stream_key(&c, blob->dialect, measures, &last, &key, &measure, &known);
     if (status) return status;
-    told.key.data = NULL;
+    last.key.data = NULL;
     if (blob->row_ptr)
       return mb_fail_format("tree_last", (int64_t)item, (int64_t)i,
                             "item %llu ('%.*s') follows the import tree, which must be last",
@@ -172,11 +172,11 @@ int mb_stream_read(struct mb_blob *blob, const struct mb_measures *measures) {
     status = mb_slice_is(key, MB_TREE_KEY)
                  ? read_classic_tree(blob, &c)
                  : read_item(blob, &c, key, item, measures, known ? NULL : &measure, count - 1 - i,
-                             &told);
+                             &last);
     if (status) return status;
   }
-  if (told.key.data && mb_left(&c))
-    return layout_error(&told, c.pos, "bytes are left behind it, and there is no further item");
+  if (last.key.data && mb_left(&c))
+    return layout_error(&last, c.pos, "bytes are left behind it, and there is no further item");
   blob->stream_size = c.pos;
   return blob->row_ptr ? MBLOB_OK : imply_library(blob);
 }

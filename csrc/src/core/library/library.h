@@ -103,10 +103,10 @@ bool mb_opening_measure(const void *loaders, struct mb_slice key, struct mb_meas
 /* And `run`. */
 bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c);
 /* For Python: how many bytes at the start of `bytes` are a payload of the key, SIZE_MAX: all that is
- * left. `*told`: 0: no loader and no plug-in in a file has the key; 1: one tells it; 2: one tells
+ * left. `*known`: 0: no loader and no plug-in in a file has the key; 1: one tells it; 2: one tells
  * nothing. `out` NULL: only that. */
 MBLOB_API int mblob_payload_measure(const char *type_key, const void *bytes, size_t size,
-                                    size_t *out, int *told);
+                                    size_t *out, int *known);
 /* MBLOB_OK if the tree's modules have the loaders that its opening asked for, else
  * MBLOB_E_LOADER. */
 int mb_tree_check_loaders(const struct mb_tree *tree);

@@ -105,14 +105,14 @@ bool mb_run_measure(const struct mb_measure *measure, struct mb_cursor *c) {
 }
 
 int mblob_payload_measure(const char *type_key, const void *bytes, size_t size, size_t *out,
-                          int *told) {
+                          int *known) {
   struct mb_measure measure = {.layout = "rest"};
   struct mb_cursor c = {bytes, 0, size, MB_UNKNOWN};
   bool rest = false;
-  if (MB_IS_NULL(type_key) || MB_IS_NULL(told)) return MBLOB_E_ARGUMENT;
-  *told = measure_of(NULL, type_key, &measure);
-  if (*told && !measure.measure && strcmp(measure.layout, "rest") == 0) *told = 2;
-  if (!*told || !out) return MBLOB_OK;
+  if (MB_IS_NULL(type_key) || MB_IS_NULL(known)) return MBLOB_E_ARGUMENT;
+  *known = measure_of(NULL, type_key, &measure);
+  if (*known && !measure.measure && strcmp(measure.layout, "rest") == 0) *known = 2;
+  if (!*known || !out) return MBLOB_OK;
   bool fits =
       measure.measure ? mb_run_measure(&measure, &c) : mb_layout_walk(measure.layout, &c, &rest);
   *out = rest ? SIZE_MAX : (size_t)c.pos;

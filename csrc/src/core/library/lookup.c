@@ -35,15 +35,15 @@ static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == '
 
 /* Whether something says that a function is a packed one of the classic dialect: the row of its
  * symbol, or its library where there is no row. */
-static bool is_told(const struct mb_library *library, const char *symbol,
-                    const struct mb_function_row *row) {
+static bool is_recorded_packed(const struct mb_library *library, const char *symbol,
+                               const struct mb_function_row *row) {
   return row ? row->packed : library->is_compiled_by_tvm && !is_mangled(symbol);
 }
 
 /* Whether it is one because the opening says so of what nothing else tells anything about. A row
  * without types may be of any function. */
-static bool is_assumed(const mblob_module *module, const char *symbol,
-                       const struct mb_function_row *row) {
+static bool is_assumed_packed(const mblob_module *module, const char *symbol,
+                              const struct mb_function_row *row) {
   return module->tree->assume == MBLOB_ASSUME_PACKED && module->library->dialect != MB_FFI &&
          !is_mangled(symbol) && (!row || strcmp(row->types, "?") == 0);
 }
@@ -131,8 +131,9 @@ static int find_kernel(const mblob_module *module, const char *name, mblob_funct
   }
   if (library->dialect == MB_FFI && !(row && strcmp(row->name, name) == 0))
     return find_prefixed(library, name, out); /* others are no functions of the module */
-  if (is_told(library, symbol, row)) return make_kernel(library, name, symbol, row, out);
-  return is_assumed(module, symbol, row) ? assume_kernel(module, name, symbol, out) : MBLOB_OK;
+  if (is_recorded_packed(library, symbol, row)) return make_kernel(library, name, symbol, row, out);
+  return is_assumed_packed(module, symbol, row) ? assume_kernel(module, name, symbol, out)
+                                                : MBLOB_OK;
 }
 
 /* `*closed`: as of mb_loader_find. */
@@ -270,7 +271,7 @@ static void library_names(const mblob_module *module, size_t most,
   const struct mb_library *library = module->library;
   for (size_t i = 0; i < library->table.count && most; i++) {
     const struct mb_function_row *row = &library->table.rows[i];
-    if ((row->packed || is_assumed(module, row->symbol, row)) &&
+    if ((row->packed || is_assumed_packed(module, row->symbol, row)) &&
         is_symbol_there(library, row->symbol))
       visit(context, row->name), most--;
   }
@@ -283,7 +284,8 @@ static void library_names(const mblob_module *module, size_t most,
       continue;
     if (own ? *own != '_'
             : library->dialect != MB_FFI && !is_helper(name) &&
-                  (is_told(library, name, NULL) || is_assumed(module, name, NULL)))
+                  (is_recorded_packed(library, name, NULL) ||
+                   is_assumed_packed(module, name, NULL)))
       visit(context, own ? own : name), most--;
   }
 }

@@ -153,9 +153,9 @@ static bool is_noexec(int fd) {
 
 static const char *advice(const struct mb_library *library, const char *reason) {
   static const char undefined[] = "undefined symbol: ";
-  for (const char *said = words, *told; *said; said = told + strlen(told) + 1) {
-    told = said + strlen(said) + 1;
-    if (strstr(reason, said)) return told;
+  for (const char *reported = words, *remedy; *reported; reported = remedy + strlen(remedy) + 1) {
+    remedy = reported + strlen(reported) + 1;
+    if (strstr(reason, reported)) return remedy;
   }
   const char *at = strstr(reason, undefined);
   if (at) return about_symbol(at + strlen(undefined));

@@ -9,12 +9,12 @@
 
 static struct mb_lock registry_lock = MB_LOCK_INIT;
 
-/* Loaders of the process, in order of registration. `told`: only where payloads end, without a
+/* Loaders of the process, in order of registration. `measuring`: only where payloads end, without a
  * function; newer than what the first loader of the key tells. */
 static struct registry {
   mblob_loader *items;
   size_t count;
-} first, last, told;
+} first, last, measuring;
 
 /* ---- registry -------------------------------------------------------------------------------- */
 
@@ -95,9 +95,9 @@ static int set_in(struct registry *r, const char *function, const mblob_loader *
   int status = MBLOB_OK;
   mb_lock(&registry_lock);
   const bool tells = r == &first && only_tells(loader);
-  if (r == &first) drop_key(&told, loader->type_key);
+  if (r == &first) drop_key(&measuring, loader->type_key);
   if (tells || loader->function)
-    status = add_to(tells ? &told : r, loader);
+    status = add_to(tells ? &measuring : r, loader);
   else
     drop_key(r, loader->type_key);
   mb_unlock(&registry_lock);
@@ -133,9 +133,9 @@ void mb_loader_measure(const mblob_loader *loader, struct mb_measure *out) {
 bool mb_registered_measure(enum mb_loader_order order, const char *type_key,
                            struct mb_measure *out) {
   mb_lock(&registry_lock);
-  const struct registry *r = order == MB_LAST_LOADERS                 ? &last
-                             : place_in(&told, type_key) < told.count ? &told
-                                                                      : &first;
+  const struct registry *r = order == MB_LAST_LOADERS                           ? &last
+                             : place_in(&measuring, type_key) < measuring.count ? &measuring
+                                                                                : &first;
   size_t at = place_in(r, type_key);
   bool found = at < r->count;
   if (found) mb_loader_measure(&r->items[at], out);

@@ -39,7 +39,7 @@ static int add_row(struct rows *rows, const char *function, double seconds) {
   return MBLOB_OK;
 }
 
-static void seen(void *context, const mblob_function *function, double seconds) {
+static void add_call(void *context, const mblob_function *function, double seconds) {
   struct rows *rows = context;
   if (!rows->status)
     rows->status = add_row(rows, function->name ? function->name : "a function", seconds);
@@ -65,7 +65,7 @@ static int return_aot_rows(const struct rows *rows, int64_t repeat, struct mb_ca
 int mb_aot_profile(mblob_function *entry, const TVMValue *args, const int *codes, int count,
                    int64_t repeat, struct mb_call *call) {
   struct rows rows = {0};
-  const struct mb_call_watch watch = {seen, &rows};
+  const struct mb_call_watch watch = {add_call, &rows};
   int status = add_row(&rows, entry->name, 0);
   const struct mb_call_watch *before = mb_call_watch_begin(&watch);
   for (int64_t i = 0; !status && i < repeat; i++) {

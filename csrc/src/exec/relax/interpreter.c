@@ -121,7 +121,7 @@ static int call_relax_kernel(const struct relax_target *target, const TVMValue *
   return given.code == kTVMNullptr ? status : take_given(status, &given, result);
 }
 
-static int nobody(const char *name) {
+static int fail_missing_function(const char *name) {
   return mb_fail(MBLOB_E_KERNEL,
                  "InternalError: Error: Cannot find ffi::Function %s in either Relax VM kernel "
                  "library, or in TVM runtime ffi::Function registry, or in global Relax functions "
@@ -133,7 +133,8 @@ static int nobody(const char *name) {
 static int find_late(struct relax_machine *m, size_t index) {
   struct relax_target *target = &m->targets[index];
   int status = mb_global_get(m->exec->functions[index].name, &target->function);
-  return status || target->function ? status : nobody(m->exec->functions[index].name);
+  return status || target->function ? status
+                                    : fail_missing_function(m->exec->functions[index].name);
 }
 
 /* Call one entry of the table on the arguments, as an instruction does. */

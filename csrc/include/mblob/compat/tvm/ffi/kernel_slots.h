@@ -28,8 +28,9 @@ MBLOB_SLOT(int, TVMFFIEnvModLookupFromImports,
            (TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *));
 MBLOB_SLOT(int, TVMFFIHandleInitOnce, (void **, int (*)(void **)));
 
-/* What is done while the slot is empty: mblob_alone_<function>. */
-static inline void mblob_alone_TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message) {
+/* What is done while the slot is empty: mblob_fallback_<function>. */
+static inline void mblob_fallback_TVMFFIErrorSetRaisedFromCStr(const char *kind,
+                                                               const char *message) {
   void (*set)(const char *, const char *) =
       (void (*)(const char *, const char *))mblob_global_function("TVMFFIErrorSetRaisedFromCStr");
   if (set) {
@@ -54,7 +55,7 @@ static inline void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *me
   if (__TVMFFIErrorSetRaisedFromCStr)
     __TVMFFIErrorSetRaisedFromCStr(kind, message);
   else
-    mblob_alone_TVMFFIErrorSetRaisedFromCStr(kind, message);
+    mblob_fallback_TVMFFIErrorSetRaisedFromCStr(kind, message);
 }
 
 /* Parts that are NULL are left out. */
@@ -89,8 +90,8 @@ static inline int mblob_ffi_no_runtime(const char *name) {
   return -1;
 }
 
-static inline int mblob_alone_TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args,
-                                                 int32_t num_args, TVMFFIAny *result) {
+static inline int mblob_fallback_TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args,
+                                                    int32_t num_args, TVMFFIAny *result) {
   int (*call)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *) =
       (int (*)(TVMFFIObjectHandle, TVMFFIAny *, int32_t, TVMFFIAny *))mblob_global_function(
           "TVMFFIFunctionCall");
@@ -101,13 +102,13 @@ static inline int TVMFFIFunctionCall(TVMFFIObjectHandle func, TVMFFIAny *args, i
                                      TVMFFIAny *result) {
   MBLOB_DEFINE_SLOT(__TVMFFIFunctionCall);
   if (__TVMFFIFunctionCall) return __TVMFFIFunctionCall(func, args, num_args, result);
-  return mblob_alone_TVMFFIFunctionCall(func, args, num_args, result);
+  return mblob_fallback_TVMFFIFunctionCall(func, args, num_args, result);
 }
 
 /* tvm_ffi follows the context unseen: it must not get that of a library which no loader opened. */
-static inline int mblob_alone_TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx,
-                                                            const char *func_name,
-                                                            TVMFFIObjectHandle *out) {
+static inline int mblob_fallback_TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx,
+                                                               const char *func_name,
+                                                               TVMFFIObjectHandle *out) {
   int (*look)(TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *) =
       (int (*)(TVMFFIObjectHandle, const char *, TVMFFIObjectHandle *))mblob_global_function(
           "TVMFFIEnvModLookupFromImports");
@@ -119,13 +120,13 @@ static inline int TVMFFIEnvModLookupFromImports(TVMFFIObjectHandle library_ctx,
   MBLOB_DEFINE_SLOT(__TVMFFIEnvModLookupFromImports);
   if (__TVMFFIEnvModLookupFromImports)
     return __TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
-  return mblob_alone_TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
+  return mblob_fallback_TVMFFIEnvModLookupFromImports(library_ctx, func_name, out);
 }
 
 /* Without a runtime that has it: threads that race may each make a handle, and one of them
  * stays. */
-static inline int mblob_alone_TVMFFIHandleInitOnce(void **handle_addr,
-                                                   int (*init_func)(void **result)) {
+static inline int mblob_fallback_TVMFFIHandleInitOnce(void **handle_addr,
+                                                      int (*init_func)(void **result)) {
   int (*once)(void **, int (*)(void **)) =
       (int (*)(void **, int (*)(void **)))mblob_global_function("TVMFFIHandleInitOnce");
   if (once) return once(handle_addr, init_func);
@@ -139,7 +140,7 @@ static inline int mblob_alone_TVMFFIHandleInitOnce(void **handle_addr,
 static inline int TVMFFIHandleInitOnce(void **handle_addr, int (*init_func)(void **result)) {
   MBLOB_DEFINE_SLOT(__TVMFFIHandleInitOnce);
   if (__TVMFFIHandleInitOnce) return __TVMFFIHandleInitOnce(handle_addr, init_func);
-  return mblob_alone_TVMFFIHandleInitOnce(handle_addr, init_func);
+  return mblob_fallback_TVMFFIHandleInitOnce(handle_addr, init_func);
 }
 
 #endif /* TVM_FFI_KERNEL_SLOTS_H_ */

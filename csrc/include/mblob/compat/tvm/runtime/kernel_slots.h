@@ -143,10 +143,10 @@ static inline int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name
   return mblob_kernel_no_runtime(func_name ? func_name : "TVMBackendGetFuncFromEnv");
 }
 
-/* What can be done without a runtime: mblob_alone_<function>. */
-static inline void *mblob_alone_TVMBackendAllocWorkspace(int device_type, int device_id,
-                                                         uint64_t nbytes, int dtype_code_hint,
-                                                         int dtype_bits_hint) {
+/* What is done without a runtime: mblob_fallback_<function>. */
+static inline void *mblob_fallback_TVMBackendAllocWorkspace(int device_type, int device_id,
+                                                            uint64_t nbytes, int dtype_code_hint,
+                                                            int dtype_bits_hint) {
   (void)device_id;
   (void)dtype_code_hint;
   (void)dtype_bits_hint;
@@ -163,11 +163,12 @@ static inline void *TVMBackendAllocWorkspace(int device_type, int device_id, uin
   if (__TVMBackendAllocWorkspace)
     return __TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint,
                                       dtype_bits_hint);
-  return mblob_alone_TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint,
-                                              dtype_bits_hint);
+  return mblob_fallback_TVMBackendAllocWorkspace(device_type, device_id, nbytes, dtype_code_hint,
+                                                 dtype_bits_hint);
 }
 
-static inline int mblob_alone_TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
+static inline int mblob_fallback_TVMBackendFreeWorkspace(int device_type, int device_id,
+                                                         void *ptr) {
   (void)device_type;
   (void)device_id;
   __builtin_free(ptr);
@@ -177,11 +178,11 @@ static inline int mblob_alone_TVMBackendFreeWorkspace(int device_type, int devic
 static inline int TVMBackendFreeWorkspace(int device_type, int device_id, void *ptr) {
   MBLOB_DEFINE_SLOT(__TVMBackendFreeWorkspace);
   if (__TVMBackendFreeWorkspace) return __TVMBackendFreeWorkspace(device_type, device_id, ptr);
-  return mblob_alone_TVMBackendFreeWorkspace(device_type, device_id, ptr);
+  return mblob_fallback_TVMBackendFreeWorkspace(device_type, device_id, ptr);
 }
 
-static inline int mblob_alone_TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata,
-                                                       int num_task) {
+static inline int mblob_fallback_TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata,
+                                                          int num_task) {
   /* One task, however many were asked for: tasks that meet at a barrier cannot run one after the
    * other. */
   int32_t counter[16] = {0};
@@ -195,10 +196,10 @@ static inline int mblob_alone_TVMBackendParallelLaunch(FTVMParallelLambda flambd
 static inline int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void *cdata, int num_task) {
   MBLOB_DEFINE_SLOT(__TVMBackendParallelLaunch);
   if (__TVMBackendParallelLaunch) return __TVMBackendParallelLaunch(flambda, cdata, num_task);
-  return mblob_alone_TVMBackendParallelLaunch(flambda, cdata, num_task);
+  return mblob_fallback_TVMBackendParallelLaunch(flambda, cdata, num_task);
 }
 
-static inline int mblob_alone_TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
+static inline int mblob_fallback_TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
   (void)task_id;
   (void)penv;
   return 0;
@@ -207,7 +208,7 @@ static inline int mblob_alone_TVMBackendParallelBarrier(int task_id, TVMParallel
 static inline int TVMBackendParallelBarrier(int task_id, TVMParallelGroupEnv *penv) {
   MBLOB_DEFINE_SLOT(__TVMBackendParallelBarrier);
   if (__TVMBackendParallelBarrier) return __TVMBackendParallelBarrier(task_id, penv);
-  return mblob_alone_TVMBackendParallelBarrier(task_id, penv);
+  return mblob_fallback_TVMBackendParallelBarrier(task_id, penv);
 }
 
 /* ---- a program that was compiled like a kernel ----------------------------------------------- */
