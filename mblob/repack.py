@@ -121,12 +121,15 @@ def _steps(
         has_index = blob is not None and blob.index_offset is not None
         had = next((e.digest_algorithm for e in library.entries if e.digest), None)
         other = None if dialect == library.dialect else dialect
-        changed, same, hung = _payloads(module, library, shown)
+        changed, same, new_imports = _payloads(module, library, shown)
     code = any(
-        m._node.properties & EXPORTABLE for row in hung.values() for new in row for m in new.walk()
+        m._node.properties & EXPORTABLE
+        for row in new_imports.values()
+        for new in row
+        for m in new.walk()
     )
-    how: Any = {name: asked.get(name) for name in _OF_CODE} if code else {}
-    left = [name for name in asked if name not in how]
+    code_options: Any = {name: asked.get(name) for name in _OF_CODE} if code else {}
+    left = [name for name in asked if name not in code_options]
     if left and other is None:
         raise mblob.BuildError(
             f"{shown}: {min(left)}= has no meaning for a loaded library, whose code is linked already; leave it out,"
@@ -134,19 +137,19 @@ def _steps(
         )
     steps: list[Step] = []
     new = digest if other is None and index is not False else None  # digest of the same dialect
-    if blob is None and other is None and (new or index) and not hung:
+    if blob is None and other is None and (new or index) and not new_imports:
         raise mblob.BuildError(
             f"{shown}: the library has no modules but its code, so an index would list nothing; leave index= and"
             " digest= out"
         )
-    if new and not (has_index or index or hung):
+    if new and not (has_index or index or new_imports):
         raise mblob.BuildError(
             f"{shown}: digest={digest!r}: the library has no index, which has the digests; add index=True"
         )
     if changed or (new and has_index):
         steps.append(partial(_swap, changed, digest=new if has_index else None, reuse=reuse))
-    if hung:
-        steps.append(partial(_add, hung, reuse=reuse, **how))
+    if new_imports:
+        steps.append(partial(_add, new_imports, reuse=reuse, **code_options))
         if new and not has_index:
             steps.append(partial(_swap, {}, digest=new, reuse=reuse))
         has_index = True
@@ -166,12 +169,12 @@ def _steps(
     return steps
 
 
-def _swap(changes: Mapping[int | str, Any], path: Any, output: Path, **how: Any) -> None:
-    mblob.swap(path, changes, output, **how)
+def _swap(changes: Mapping[int | str, Any], path: Any, output: Path, **options: Any) -> None:
+    mblob.swap(path, changes, output, **options)
 
 
-def _add(hung: Mapping[int, list[Module]], path: Any, output: Path, **how: Any) -> None:
-    mblob.add(path, modules=hung, output=output, **how)
+def _add(new_imports: Mapping[int, list[Module]], path: Any, output: Path, **options: Any) -> None:
+    mblob.add(path, modules=new_imports, output=output, **options)
 
 
 def _copy(path: Any, output: Path) -> None:
@@ -198,7 +201,7 @@ def _payloads(
     entries = [library.entries[i] for i in order]
     index = {id(m): i for i, m in zip(order, modules)}
     keys, found = [e.type_key for e in entries], [m.type_key for m in modules]
-    hung: dict[int, list[Module]] = {}
+    new_imports: dict[int, list[Module]] = {}
     for m, e in zip(modules, entries):
         below = {index[id(c)] for c in m.imported_modules if id(c) in index}
         if keys != found or below != {*e.imports}:
@@ -208,8 +211,8 @@ def _payloads(
                 " code, pack its objects (static_library) or sources (csource_module) with them"
             )
         if new := [c for c in m.imported_modules if id(c) not in of_file]:
-            hung[e.index] = new
-    if any(id(m) in of_file for row in hung.values() for new in row for m in new.walk()):
+            new_imports[e.index] = new
+    if any(id(m) in of_file for row in new_imports.values() for new in row for m in new.walk()):
         raise mblob.BuildError(
             f"{shown}: a module that was imported imports one of the loaded library, which has its own place already"
         )
@@ -224,7 +227,7 @@ def _payloads(
         held[e.index] = to_write(m) if saved is None else saved
         if (saved is not None or not of_open) and not has_same_bytes(held[e.index], e.view()):
             changed[e.index] = held[e.index]
-    return changed, dict([*held.items()][:1]), hung
+    return changed, dict([*held.items()][:1]), new_imports
 
 
 def _file_of(module: Module) -> Any:

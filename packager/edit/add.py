@@ -47,7 +47,7 @@ from mblob.packager.modules.nodes import (
 )
 from mblob.packager.modules.payload_modules import blob_module, graph_executor_factory
 from mblob.packager.modules.relax_parameters import is_set
-from mblob.packager.modules.repeated import check_names
+from mblob.packager.modules.repeated_names import check_names
 from mblob.packager.modules.weights import named_parameters, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.blob_stream import out_entry
@@ -128,12 +128,12 @@ def add(
         ChangedError: somebody replaced `file` meanwhile.
         OSError: a file cannot be read or written.
     """
-    how = {"cc": cc, "target": target, "options": options}
+    export_options = {"cc": cc, "target": target, "options": options}
     path = Path(checked_path(file, "add: file"))
     if path.is_dir():
         raise BuildError(f"{path}: a folder; build links the objects in it with what is added")
     existing_file(path, "add: file")
-    hung = _given(weights, blobs, modules)
+    new_imports = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
     code: list[Module] = []
     if sources or others:
@@ -141,36 +141,46 @@ def add(
 
         made = host_modules(sources, others, functions, None, "add")
         code = [m for m in made if is_host(m)]
-        hung[0] += [m for m in made if not is_host(m)]  # the root of a .tar
+        new_imports[0] += [m for m in made if not is_host(m)]  # the root of a .tar
     if functions and not (sources or others):
         raise BuildError("functions= needs kernels or objects that define them")
     if isinstance(params, (str, os.PathLike)):
         params = checked_path(params, "add: params")
     if order is not None and params is None:
         raise BuildError("order= is that of params= of a Relax program; give params=, too")
-    if not code and params is None and not any(hung.values()):
+    if not code and params is None and not any(new_imports.values()):
         raise BuildError("add: nothing to add; give weights, params, blobs, kernels or objects")
     result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
         names = Names(opened, replace)
-        _check_importers(opened, hung)
+        _check_importers(opened, new_imports)
         if opened.kind == "tar":
             from mblob.packager.edit.add_code import link_again
 
-            link_again(opened, *_for_objects(opened, hung, params, order, names), code, result, how)
+            link_again(
+                opened,
+                *_for_objects(opened, new_imports, params, order, names),
+                code,
+                result,
+                export_options,
+            )
             return 0
         if output is not None and result.suffix in (".tar", ".o", ".a"):
             raise BuildError(
                 f"{path}: a finished library has no objects to put into {result}; name a .so, or add to the .tar"
                 " that TVM exported"
             )
-        dialect = _dialect_for(opened, [*code, *_all(hung)])
+        dialect = _dialect_for(opened, [*code, *_all(new_imports)])
         check_loading(opened.image)  # its segments get company
-        graph = {} if params is None else _parameters(opened, params, order, hung, replace, names)
-        check_names((*_all(hung), *graph.values()))
+        graph = (
+            {}
+            if params is None
+            else _parameters(opened, params, order, new_imports, replace, names)
+        )
+        check_names((*_all(new_imports), *graph.values()))
         work = stack.enter_context(workspace(None))
-        new = _New(opened, hung, code, names, graph)
+        new = _New(opened, new_imports, code, names, graph)
         changed, added = _entries(opened, new, dialect)
         inputs = {f"{what} {p}": p for what, p in files_in(map(node_of, new.all))}
         check_output(result, inputs.items())
@@ -178,7 +188,7 @@ def add(
         if new.code:
             from mblob.packager.edit.add_code import check_joined, with_code
 
-            joined, left = with_code(opened, dialect, new.code, replace, work, how)
+            joined, left = with_code(opened, dialect, new.code, replace, work, export_options)
             library = stack.enter_context(Library(joined))
             check_joined(opened, library)
         elif opened.blob is None:
@@ -198,18 +208,18 @@ def add(
 
 
 def _for_objects(
-    library: Library, hung: dict[int, list[Module]], params: Any, order: Any, names: Names
+    library: Library, new_imports: dict[int, list[Module]], params: Any, order: Any, names: Names
 ) -> tuple[list[Module], Module | None]:
     """The additions to objects of a library: modules for the root, and parameters of its program.
 
     Raises:
         BuildError: they cannot get that.
     """
-    if hung.keys() != {0}:
+    if new_imports.keys() != {0}:
         raise BuildError(
             f"{library.path}: modules by the entry that imports them, expected a list, which the root imports"
         )
-    rows, parameters = dict(hung), None
+    rows, parameters = dict(new_imports), None
     if params is not None:
         model = _model(library)
         if model.type_key in GRAPHS:
@@ -222,7 +232,7 @@ def _for_objects(
     for i, row in rows.items():
         for module in (m for new in row for m in new.walk() if not is_host(m)):
             names.taken_by(module, i)
-    return hung[0], parameters
+    return new_imports[0], parameters
 
 
 # -- parameters of a model -------------------------------------------------------------------------
@@ -255,11 +265,11 @@ def _parameters(
     library: Library,
     params: Any,
     order: Any,
-    hung: dict[int, list[Module]],
+    new_imports: dict[int, list[Module]],
     replace: bool,
     names: Names,
 ) -> dict[int, Module]:
-    """Give the model in a library parameters: a Relax program imports them (`hung`); of a graph model, the
+    """Give the model in a library parameters: a Relax program imports them (`new_imports`); of a graph model, the
     result is the model that takes the place of the old one.
 
     Raises:
@@ -267,7 +277,7 @@ def _parameters(
     """
     model = _model(library)
     if model.type_key in RELAX_EXECUTABLES:
-        hung.setdefault(model.index, []).append(_set_of(params, order))
+        new_imports.setdefault(model.index, []).append(_set_of(params, order))
         return {}
     if order is not None:
         raise BuildError("order= is that of params= of a Relax program; a graph model has none")
@@ -325,13 +335,13 @@ def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
     given = weights if isinstance(weights, (list, tuple)) else [] if weights is None else [weights]
     made = [safetensors_module(w) for w in given]
     made += [blob_module(key, payload) for key, payload in (blobs or {}).items()]
-    hung = {0: made}
+    new_imports = {0: made}
     for index, row in (modules if isinstance(modules, Mapping) else {0: modules}).items():
         row = items("add", "modules", row, "a list of modules", BuildTypeError)
         for module in row:
             _check_has_no_code(checked_module("add", "modules", module))
-        hung.setdefault(index, []).extend(row)
-    return hung
+        new_imports.setdefault(index, []).extend(row)
+    return new_imports
 
 
 def _all(rows: Mapping[int, Sequence[Module]]) -> Iterable[Module]:
@@ -339,7 +349,7 @@ def _all(rows: Mapping[int, Sequence[Module]]) -> Iterable[Module]:
     return (m for row in rows.values() for root in row for m in root.walk())
 
 
-def _check_importers(library: Library, hung: Mapping[int, Sequence[Module]]) -> None:
+def _check_importers(library: Library, new_imports: Mapping[int, Sequence[Module]]) -> None:
     """Refuse a circle: modules that import the library below the library itself.
 
     Raises:
@@ -347,7 +357,7 @@ def _check_importers(library: Library, hung: Mapping[int, Sequence[Module]]) -> 
     """
     home = next((e.index for e in library.entries if e.offset is None), None)
     under = () if home is None else below(library, home)
-    for module in _all({i: row for i, row in hung.items() if i in under}):
+    for module in _all({i: row for i, row in new_imports.items() if i in under}):
         if not is_host(module) and any(map(is_host, module.walk())):
             where = node_of(module).home or ("", f"a module {module.type_key!r}")
             raise BuildError(
@@ -392,7 +402,7 @@ class _New:
     def __init__(
         self,
         library: Library,
-        hung: Mapping[int, Sequence[Module]],
+        new_imports: Mapping[int, Sequence[Module]],
         code: Sequence[Module],
         names: Names,
         replacing: Mapping[int, Module],
@@ -400,7 +410,7 @@ class _New:
         seen: dict[int, tuple[Module, int]] = {}  # and the entry that imports it, or what does
         for i, module in (
             *((0, m) for m in code),
-            *((i, m) for i, row in hung.items() for m in row),
+            *((i, m) for i, row in new_imports.items() for m in row),
         ):
             for m in module.walk():
                 seen.setdefault(id(m), (m, i))
@@ -414,7 +424,7 @@ class _New:
                 self.replacing[entry] = m
             elif not is_host(m):
                 payloads.append(m)
-        if unknown := next((i for i in hung if not 0 <= i < len(library.entries)), None):
+        if unknown := next((i for i in new_imports if not 0 <= i < len(library.entries)), None):
             raise BuildError(
                 f"modules: no entry {unknown}; there are 0 to {len(library.entries) - 1}"
             )
@@ -436,7 +446,7 @@ class _New:
         elif self.code:
             self.importers[home] = self._numbers(under)
         self.added += [(m, self._numbers(m.imported_modules)) for m in payloads]
-        for i, row in hung.items():
+        for i, row in new_imports.items():
             new = self._numbers(m for m in row if is_set(m) or m not in self.replacing.values())
             self.importers[i] = (*self.importers.get(i, ()), *(n for n in new if n != i))
 

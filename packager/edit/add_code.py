@@ -36,11 +36,11 @@ from mblob.temporary import replacing
 
 def link_again(
     library: Library,
-    hung: Sequence[Module],
+    new_imports: Sequence[Module],
     parameters: Module | None,
     code: Sequence[Module],
     target: Path,
-    how: Mapping[str, Any],
+    export_options: Mapping[str, Any],
 ) -> None:
     """Link the objects of a library with more code, with modules that the root imports, and with the
     parameters of its one Relax program.
@@ -51,19 +51,19 @@ def link_again(
     path = library.path
     root = tree_of([path], NOTHING)
     dialect = dialect_of(root)
-    check_dialect([*code, *(m for new in hung for m in new.walk())], dialect, path)
+    check_dialect([*code, *(m for new in new_imports for m in new.walk())], dialect, path)
     host = next(m for m in root.walk() if is_host(m))
     for module in code:
         host.import_module(module)
-    for module in hung:
+    for module in new_imports:
         root.import_module(module)
     if parameters is not None:
         program = next(m for m in root.walk() if m.type_key in RELAX_EXECUTABLES)
         program.import_module(parameters)
-    how = {**how, "dialect": dialect}
+    export_options = {**export_options, "dialect": dialect}
     check_output(target, ((f"{what} {p}", p) for what, p in files_in(map(node_of, root.walk()))))
     with ExitStack() as held, replacing(target) as temporary:
-        export_library(root, temporary, **how)
+        export_library(root, temporary, **export_options)
         held.enter_context(unchanged(library))  # until the new file has its name
 
 
@@ -84,7 +84,7 @@ def with_code(
     code: Sequence[Module],
     replace: bool,
     work: Path,
-    how: Mapping[str, Any],
+    export_options: Mapping[str, Any],
 ) -> tuple[Path, int]:
     """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
     old blob stay behind in it.
@@ -94,7 +94,7 @@ def with_code(
         IncompatibleError, ToolchainError, OSError: as of `export_library`.
     """
     bare, joined, left = library.path, work / "joined.so", 0
-    check_machine(machine_of(library.elf), str(library.path), work, how)
+    check_machine(machine_of(library.elf), str(library.path), work, export_options)
     if library.blob is not None:
         # Old payloads do not go with the code: they come into the blob behind it, from the library.
         check_can_move(library.elf, library.blob.symbol, library.path)
@@ -110,13 +110,13 @@ def with_code(
             f"{library.path}: has a function {min(taken)!r} already; replace=True replaces it"
         )
     try:
-        finished = finished_code(bare, work, how, but=names if replace else None)
+        finished = finished_code(bare, work, export_options, but=names if replace else None)
         root = Module(node=finished)
         for module in code:
             node = copy(node_of(module))
             node.imports = []
             root.import_module(Module(node=node))
-        join(bare, root, joined, DIALECTS[dialect], work, how, replaces=replace)
+        join(bare, root, joined, DIALECTS[dialect], work, export_options, replaces=replace)
     except MblobError as error:
         error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
         if isinstance(error, NameTakenError):

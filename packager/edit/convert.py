@@ -45,7 +45,7 @@ def convert(
     *,
     dialect: Dialect,
     objects: Sequence[str | os.PathLike[str]] = (),
-    **how: Unpack[BuildOptions],
+    **export_options: Unpack[BuildOptions],
 ) -> None:
     """Write a library of one dialect in the other.
 
@@ -59,7 +59,7 @@ def convert(
         file_name: the library to write, `.so` or `.tar`.
         dialect: "classic" or "ffi": what to write.
         objects: objects, archives and sources of the host code of `file`.
-        how: of `export_library`: index, digest, embed, cc, target, options, ...
+        export_options: of `export_library`: index, digest, embed, cc, target, options, ...
 
     Raises:
         BuildError: the library has that dialect already, or it has a module or function that the
@@ -86,12 +86,14 @@ def convert(
             found.add_file(extra, str(extra), work)
         found.check(dialect, str(path))
         if found.machine is not None:
-            check_machine(found.machine, str(path), work, how)
+            check_machine(found.machine, str(path), work, export_options)
         if found.functions and not given:
-            _convert_shared(path, found.tree_with, file_name, DIALECTS[dialect], work, how)
+            _convert_shared(
+                path, found.tree_with, file_name, DIALECTS[dialect], work, export_options
+            )
             return
         found.expose_forms(work)
-        export_library(found.tree(), file_name, dialect=dialect, **how)
+        export_library(found.tree(), file_name, dialect=dialect, **export_options)
 
 
 def _convert_shared(
@@ -100,21 +102,21 @@ def _convert_shared(
     file_name: str | os.PathLike[str],
     dialect: DialectFormat,
     work: Path,
-    how: Mapping[str, Any],
+    export_options: Mapping[str, Any],
 ) -> None:
     """Write a finished library that has functions: its code stays, and adapters to the other dialect
     join it. `tree` makes the tree of its new modules, with the node of the finished code."""
-    _check_shared(path, file_name, how)
+    _check_shared(path, file_name, export_options)
     with Library(path) as library:
         adapted = {f.symbol for f in library.host_functions if f.abi != "plain"}
     try:
         join(
             path,
-            tree(finished_code(path, work, how, needs_runtime=True)),
+            tree(finished_code(path, work, export_options, needs_runtime=True)),
             file_name,
             dialect,
             work,
-            how,
+            export_options,
             hidden=lambda name: _is_hidden(name, dialect),
             replaced=adapted,
         )
@@ -122,9 +124,11 @@ def _convert_shared(
         raise BuildError(f"{error}; convert the objects that it was linked from") from None
 
 
-def _check_shared(path: Path, file_name: str | os.PathLike[str], how: Mapping[str, Any]) -> None:
+def _check_shared(
+    path: Path, file_name: str | os.PathLike[str], export_options: Mapping[str, Any]
+) -> None:
     for name in ("fcompile", "fpack_imports", "system_lib"):
-        if how.get(name):
+        if export_options.get(name):
             raise BuildError(
                 f"{path}: a finished library, to which adapters are added without {name}=; leave it out, or convert the"
                 " objects that it was linked from"

@@ -12,7 +12,7 @@ from mblob.packager.edit.new_payloads import tensors_by_name
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, node_of
 from mblob.packager.modules.relax_parameters import check_parameters, is_set
-from mblob.packager.modules.repeated import is_found_by_key
+from mblob.packager.modules.repeated_names import is_found_by_key
 
 
 class Names:

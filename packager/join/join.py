@@ -50,7 +50,7 @@ def join(
     output: str | os.PathLike[str],
     dialect: Dialect,
     work: Path,
-    how: Mapping[str, Any],
+    export_options: Mapping[str, Any],
     *,
     hidden: Names = lambda name: False,
     replaced: Collection[str] = (),
@@ -69,7 +69,7 @@ def join(
         dialect: of the new library.
         work: a folder of the caller's, for the objects and the small library with the new blob. So
             the disk has room for the new blob twice.
-        how: options of `export_library` for the small library: cc, target, options, index, ...
+        export_options: options of `export_library` for the small library: cc, target, options, index, ...
         hidden: names, of either library, that nobody finds in the new one by name.
         replaced: names of the finished library that lead elsewhere in the new library, or nowhere.
             The blob, and tables whose names begin with `__mblob_`, are always replaced.
@@ -88,7 +88,7 @@ def join(
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
     part = work / "joined.so"
-    export_library(tree, part, **{**how, "dialect": dialect.name, "reuse": False})
+    export_library(tree, part, **{**export_options, "dialect": dialect.name, "reuse": False})
     with replacing(output) as temporary:
         new = _read(part)
         taken = {s.name for s in new.dynsym if s.is_exported and s.type in CONTENTS}
@@ -127,14 +127,16 @@ def _unused_blob(path: Path) -> tuple[int, int]:
         return elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
 
 
-def check_machine(machine: ElfTarget, label: str, work: Path, how: Mapping[str, Any]) -> None:
+def check_machine(
+    machine: ElfTarget, label: str, work: Path, export_options: Mapping[str, Any]
+) -> None:
     """Refuse a library for another machine than the compiler's.
 
     Raises:
         IncompatibleError: naming both.
     """
-    tools = find(how.get("cc"), how.get("target"))
-    ours = probe(tools, as_options(how.get("options")), work)
+    tools = find(export_options.get("cc"), export_options.get("target"))
+    ours = probe(tools, as_options(export_options.get("options")), work)
     if ours.identity != machine.identity:
         raise IncompatibleError(
             f"{label} is for {machine}, the compiler {' '.join(tools.cc)} links for {ours}; pass cc= or target= of a"
@@ -148,7 +150,7 @@ def check_machine(machine: ElfTarget, label: str, work: Path, how: Mapping[str, 
 def finished_code(
     path: Path,
     work: Path,
-    how: Mapping[str, Any],
+    export_options: Mapping[str, Any],
     *,
     needs_runtime: bool = False,
     but: Collection[str] | None = None,
@@ -156,7 +158,7 @@ def finished_code(
     """The code of a finished library as a host module of another tree: an object with its names alone.
 
     Args:
-        path, work, how: as of `join`.
+        path, work, export_options: as of `join`.
         needs_runtime: functions of a runtime that the code calls are not there in the new library's
             runtime, so the tree has to have them.
         but: functions that the tree may define once more, and those of which it has prototypes (by
@@ -167,8 +169,8 @@ def finished_code(
         ToolchainError: the compiler does not work.
         FormatError, OSError: the library is damaged, or cannot be read.
     """
-    tools = find(how.get("cc"), how.get("target"))
-    options = [o for o in as_options(how.get("options")) if not o.startswith("-flto")]
+    tools = find(export_options.get("cc"), export_options.get("target"))
+    options = [o for o in as_options(export_options.get("options")) if not o.startswith("-flto")]
     label = str(path)
     with Library(path) as library:
         text = "\n".join(

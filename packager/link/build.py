@@ -20,7 +20,7 @@ from mblob.packager.modules.payload_modules import (
     check_alignment,
     graph_executor_factory,
 )
-from mblob.packager.modules.repeated import check_names
+from mblob.packager.modules.repeated_names import check_names
 from mblob.packager.path_arguments import check_output, existing_file
 
 if TYPE_CHECKING:
