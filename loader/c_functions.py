@@ -43,13 +43,13 @@ def declared(node: OpenedNode, name: str) -> CDeclaration:
     if packed is not None:
         call = Refusal(f"it is the packed function {packed!r}, so call module[{packed!r}]")
         return CDeclaration(f"{name}(...)", refusal=call, of_result=call)
-    told = CDeclaration(f"{name}(...)", refusal=UNKNOWN, of_result=UNKNOWN_RESULT)
+    declaration = CDeclaration(f"{name}(...)", refusal=UNKNOWN, of_result=UNKNOWN_RESULT)
     symbol = name
     for row in rows:
         if row.abi == "plain" and name in (row.name, row.symbol):
-            told, symbol = of_row(row), row.symbol
+            declaration, symbol = of_row(row), row.symbol
             break
-    return told if not told.refusal else _of_debug_info(node, symbol) or told
+    return declaration if not declaration.refusal else _of_debug_info(node, symbol) or declaration
 
 
 def overloads_of(node: OpenedNode, name: str) -> str:
@@ -156,19 +156,19 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
     def _check_together(self, args: tuple[Any, ...]) -> None:
         """Refuse a call of which nothing is known, of another number of arguments, or whose arguments
         do not fit each other."""
-        told = self._declared
-        if told.refusal:
+        declaration = self._declared
+        if declaration.refusal:
             raise errors.ArgumentTypeError(
-                f"{self.__name__}: {told.refusal.text}; {told.refusal.remedy(self.__name__)}"
+                f"{self.__name__}: {declaration.refusal.text}; {declaration.refusal.remedy(self.__name__)}"
             )
         if not self._is_own:
             return
-        count = len(told.argtypes or ())
-        if len(args) < count or (len(args) > count and not told.variadic):
+        count = len(declaration.argtypes or ())
+        if len(args) < count or (len(args) > count and not declaration.variadic):
             what = f"argument{'' if count == 1 else 's'}"
-            least = "at least " if told.variadic else ""
+            least = "at least " if declaration.variadic else ""
             raise errors.ArgumentValueError(
-                f"{self.__name__}: expected {least}{count} {what}, found {len(args)}: {told.text}"
+                f"{self.__name__}: expected {least}{count} {what}, found {len(args)}: {declaration.text}"
             )
         i = 0
         try:
@@ -208,10 +208,10 @@ class CFunction(FunctionPointer):  # type: ignore[misc]
         return self._node.module
 
     def __repr__(self) -> str:
-        told = self._declared
+        declaration = self._declared
         path = f" of {self._node.path}" if self._node.path else ""
-        why = f"; {told.refusal.text}: a call is an error" if told.refusal else ""
-        return errors.one_line(f"<C function {told.text}{path}{why}>")
+        why = f"; {declaration.refusal.text}: a call is an error" if declaration.refusal else ""
+        return errors.one_line(f"<C function {declaration.text}{path}{why}>")
 
     def __reduce__(self) -> Any:
         return getattr, (self._node.module.ctypes, self.__name__)
@@ -292,14 +292,14 @@ def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None
         argtypes: those of the caller; None: of the prototype.
     """
     function: Any = CFunction(address)
-    told = declared(node, name)
-    function.__name__, function._node, function._declared = name, node, told
-    function._is_own = not told.refusal
-    function._sizes = Sizes.of(told)
-    _restype.__set__(function, told.restype)
-    _argtypes.__set__(function, told.argtypes)
+    declaration = declared(node, name)
+    function.__name__, function._node, function._declared = name, node, declaration
+    function._is_own = not declaration.refusal
+    function._sizes = Sizes.of(declaration)
+    _restype.__set__(function, declaration.restype)
+    _argtypes.__set__(function, declaration.argtypes)
     is_quick = function._is_own and function._sizes is None
-    function._count = len(told.argtypes or ()) if is_quick else -1
+    function._count = len(declaration.argtypes or ()) if is_quick else -1
     if argtypes is not None:
         function.argtypes = argtypes
     return function  # type: ignore[no-any-return]

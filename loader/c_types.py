@@ -74,16 +74,19 @@ class Sizes(NamedTuple):
     numbers: tuple[tuple[int, str], ...]
 
     @classmethod
-    def of(cls, told: CDeclaration) -> Sizes | None:
+    def of(cls, declaration: CDeclaration) -> Sizes | None:
         """None if no parameter is one whose size another tells."""
-        types = enumerate(told.argtypes or ())
+        types = enumerate(declaration.argtypes or ())
         named = [
             (i, t, re.findall(r"[A-Za-z_]\w*", " ".join(t.dims)))
             for i, t in types
             if isinstance(t, Pointer)
         ]
         numbers = {
-            (i, name) for i, name in enumerate(told.names) for _, _, names in named if name in names
+            (i, name)
+            for i, name in enumerate(declaration.names)
+            for _, _, names in named
+            if name in names
         }
         known = {name for _, name in numbers}
         arrays = [(i, t) for i, t, names in named if known.intersection(names)]
@@ -161,8 +164,10 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         for i, one in enumerate(found[:-1] if variadic else found):
             parameter, ctype = _parameter(one, of_row[i] if i < len(of_row) else "")
             if ctype is None:
-                told = of_row[i].removesuffix(functions_table.OBJECT) if i < len(of_row) else one
-                refusal = _no_type(f"parameter {i}", " ".join(told.split()))
+                type_text = (
+                    of_row[i].removesuffix(functions_table.OBJECT) if i < len(of_row) else one
+                )
+                refusal = _no_type(f"parameter {i}", " ".join(type_text.split()))
                 argtypes = None
                 break
             argtypes.append(ctype)
@@ -201,8 +206,8 @@ def of_row(row: functions_table.Row) -> CDeclaration:
 
 
 def of_dwarf(name: str, function: Function) -> CDeclaration:
-    told = [*(p.spelling for p in function.parameters), *["..."] * function.variadic]
-    text = function.result.declaration(f"{name}({', '.join(told) or 'void'})")
+    parameters = [*(p.spelling for p in function.parameters), *["..."] * function.variadic]
+    text = function.result.declaration(f"{name}({', '.join(parameters) or 'void'})")
     argtypes = [_parameter_of_dwarf(p) for p in function.parameters]
     ok, restype = _result_of_dwarf(function.result)
     refusal = of_result = None if ok else _no_type("its result", function.result.spelling)

@@ -87,15 +87,15 @@ def by_reference(given: Any) -> Any:
     return found
 
 
-def one_complex(number: Any, told: tuple[str, str], place: str) -> memoryview | None:
+def one_complex(number: Any, parameter: tuple[str, str], place: str) -> memoryview | None:
     """An array with a number in it, for a function that reads one complex number; None if it may read
     more.
 
     Args:
-        told: the type of its elements, and the parameter as the prototype has it.
+        parameter: the type of its elements, and the parameter as the prototype has it.
         place: what errors begin with.
     """
-    dtype, declared = told
+    dtype, declared = parameter
     if not declared.endswith("[static 1]"):
         return None
     made = empty((1,), dtype)

@@ -138,7 +138,7 @@ class Options:
     """The options that a library is opened with.
 
     Attributes:
-        how: arguments of `load_module` without `loaders`.
+        options: arguments of `load_module` without `loaders`.
         loaders: given with this open, by type key.
         record: the mblob_open_options of all that.
     """
@@ -153,7 +153,7 @@ class Options:
         unload: bool = False,
         assume: Assume | None = None,
     ) -> None:
-        self.how: LoadOptions = {
+        self.options: LoadOptions = {
             "verify": verify,
             "missing": missing,
             "keep": keep,
@@ -192,7 +192,7 @@ class Options:
     @property
     def is_assumed(self) -> bool:
         """True if functions of which nothing says how they are called are packed ones."""
-        return self.how["assume"] == "packed"
+        return self.options["assume"] == "packed"
 
     def origin(
         self,
@@ -201,7 +201,7 @@ class Options:
         status: os.stat_result | None = None,
     ) -> Origin:
         """Of the modules of a file, as it was when it was opened; no status of memory."""
-        return Origin(path, self.loaders, functions, status, self.how)
+        return Origin(path, self.loaders, functions, status, self.options)
 
 
 def open_by(call: Open, options: Options, origin: Origin) -> Module:

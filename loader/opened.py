@@ -48,15 +48,15 @@ class Origin:
         loaders: loaders given with this open, asked first.
         status: of the file when it was opened, None if Python did not open a file.
         library: of the library that the runtime opened: the file, or one in memory or linked of it.
-        how: arguments of the open that pickles have, too.
+        options: arguments of the open that pickles have, too.
         image: the whole file, for modules whose pickles hold it, else None.
         is_extended: whether a module got another import than those of the file.
-        told: names of functions that a warning said nobody provides.
+        warned_of: names of functions that nobody provides, as a warning said.
     """
 
     __slots__ = (
-        "_asked", "_functions", "_read_functions", "how", "image", "is_extended", "library", "loaders",
-        "path", "status", "told",
+        "_asked", "_functions", "_read_functions", "image", "is_extended", "library", "loaders", "options",
+        "path", "status", "warned_of",
     )  # fmt: skip
 
     def __init__(
@@ -65,18 +65,18 @@ class Origin:
         loaders: Mapping[str, Loader] | None = None,
         functions: Callable[[], Mapping[str, str]] = dict,
         status: os.stat_result | None = None,
-        how: LoadOptions | None = None,
+        options: LoadOptions | None = None,
     ) -> None:
         self.path = path
         self.loaders = dict(loaders or {})
-        self.status, self.how = status, how or {}
+        self.status, self.options = status, options or {}
         self.library = status
         self.image: Any = None
         self.is_extended = False
         self._read_functions = functions
         self._functions: Mapping[str, str] = {}
         self._asked: set[str] = set()
-        self.told: set[str] = set()
+        self.warned_of: set[str] = set()
 
     def functions(self) -> Mapping[str, str]:
         """Functions that the library exports, by name, and how each is called; its file is read

@@ -85,8 +85,8 @@ def reduce_module(node: OpenedNode, protocol: int) -> tuple[Any, ...]:
     image: Image | None = origin.image
     if image is not None:
         data = image.in_pickle(protocol)
-        return bytes_module, (image.name, image.digest, data, origin.how, index)
-    return file_module, (origin.path, _digest_of_opened(origin), origin.how, index)
+        return bytes_module, (image.name, image.digest, data, origin.options, index)
+    return file_module, (origin.path, _digest_of_opened(origin), origin.options, index)
 
 
 def module_with_bytes(node: OpenedNode) -> Module:
@@ -96,7 +96,7 @@ def module_with_bytes(node: OpenedNode) -> Module:
     if origin.image is not None:
         return node.module
     digest = _digest_of_opened(origin)
-    root = load_module(origin.path, **origin.how)
+    root = load_module(origin.path, **origin.options)
     with _OpenedFile(origin.path) as descriptor:
         image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         _check_same(origin, os.fstat(descriptor))
@@ -184,40 +184,40 @@ _lock = threading.RLock()
 _roots: dict[tuple[str, ...], Module] = {}
 
 
-def file_module(path: str, digest: str, how: LoadOptions, index: int) -> Module:
+def file_module(path: str, digest: str, options: LoadOptions, index: int) -> Module:
     """Module `index` of the library at `path`, if the file has that digest.
 
     Raises:
         FileNotFoundError, OSError: the file is not there, or cannot be read.
         DigestError: it is another one.
     """
-    key = ("path", path, digest, *map(str, how.values()))
+    key = ("path", path, digest, *map(str, options.values()))
     with _lock:
         with _OpenedFile(path) as descriptor:
             _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
             status = os.fstat(descriptor)
         root = _kept(key)
         if root is None or identity(_status_of(root)) != identity(status):
-            root = load_module(path, **how)
+            root = load_module(path, **options)
             if identity(_status_of(root)) != identity(status):
                 raise ChangedError(f"{path}: the file was replaced while it was unpickled")
             _keep(key, root)
     return _module_at(root, index)
 
 
-def bytes_module(name: str, digest: str, data: Any, how: LoadOptions, index: int) -> Module:
+def bytes_module(name: str, digest: str, data: Any, options: LoadOptions, index: int) -> Module:
     """Module `index` of the library in `data`, once the file `name`.
 
     Raises:
         DigestError: the bytes do not have that digest.
     """
-    key = ("bytes", digest, *map(str, how.values()))
+    key = ("bytes", digest, *map(str, options.values()))
     with _lock:
         root = _kept(key)
         if root is None:
             view = memoryview(data).cast("B")
             _check_digest(f"{name}: the file in the pickle", _sha256([view]), digest)
-            root = _load_bytes(name, digest, view, how)
+            root = _load_bytes(name, digest, view, options)
             _keep(key, root)
     return _module_at(root, index)
 
@@ -229,11 +229,11 @@ def made_module(owner: Module | None, function: str, arguments: tuple[Any, ...])
     return module
 
 
-def _load_bytes(name: str, digest: str, data: memoryview, how: LoadOptions) -> Module:
+def _load_bytes(name: str, digest: str, data: memoryview, options: LoadOptions) -> Module:
     """The library in `data`, from a memory file that its modules and later pickles share."""
     descriptor = memory_file(data)
     try:
-        root = load_module(descriptor, **how)
+        root = load_module(descriptor, **options)
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
     except MblobError as exc:
         exc.prefix(f"{name}, from a pickle")

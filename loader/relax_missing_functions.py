@@ -32,9 +32,9 @@ def warn_after_load(program: Module) -> None:
 
 def warn(program: Module, names: list[str], stacklevel: int) -> None:
     """A UserWarning of those that no warning has named, for the caller `stacklevel` frames above."""
-    told: set[str] = getattr(getattr(program._node, "origin", None), "told", set())
-    names = [name for name in names if name not in told]
-    told.update(names)
+    warned_of: set[str] = getattr(getattr(program._node, "origin", None), "warned_of", set())
+    names = [name for name in names if name not in warned_of]
+    warned_of.update(names)
     if not names:
         return
 

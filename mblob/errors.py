@@ -90,7 +90,7 @@ class MblobError(Exception):
         return Exception.__str__(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (_made_of(type(self)), self.args), self.__dict__
+        return _rebuilt, (_made_of(type(self)), self.args), self.__dict__
 
     def prefix(self, culprit: str) -> None:
         """Put `culprit` and ": " in front of the message, for callers that know which file it is
@@ -366,7 +366,7 @@ def _made_of(cls: type[Any]) -> tuple[type[Any], ...]:
     return _bases.get(cls, (cls,))
 
 
-def _again(classes: tuple[type[Any], ...], args: tuple[Any, ...]) -> Any:
+def _rebuilt(classes: tuple[type[Any], ...], args: tuple[Any, ...]) -> Any:
     """An error as it was, for pickle and copy."""
     cls: Any = also(*classes)
     maker = cls  # `cls.__new__` is that of a class whose objects may have another layout

@@ -316,9 +316,9 @@ def _may_be_terse(producer: bytes) -> bool:
 def _tells_types(die: Any) -> bool:
     """True if an entry has facts that `clang -g1` leaves out, which names functions and says
     nothing else of them."""
-    told = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
+    facts = ("DW_AT_external", "DW_AT_type", "DW_AT_prototyped", "DW_AT_specification")
     parameters = (child.tag == "DW_TAG_formal_parameter" for child in children(die))
-    return any(attribute in die.attributes for attribute in told) or any(parameters)
+    return any(attribute in die.attributes for attribute in facts) or any(parameters)
 
 
 _CODE = frozenset(("DW_AT_low_pc", "DW_AT_ranges"))
@@ -431,11 +431,11 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     elif found.kind == "pointer" and found.target is not None and found.target.kind == "void":
         return found  # type(*) and type(c_ptr) look alike
     elif tag != "DW_TAG_string_type":
-        told = {_is_passed_by_address(entry) for entry in entries} - {None}
-        if len(told) != 1:
+        answers = {_is_passed_by_address(entry) for entry in entries} - {None}
+        if len(answers) != 1:
             is_procedure = found.kind == "pointer" and found.target and found.target.kind == "other"
             return found if is_procedure else _address(found, pointer_size)._replace(kind="either")
-        if told == {False}:
+        if answers == {False}:
             return found
     return _address(target, pointer_size)._replace(dims=dims)
 

@@ -80,8 +80,8 @@ def describe(entry: EntryView) -> str:
     if entry.offset is None:
         return text
     text += f"  {human_size(entry.size)} at {entry.offset:#x}"
-    told = one_line(", ".join(_in_short(entry)))
-    return f"{text}  {told}" if told else text
+    summary = one_line(", ".join(_in_short(entry)))
+    return f"{text}  {summary}" if summary else text
 
 
 def _in_short(entry: EntryView) -> Iterator[str]:
@@ -131,8 +131,8 @@ def function_lines(library: Library) -> Iterator[str]:
 
 def _function_line(text: str, origin: str | None, symbol: str = "") -> str:
     words = {"given": "as given to mblob", "source": "from the source"}
-    told = [symbol, words.get(origin, f"from {origin}") if origin else ""]
-    return one_line("  # ".join(filter(None, [text, ", ".join(filter(None, told))])))
+    remarks = [symbol, words.get(origin, f"from {origin}") if origin else ""]
+    return one_line("  # ".join(filter(None, [text, ", ".join(filter(None, remarks))])))
 
 
 def _plain_rows(library: Library) -> list[Row]:
@@ -163,8 +163,8 @@ def described_functions(library: Library) -> list[str]:
             )
         elif packed[name].prototype:
             text = one_line(packed[name].text)
-        elif told := [what for what in ("metadata", "doc") if getattr(packed[name], what)]:
-            text = f"{text}  tells its {' and '.join(told)}"
+        elif parts := [what for what in ("metadata", "doc") if getattr(packed[name], what)]:
+            text = f"{text}  tells its {' and '.join(parts)}"
         if name == library.entry_function:
             text += "  (entry)"
         found.append(text)
@@ -209,8 +209,8 @@ def _model_lines(models: Sequence[Model]) -> Iterator[str]:
             yield f"    ... {len(models) - done} more: see --json"
             break
         name = f" {model.name!r}" if model.name else ""
-        told = "" if model.inputs is not None else ", inputs and outputs are known when it runs"
-        yield one_line(f"[{model.entry}] {model.kind}{name}{told}").join(("    ", ""))
+        remark = "" if model.inputs is not None else ", inputs and outputs are known when it runs"
+        yield one_line(f"[{model.entry}] {model.kind}{name}{remark}").join(("    ", ""))
         for title, values in (
             ("input", model.inputs), ("output", model.outputs), ("parameter", model.parameters),
         ):  # fmt: skip

@@ -282,8 +282,8 @@ class RelaxProgram(Program):
     def types(self) -> dict[str | None, str]:
         """The types of the parameters, as far as the program tells them."""
         with open_library(self.file) as library:
-            told = next((m.inputs for m in library.models if m.name == self.function), None)
-        return {value.name: value.type_text for value in told or ()}
+            inputs = next((m.inputs for m in library.models if m.name == self.function), None)
+        return {value.name: value.type_text for value in inputs or ()}
 
     def is_tuple(self, name: str) -> bool:
         return self.types.get(name, "").startswith("Tuple")

@@ -25,8 +25,8 @@ REST = -1  # a payload is all that is left of the stream before the import tree
 Measures = Callable[[str, memoryview], "int | None"]
 
 
-def nobody(_key: str, _view: memoryview) -> None:
-    """The measures of those who know no further type key."""
+def no_measures(_key: str, _view: memoryview) -> None:
+    """The measures of a reader that knows no further type keys."""
 
 
 def read(
@@ -34,7 +34,7 @@ def read(
     *,
     level: str = "header",
     index_expected: bool = False,
-    measures: Measures = nobody,
+    measures: Measures = no_measures,
 ) -> Blob:
     """Read a blob; nothing is copied.
 
@@ -98,7 +98,7 @@ class _MeasuredModule(NamedTuple):
 
 
 def read_stream(
-    blob: memoryview, grammars: Grammars = GRAMMARS, measures: Measures = nobody
+    blob: memoryview, grammars: Grammars = GRAMMARS, measures: Measures = no_measures
 ) -> Blob:
     """Walk the stream of a blob without an index, every payload by the grammar of its key.
 
@@ -113,7 +113,7 @@ def read_stream(
     count = cursor.count("blob.count", 8)
     keys: list[tuple[str, int | None, int, int]] = []  # type key, payload offset, size, item offset
     rows: list[tuple[int, ...]] | None = None
-    told: _MeasuredModule | None = None  # the item before, if it was measured
+    measured: _MeasuredModule | None = None  # the item before, if it was measured
     for i in range(count):
         item = cursor.pos
         cursor.entry = i
@@ -121,14 +121,14 @@ def read_stream(
             key = cursor.key(f"item {i}: key")
             size = None
             if not (key in grammars or key in (TREE_KEY, LIB_KEY)):
-                size = _measure(key, cursor, measures, told)
+                size = _measure(key, cursor, measures, measured)
         except FormatError as error:
             if error.code == "unknown_key":
                 error.partial = _without_tree(blob, keys, item)
-            elif told and error.code != "layout":
-                raise told.wrong(error.plain, item) from error
+            elif measured and error.code != "layout":
+                raise measured.wrong(error.plain, item) from error
             raise
-        told = None
+        measured = None
         if rows is not None:
             raise cursor.fail(
                 f"item {i} ({key!r}) follows the import tree, which must be last", "tree_last", item
@@ -143,7 +143,7 @@ def read_stream(
             if size is None:
                 read_payload(key, cursor, grammars)
             elif size != REST:
-                told = _MeasuredModule(key, i)
+                measured = _MeasuredModule(key, i)
                 cursor.skip(size, key)
             elif end := _end_of_rest(cursor, len(keys) + 1, count - 1 - i):
                 cursor.pos = end
@@ -152,8 +152,8 @@ def read_stream(
                 unknown.partial = _without_tree(blob, keys, item)
                 raise unknown
             keys.append((key, start, cursor.pos - start, item))
-    if told and cursor.left:
-        raise told.wrong("bytes are left behind it, and there is no further item", cursor.pos)
+    if measured and cursor.left:
+        raise measured.wrong("bytes are left behind it, and there is no further item", cursor.pos)
     has_tree = rows is not None
     if rows is None:
         # TVM up to 0.6, or nothing packed: the library is the root and imports all items in order.

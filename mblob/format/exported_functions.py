@@ -208,14 +208,14 @@ def host_functions(
             no_function = is_helper(name) or is_helper(symbol) or is_mangled(name)
             if not (of_another or no_function or name in listed_packed):
                 found.append(HostFunction(name, symbol, abi))
-    told = {row.symbol: _of_row(row) for row in table}
+    by_symbol = {row.symbol: _of_row(row) for row in table}
     symbols = {f.symbol for f in ffi}
     # a table calls both conventions so
     found = [f for f in found if f.abi != "packed" or f.symbol not in symbols]
-    known = ((f, told.get(f.symbol)) for f in ffi)
+    known = ((f, by_symbol.get(f.symbol)) for f in ffi)
     ffi = [
-        t._replace(symbol=f.symbol, abi=f.abi, metadata=f.metadata, doc=f.doc) if t else f
-        for f, t in known
+        row._replace(symbol=f.symbol, abi=f.abi, metadata=f.metadata, doc=f.doc) if row else f
+        for f, row in known
     ]
     return sorted({*found, *ffi}, key=_order)
 
@@ -294,10 +294,10 @@ def _ffi_functions(
             or (name == rest and rest.startswith(others))
         ):
             continue
-        told = [mark + rest for mark in (FFI_METADATA, FFI_DOC)]
+        described = [mark + rest for mark in (FFI_METADATA, FFI_DOC)]
         found.append(
             HostFunction(
-                name, symbol, "ffi", None, *(t if t in all_symbols else None for t in told)
+                name, symbol, "ffi", None, *(t if t in all_symbols else None for t in described)
             )
         )
     return found

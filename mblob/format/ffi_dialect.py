@@ -32,7 +32,7 @@ def read(
     *,
     level: str = "header",
     index_expected: bool = False,
-    measures: classic.Measures = classic.nobody,
+    measures: classic.Measures = classic.no_measures,
 ) -> Blob:
     """Read a blob; nothing is copied.
 

@@ -246,8 +246,10 @@ def contradicts(row: Row) -> bool:
     """True if the prototype of a row has parameters of other types than the row says."""
     if not row.prototype or row.types == "?" or len(row.prototype) > _LONGEST:
         return False
-    told, types = _texts(row.prototype), split(row.types)
-    return len(told) != len(types) or any(not _is_of_type(p, t) for p, t in zip(told, types))
+    declared, types = _texts(row.prototype), split(row.types)
+    return len(declared) != len(types) or any(
+        not _is_of_type(p, t) for p, t in zip(declared, types)
+    )
 
 
 def _is_of_type(text: str, type_text: str) -> bool:
@@ -257,10 +259,10 @@ def _is_of_type(text: str, type_text: str) -> bool:
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known
-    told = (_plain(declared.words), _plain((*declared.words, declared.name)))
+    spellings = (_plain(declared.words), _plain((*declared.words, declared.name)))
     return (
         declared.pointer == ("*" in type_text)
-        and _plain(words) in told
+        and _plain(words) in spellings
         and (same_const or not declared.pointer)
     )
 

@@ -140,9 +140,9 @@ class _Graph:
             count = self.rows[number + 1] - self.rows[number]
         else:
             own = self.nodes[number].get("attrs")
-            told = own.get("num_outputs") if isinstance(own, dict) else None
-            known = isinstance(told, str) and re.fullmatch("[0-9]{1,4}", told, re.ASCII)
-            count = int(str(told)) if known else 1
+            given = own.get("num_outputs") if isinstance(own, dict) else None
+            known = isinstance(given, str) and re.fullmatch("[0-9]{1,4}", given, re.ASCII)
+            count = int(str(given)) if known else 1
         return min(max(count, 1), VALUES_SHOWN)
 
     @staticmethod

@@ -146,10 +146,10 @@ def _graph_model(entry: EntryView) -> Model:
     )
 
 
-def _value(told: dict[str, Any]) -> Value:
-    shape = told["shape"]
+def _value(row: dict[str, Any]) -> Value:
+    shape = row["shape"]
     return Value(
-        told["name"], None if shape is None else tuple(shape), told["dtype"], told.get("type", "")
+        row["name"], None if shape is None else tuple(shape), row["dtype"], row.get("type", "")
     )
 
 
@@ -162,8 +162,8 @@ def _programs(entry: EntryView) -> list[Model]:
     for f in machine["functions"]:
         if f["kind"] == "packed" or f["name"].startswith("lambda"):
             continue
-        told = f.get("inputs")
-        inputs = tuple(map(_value, told) if told is not None else map(Value, f["params"]))
+        rows = f.get("inputs")
+        inputs = tuple(map(_value, rows) if rows is not None else map(Value, f["params"]))
         found.append(Model(entry.index, machine["machine"], f["name"], inputs, None, constants))
         constants = ()  # of all functions together
     return found

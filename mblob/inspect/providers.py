@@ -124,14 +124,14 @@ def undefined_symbols(image: Image) -> list[Undefined]:
         FormatError: "elf_dynamic", "elf_truncated": the versions cannot be read.
     """
     known = versions(image) if isinstance(image, ElfFile) else {}
-    told: dict[str, str] = getattr(image, "provided_by", {})
+    provided_by: dict[str, str] = getattr(image, "provided_by", {})
     ours: Collection[str] | None = None
     found: dict[str, Undefined] = {}
     for s in image.imports:
         weak = s.binding == STB_WEAK
         if s.type not in _UNDEFINED_TYPES or not s.name or (weak and s.name in found):
             continue
-        version, file = known.get(s.offset, (None, told.get(s.name)))
+        version, file = known.get(s.offset, (None, provided_by.get(s.name)))
         provider = provider_of(s.name, file)
         if file is None and provider in MAY_BE_OURS:
             ours = _bound_by_mblob(image) if ours is None else ours

@@ -43,8 +43,8 @@ class Unloading(NamedTuple):
                 [*(_FLAGS[f] for f in self.flags), *([names] * bool(names))]
             )
         if self.libraries:
-            told = f"known when loaded: depends on {', '.join(self.libraries)}"
-            return f"{told} ({names})" if names else told
+            state = f"known when loaded: depends on {', '.join(self.libraries)}"
+            return f"{state} ({names})" if names else state
         if names:
             return f"stays mapped if something defines {names} (weak)"
         return "unmapped after the last reference"

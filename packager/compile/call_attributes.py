@@ -25,7 +25,7 @@ def attributes(code: str) -> dict[str, str]:
         return {}
     found: dict[str, str] = {}
     for declaration in _declarations(tokenize(code)[0]):
-        name, attribute = _told(declaration)
+        name, attribute = _declared_function(declaration)
         if name and attribute:
             found[name] = attribute
     return found
@@ -73,7 +73,7 @@ def declared_name(name: str, prototype: str) -> str:
     Args:
         name: as it was before, with namespaces.
     """
-    declared = _told(tokenize(prototype)[0])[0]
+    declared = _declared_function(tokenize(prototype)[0])[0]
     return name if name.endswith(f"::{declared}") else declared
 
 
@@ -89,7 +89,7 @@ def array_parameters(own: str) -> dict[str, str]:
     for declaration in _declarations(tokenize(own)[0]):
         words = [token.text for token in declaration]
         if ")" in words and "=" not in words and not arrays.isdisjoint(words):
-            name = _told(declaration)[0]
+            name = _declared_function(declaration)[0]
             if name:
                 found[name] = "".join(f"{token.space}{token.text}" for token in declaration)
     return found
@@ -159,7 +159,7 @@ def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
     yield made
 
 
-def _told(tokens: list[Token]) -> tuple[str, str]:
+def _declared_function(tokens: list[Token]) -> tuple[str, str]:
     """The function that a declaration declares, and its attribute; "" without."""
     name = attribute = before = ""
     closed = ends(tokens)

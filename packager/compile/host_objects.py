@@ -189,7 +189,7 @@ def compile_all(
     files = [_with_declarations(f, preprocessed.get(f.path), looking, texts) for f in files]
     files = [f._replace(dummies=dummies.get(f.path, {})) for f in files]
     read = [read_input(f, ours=f.path in described) for f in files]
-    return _described_apart(tools, read, kept, work)
+    return _described_by_another_compilation(tools, read, kept, work)
 
 
 def _of_fortran(job: Job, keep: Callable[[Mapping[str, Mapping[str, Dummy]]], object]) -> Job:
@@ -202,7 +202,7 @@ def _of_fortran(job: Job, keep: Callable[[Mapping[str, Mapping[str, Dummy]]], ob
 
     return job._replace(
         is_fortran=True,
-        told=lambda output: keep(fortran_tree.read(output)),
+        on_output=lambda output: keep(fortran_tree.read(output)),
         words=lambda output: job.words(fortran_tree.with_places(output)),
     )
 
@@ -278,7 +278,7 @@ def read_input(file: HostFile, ours: bool = False) -> LinkInput:
     return LinkInput(file._replace(functions=tuple(found)), contents)
 
 
-def _described_apart(
+def _described_by_another_compilation(
     tools: Toolchain, files: Sequence[LinkInput], jobs: Mapping[Path, Job], work: Path
 ) -> list[LinkInput]:
     """The files; those whose objects do not tell all functions are compiled once more, with debug

@@ -146,7 +146,7 @@ class Job(NamedTuple):
             line; () of others.
         before: makes the source, while jobs that have theirs run.
         is_fortran: it runs behind those before it that are, too, whose modules it may use.
-        told: called with what the compiler printed.
+        on_output: called with what the compiler printed.
     """
 
     culprit: str
@@ -155,7 +155,7 @@ class Job(NamedTuple):
     compiler: Command = ()
     before: Callable[[], object] | None = None
     is_fortran: bool = False
-    told: Callable[[str], object] | None = None
+    on_output: Callable[[str], object] | None = None
 
     @property
     def output(self) -> str:
@@ -217,8 +217,8 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
                 output=output,
             )
         check_written(job.command, output, cwd, job.culprit)
-        if job.told is not None:
-            job.told(output)
+        if job.on_output is not None:
+            job.on_output(output)
 
 
 def _in_parallel(

@@ -176,9 +176,9 @@ class Toolchain:
     def cuda_folders(self) -> list[str]:
         """Folders of the libraries of `nvcc`. It may be a script, so it is asked."""
         _, output = Processes().run((*self.nvcc, "--dryrun", "-x", "cu", os.devnull))
-        told = re.search(r"^#\$ LIBRARIES=(.*)$", output, re.MULTILINE)
+        found = re.search(r"^#\$ LIBRARIES=(.*)$", output, re.MULTILINE)
         home = Path(shutil.which(self.nvcc[0]) or "").resolve().parent.parent
-        return re.findall(r'"-L([^"]+)"', told[1]) if told else [f"{home}/lib64", f"{home}/lib"]
+        return re.findall(r'"-L([^"]+)"', found[1]) if found else [f"{home}/lib64", f"{home}/lib"]
 
     def link(
         self, command: Sequence[str], cwd: Path, labels: Mapping[str, str] = MappingProxyType({})

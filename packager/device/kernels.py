@@ -217,8 +217,8 @@ def _cubin_kernel(file: ElfFile, name: str) -> Kernel | None:
         return None
     sizes = dict(_sizes_of_parameters(file.contents(section)))
     count = 1 + max(sizes, default=-1)
-    told = "a cubin tells its size alone, {} bytes".format
-    parameters = (Parameter(None, sizes.get(i, 0), told(sizes.get(i, 0))) for i in range(count))
+    describe = "a cubin tells its size alone, {} bytes".format
+    parameters = (Parameter(None, sizes.get(i, 0), describe(sizes.get(i, 0))) for i in range(count))
     return Kernel(name, tuple(parameters))
 
 

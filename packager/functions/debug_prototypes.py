@@ -238,6 +238,6 @@ def _result(found: CType, remedies: _Remedies) -> tuple[str, Scalar | None, str]
         return "pointer", None, "void *" if "?" in text or "&" in text else text
     scalar = scalar_of(found)
     if scalar is None or scalar.kind == "complex":
-        told = _described(found, remedies.writes, remedies.writes_object, remedies.narrow)
-        raise NotCallable(f"its result is {told}")
+        found_type = _described(found, remedies.writes, remedies.writes_object, remedies.narrow)
+        raise NotCallable(f"its result is {found_type}")
     return "scalar", scalar, scalar.name

@@ -88,8 +88,8 @@ def classify_undeclared(
         if f.generated or f.carried:
             continue
         without_row = _exported(contents) - prototypes - rows
-        told = {fn.name for fn in f.functions if is_packed(fn, of_tvm=False)}
-        here = without_row & (contents.of_tvm | told | set(named))
+        described = {fn.name for fn in f.functions if is_packed(fn, of_tvm=False)}
+        here = without_row & (contents.of_tvm | described | set(named))
         packed |= here
         unknown |= without_row - here
     defined = {name for _, c in files for name in c.defined | c.weak}
@@ -177,8 +177,10 @@ def _plain_functions(
                 row = row if name in defined else row._replace(name=name)
             if row is not None and function.name not in rows:
                 origin = "source" if f.own else "debug information"
-                told = row._replace(comment=why_not(function, f, files))
-                rows[function.name] = told._replace(origin=origin) if row.prototype else told
+                commented = row._replace(comment=why_not(function, f, files))
+                rows[function.name] = (
+                    commented._replace(origin=origin) if row.prototype else commented
+                )
     return [rows[name] for name in sorted(rows)]
 
 
@@ -257,5 +259,5 @@ def _declaration(function: Function) -> str:
     if function.types == "?" or "?" in function.result.text or function.source_name:
         return ""
     named = zip(function.parameters, function.names)
-    told = [p.declaration(name) for p, name in named] + ["..."] * function.variadic
-    return function.result.declaration(f"{function.called}({', '.join(told) or 'void'})")
+    parameters = [p.declaration(name) for p, name in named] + ["..."] * function.variadic
+    return function.result.declaration(f"{function.called}({', '.join(parameters) or 'void'})")

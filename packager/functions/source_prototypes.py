@@ -110,8 +110,8 @@ def found_prototypes(
                     else _with_bounds(prototype_of(_with_addresses(function, own_text)), f)
                 )
                 comment = comments(node).get(name.rpartition("::")[2], "")
-                told = _with_values(comment, function, prototype)
-                prototype = prototype._replace(origin=origin, comment=told)
+                described = _with_values(comment, function, prototype)
+                prototype = prototype._replace(origin=origin, comment=described)
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
                 if name in of_cxx:
@@ -183,8 +183,8 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     dummies = file.dummies.get(function.source_name, {})
     function = with_places(function, file)
     mangled = function.name if name != function.name else ""
-    told = prototype_of(function)._replace(name=name, mangled=mangled)
-    made, why = of_fortran(told, function, dummies)
+    described = prototype_of(function)._replace(name=name, mangled=mangled)
+    made, why = of_fortran(described, function, dummies)
     if why:
         warn(f"{file.label}: a call does not check the size of an array: {why}")
     return made
@@ -210,16 +210,16 @@ def _is_chosen(
     return contradiction(written, function) is None
 
 
-def _written(text: str, function: Function, told: Prototype, file: HostFile) -> Prototype:
+def _written(text: str, function: Function, described: Prototype, file: HostFile) -> Prototype:
     """The prototype of a caller's text with words of the source, as of `_compared`. The source tells of
     its references."""
-    made = _compared(_parsed(text, told.name, file), function, told)
-    declared = parameters(file.written.get(told.name, text))
+    made = _compared(_parsed(text, described.name, file), function, described)
+    declared = parameters(file.written.get(described.name, text))
     found = function.parameters
     if len(declared) != len(found) or not any(p.is_reference for p in found):
         return made
     are = [p.is_reference and "&" in d.text for p, d in zip(found, declared)]
-    of_both = zip(made.parameters, told.parameters, are)
+    of_both = zip(made.parameters, described.parameters, are)
     return made._replace(
         parameters=tuple(t._replace(name=p.name) if is_one else p for p, t, is_one in of_both)
     )
@@ -245,11 +245,11 @@ def _parsed(text: str, name: str, file: HostFile) -> Prototype:
     return written._replace(name=name)
 
 
-def _compared(written: Prototype, function: Function, told: Prototype) -> Prototype:
+def _compared(written: Prototype, function: Function, described: Prototype) -> Prototype:
     """A caller's prototype of a function.
 
     Args:
-        told: what debug information says.
+        described: what debug information says.
 
     Raises:
         BuildError: it is of another function.
@@ -258,33 +258,35 @@ def _compared(written: Prototype, function: Function, told: Prototype) -> Protot
         raise BuildError(
             f"functions: {written.name}: the prototype {difference}; write it as the source has it"
         )
-    made = _merged(written, told)._replace(mangled=told.mangled, comment=told.comment)
-    is_pointer = written.result == told.result == "pointer"
-    return made._replace(result_type=told.result_type) if is_pointer else made
+    made = _merged(written, described)._replace(
+        mangled=described.mangled, comment=described.comment
+    )
+    is_pointer = written.result == described.result == "pointer"
+    return made._replace(result_type=described.result_type) if is_pointer else made
 
 
-def _merged(written: Prototype, told: Prototype) -> Prototype:
+def _merged(written: Prototype, described: Prototype) -> Prototype:
     """A caller's prototype of a function; what the source tells of structs, and of the sign of plain chars."""
-    parameters = tuple(map(_of_source, written.parameters, told.parameters))
+    parameters = tuple(map(_of_source, written.parameters, described.parameters))
     made = written._replace(parameters=parameters)
-    if made.scalar is None or made.scalar.kind != "char" or told.scalar is None:
+    if made.scalar is None or made.scalar.kind != "char" or described.scalar is None:
         return made
-    return made._replace(scalar=told.scalar, result_type=told.result_type)
+    return made._replace(scalar=described.scalar, result_type=described.result_type)
 
 
-def _of_source(p: Parameter, told: Parameter) -> Parameter:
+def _of_source(p: Parameter, described: Parameter) -> Parameter:
     """A parameter of a caller's prototype; what a pointer points at is told where its type is one of the
     source."""
-    if p.kind == told.kind == "scalar" and p.element.kind == "char":
-        return p._replace(scalar=told.scalar)
+    if p.kind == described.kind == "scalar" and p.element.kind == "char":
+        return p._replace(scalar=described.scalar)
     if p.kind != "pointer":
         return p
-    inner = told.dims[len(p.dims) or 1 :]  # of a typedef of arrays
+    inner = described.dims[len(p.dims) or 1 :]  # of a typedef of arrays
     dims = (*(p.dims or (Dim(None, ""),)), *inner) if inner else p.dims
-    if told.kind == "pointer":
-        size, alignment = told.size, told.alignment
-        return p._replace(spelled=told.spelled, size=size, alignment=alignment, dims=dims)
-    return told._replace(name=p.name, dims=dims) if p.spelled else p
+    if described.kind == "pointer":
+        size, alignment = described.size, described.alignment
+        return p._replace(spelled=described.spelled, size=size, alignment=alignment, dims=dims)
+    return described._replace(name=p.name, dims=dims) if p.spelled else p
 
 
 def with_types(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[Wrapped]:

@@ -42,7 +42,7 @@ def undefined(
         files: all that may define it.
     """
     cut: list[str] = []
-    if why := next(filter(None, (_told(name, f, c, cut) for f, c in files)), ""):
+    if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
     last = name.rpartition("::")[2]
     scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
@@ -94,7 +94,7 @@ _SCOPES = ("DW_TAG_namespace", *RECORDS)
 _MOST = 200_000  # entries of one object that are read for an error: some seconds
 
 
-def _told(name: str, file: Any, contents: Any, cut: list[str]) -> str:
+def _reason(name: str, file: Any, contents: Any, cut: list[str]) -> str:
     """The reason why a function of an object has no symbol that can be called, and what to do; "" if the object
     does not tell.
 
@@ -208,8 +208,8 @@ def _is_const(die: Any) -> bool:
 
 
 def _is_private(die: Any, owner: Any) -> bool:
-    told = die.attributes.get("DW_AT_accessibility")
-    return bool(owner.tag == "DW_TAG_class_type" if told is None else told.value != 1)
+    access = die.attributes.get("DW_AT_accessibility")
+    return bool(owner.tag == "DW_TAG_class_type" if access is None else access.value != 1)
 
 
 def _is_known(die: Any, spaces: Sequence[str]) -> bool:

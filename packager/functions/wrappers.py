@@ -56,10 +56,12 @@ class Wrapped(NamedTuple):
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
         p = self.prototype
-        told = (p.origin, p.comment)
-        rows = [Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *told)]
+        source = (p.origin, p.comment)
+        rows = [
+            Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *source)
+        ]
         if not self.takes_name:
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *told))
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *source))
         return rows
 
 

@@ -206,8 +206,8 @@ def _stack_options(objects: Sequence[LinkInput], options: Sequence[str]) -> list
     """The linker's options for the stack: none, if an option of the caller sets it, or if the
     library tells what link-time optimization made. Objects for that do not know what they need."""
     late = any(not c.complete for _, c in objects)
-    told = late and all(c.has_stack_note for _, c in objects)
-    return [] if told or asks_for_stack(options) else ["-Wl,-z,noexecstack"]
+    is_known = late and all(c.has_stack_note for _, c in objects)
+    return [] if is_known or asks_for_stack(options) else ["-Wl,-z,noexecstack"]
 
 
 # -- objects that somebody else links --------------------------------------------------------------

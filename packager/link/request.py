@@ -45,7 +45,7 @@ from mblob.packager.modules.nodes import (
     is_host,
     node_of,
 )
-from mblob.packager.modules.repeated import repeated_names
+from mblob.packager.modules.repeated_names import repeated_names
 from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
@@ -196,11 +196,11 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
-                told = self.comments(node).get(prototype.name)
-                comments.setdefault(prototype.name, []).extend([] if told is None else [told])
-        for name, told_by in comments.items():
-            if len(told_by) == 1:  # else two modules define it
-                found[name] = found[name].with_comment(told_by[0])
+                comment = self.comments(node).get(prototype.name)
+                comments.setdefault(prototype.name, []).extend([] if comment is None else [comment])
+        for name, found_comments in comments.items():
+            if len(found_comments) == 1:  # else two modules define it
+                found[name] = found[name].with_comment(found_comments[0])
         for wrapped in self.found:
             found[wrapped.prototype.name] = wrapped
         return list(found.values())

@@ -69,11 +69,13 @@ def check_parameters(
         ) from None
     names = {name for name, *_ in rows}
     functions = [f for f in program.functions if f.kind != PACKED]
-    told = {f["name"]: f.get("inputs", ()) for f in summarize(program, lambda t: t)["functions"]}
+    known_inputs = {
+        f["name"]: f.get("inputs", ()) for f in summarize(program, lambda t: t)["functions"]
+    }
     if any(names.intersection(f.params) for f in functions):  # inputs find them by name
-        _warn_of_names(place, functions, told, [name for name, *_ in rows])
+        _warn_of_names(place, functions, known_inputs, [name for name, *_ in rows])
         return
-    if rows and not _may_take(functions, told, len(rows)):
+    if rows and not _may_take(functions, known_inputs, len(rows)):
         shown = [f"{f.name}({', '.join(f.params)})"[:120] for f in functions]
         raise BuildError(
             f"{place}: parameters: no function takes a tuple, or {len(rows)} tensors: {listed(shown, 6)}; weights="
@@ -83,7 +85,7 @@ def check_parameters(
     if len(rows) < 2:
         return
     inputs = next((f.params for f in functions if len(f.params) > len(rows)), None)
-    if inputs and not _has_place(functions, told):
+    if inputs and not _has_place(functions, known_inputs):
         warn(
             f"{place}: no input ({listed(inputs, 6)}) has the name of a parameter ({listed(list(names), 6)}); inputs"
             " that are parameters, one by one, find them by name: give the tensors the names of these inputs"
@@ -103,11 +105,11 @@ def check_parameters(
 
 
 # By function, what a program tells of each of its inputs (`mblob.inspect.relax_summary`).
-_Told = Mapping[str, Sequence[Mapping[str, Any]]]
+_KnownInputs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def _warn_of_names(
-    place: str, functions: Sequence[Function], told: _Told, names: Sequence[str]
+    place: str, functions: Sequence[Function], known_inputs: _KnownInputs, names: Sequence[str]
 ) -> None:
     """Warn if each function that takes tensors of the set by name has an input behind the first of these that gets
     none: calls pass only parameters that are the last inputs. Or if no input has the name of a tensor."""
@@ -119,7 +121,7 @@ def _warn_of_names(
         if first is not None:
             missing.append((f, first, [name for name in f.params[first:] if name not in known]))
     is_short = all(rest for *_, rest in missing)
-    if not (is_short or others) or _has_place(functions, told):
+    if not (is_short or others) or _has_place(functions, known_inputs):
         return
     if is_short:
         f, first, rest = missing[0]
@@ -136,10 +138,10 @@ def _warn_of_names(
         )
 
 
-def _may_take(functions: Sequence[Function], told: _Told, count: int) -> bool:
+def _may_take(functions: Sequence[Function], known_inputs: _KnownInputs, count: int) -> bool:
     """True if a function of a program takes as many parameters, or may, as far as the program says so."""
     for f in functions:
-        inputs = told.get(f.name, ())
+        inputs = known_inputs.get(f.name, ())
         if len(inputs) < f.num_args or not all(_is_known(i) for i in inputs):
             return True
         if sum(not i.get("type") for i in inputs) >= count:
@@ -147,17 +149,17 @@ def _may_take(functions: Sequence[Function], told: _Told, count: int) -> bool:
     return not functions
 
 
-def _is_known(told: Mapping[str, Any]) -> bool:
+def _is_known(known: Mapping[str, Any]) -> bool:
     """True if an input is a tensor or a shape, as a program tells of it: nothing that holds parameters."""
-    kind = told.get("type", "")
+    kind = known.get("type", "")
     return kind.startswith(("Shape", "Prim")) or (
-        not kind and (told["dtype"] is not None or told["shape"] is not None)
+        not kind and (known["dtype"] is not None or known["shape"] is not None)
     )
 
 
-def _has_place(functions: Sequence[Function], told: _Told) -> bool:
+def _has_place(functions: Sequence[Function], known_inputs: _KnownInputs) -> bool:
     """True if a function of a program takes a tuple, as far as the program says so, or by its name."""
     if any("params" in name for f in functions for name in f.params):
         return True
-    inputs = (i for rows in told.values() for i in rows)
+    inputs = (i for rows in known_inputs.values() for i in rows)
     return any(i.get("type", "").lower().startswith("tuple") for i in inputs)

@@ -76,8 +76,10 @@ def _of_c(text: str) -> Iterator[tuple[str, str, bool]]:
         is_other = any(map(_ELSE.match, lines[last:first]))
         last = first
         is_unclear = not inner and _MACRO.match(code, start, place)
-        told = "" if is_unclear or not is_first else _above(lines, comments, (inner or [first])[-1])
-        yield name, told, is_other
+        comment = (
+            "" if is_unclear or not is_first else _above(lines, comments, (inner or [first])[-1])
+        )
+        yield name, comment, is_other
 
 
 def _without_comments(text: str) -> tuple[str, dict[int, tuple[int, str]]]:

@@ -275,9 +275,9 @@ def _lto_symbols(elf: ElfFile) -> Iterator[_LtoSymbol]:
     """
     named = {s.name: s for s in elf.sections if s.name.startswith(_LTO)}
     for title, section in named.items():
-        told = named.get(title.replace(_LTO + "symtab", _LTO + "ext_symtab"))
-        if title.startswith(_LTO + "symtab") and told is not None:
-            data, types = bytes(elf.contents(section)), elf.contents(told)
+        extension = named.get(title.replace(_LTO + "symtab", _LTO + "ext_symtab"))
+        if title.startswith(_LTO + "symtab") and extension is not None:
+            data, types = bytes(elf.contents(section)), elf.contents(extension)
             at = 0
             for kind in types[1::2]:
                 end = data.find(b"\0", at)

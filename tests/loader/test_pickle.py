@@ -478,7 +478,7 @@ def test_modules_that_are_not_opened_are_pickled_as_ever(kernels: Path) -> None:
 
 def test_how_a_library_was_opened_is_kept(kernels: Path, worker: Worker) -> None:
     lib = mblob.load_module(kernels, verify="full", missing="stub")
-    assert pickle.loads(pickle.dumps(lib))._node.origin.how == {
+    assert pickle.loads(pickle.dumps(lib))._node.origin.options == {
         "verify": "full",
         "missing": "stub",
         "keep": False,
