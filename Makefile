@@ -35,7 +35,7 @@ SPHINX := sphinx==8.2.3 myst-parser==4.0.1 furo==2025.12.19
 include csrc/sources.mk
 
 # What the compiled parts are made of: a change of any of these rebuilds them.
-ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk mblob/native/_native_build.py \
+ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk csrc/amalgamation.py csrc/installed_sources.py mblob/native/_native_build.py \
   $(wildcard packager/functions/checks.py mblob/texts.py mblob/argument_types.py mblob/device_types.py) \
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 

@@ -25,8 +25,6 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 CSRC = ROOT / "csrc"
 PLUGINS = sorted(p.name for p in (CSRC / "plugins").iterdir() if p.is_dir() and p.name != "common")
-# of csrc, as mblob/csrc: the packager compiles against the headers
-SHIPPED = ("include", "src", "plugins")
 PACKAGE = CSRC / "package"
 INCLUDE = ["csrc/include", "csrc/include/mblob/compat", "csrc/src"]
 
@@ -180,6 +178,7 @@ class BuildExt(build_ext):
         self._build_static_ffi(folder)
         self._build_checks()
         write_for_c(folder)
+        runpy.run_path(str(CSRC / "installed_sources.py"))["write"](folder)
         for extension in self.extensions:
             extension.extra_compile_args += self._debug_flags()
             if extension.name == PROGRAMS:
@@ -239,19 +238,22 @@ class BuildExt(build_ext):
         src = CSRC / "src"
         sources = sorted(src.rglob("*.c"))
         objects = dict(zip(sources, self._compile(sources)))
-        core, full = ({src / p for p in FLAGS[name]} for name in ("CORE_TABLE", "FULL_TABLE"))
-        executors = {p for p in sources if p.is_relative_to(src / "exec")}
+        core = {src / p for p in FLAGS["CORE_TABLE"]}
         whole = [objects[p] for p in sources if p not in core]
-        small = [objects[p] for p in sources if p not in full | executors]
         exports = f"-Wl,--version-script={CSRC / 'libmblob.map'}"
         self._link(whole, folder / SONAME, [*FLAGS["LINK"], exports])
-        for name, members in (("libmblob.a", whole), ("libmblob-core.a", small)):
-            self._archive(members, folder / name)
+        self._archive(whole, folder / "libmblob.a")
+        # in front of libmblob.a, it makes that libmblob-core.a: mblobConfig.cmake
+        (table,) = (objects[p] for p in core)
+        replace(Path(table), folder / "mblob-core.o")
 
     def _archive(self, members: Sequence[str], target: Path) -> None:
         target.unlink(missing_ok=True)
         # q, not r: two sources in different folders may have one name
         subprocess.run([*archiver(), "qcs", str(target), *members], check=True)
+        if not (self.inplace or self.editable_mode):
+            command = shlex.split(os.environ.get("STRIP") or "strip")
+            subprocess.run([*command, "--strip-unneeded", str(target)], check=True)
 
     def _build_static_ffi(self, folder: Path) -> None:
         """`libmblob-ffi.a`: one object, as csrc/Makefile makes it."""
@@ -299,18 +301,16 @@ class BuildExt(build_ext):
 
 
 class BuildPy(build_py):
-    """Ships the C headers and sources inside the wheel; an editable install finds them in the
-    checkout."""
+    """Ships the C headers inside the wheel; an editable install finds them in the checkout."""
 
     def run(self) -> None:
         super().run()
         if self.editable_mode:
             return
-        for name in SHIPPED:
-            target = Path(self.build_lib) / "mblob" / "csrc" / name
-            if target.exists():
-                shutil.rmtree(target)
-            shutil.copytree(CSRC / name, target)
+        target = Path(self.build_lib) / "mblob" / "csrc" / "include"
+        if target.exists():
+            shutil.rmtree(target)
+        shutil.copytree(CSRC / "include", target)
 
 
 setup(

@@ -57,6 +57,7 @@ _HOME = {
     "UnreadableWarning": "mblob.errors:UnreadableWarning",
     "HiddenNameWarning": "mblob.errors:HiddenNameWarning",
     # C programs
+    "get_amalgamation": "mblob.installed:get_amalgamation",
     "get_include": "mblob.installed:get_include",
     "get_library_dir": "mblob.installed:get_library_dir",
     # devices

@@ -23,6 +23,7 @@ from mblob.inspect.difference import diff as diff
 from mblob.inspect.library import Library as Library
 from mblob.inspect.library import open_library
 from mblob.inspect.verification import verify as verify
+from mblob.installed import get_amalgamation as get_amalgamation
 from mblob.installed import get_include as get_include
 from mblob.installed import get_library_dir as get_library_dir
 from mblob.loader import aot_executor as aot_executor

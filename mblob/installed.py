@@ -60,6 +60,32 @@ def get_library_dir() -> str:
     return str(folder)
 
 
+def get_amalgamation() -> str:
+    """The path of `mblob.c`: libmblob as one C file, for programs and libraries that contain the
+    runtime (docs/howto/one_c_file.md). Its header is that of `get_include`.
+
+    Raises:
+        ToolchainError: the installation is incomplete.
+    """
+    return _source("mblob.c")
+
+
+def get_plugin_sources() -> str:
+    """The path of `mblob-plugins.c`: the plug-ins that come with mblob, as one C file.
+
+    Raises:
+        ToolchainError: the installation is incomplete.
+    """
+    return _source("mblob-plugins.c")
+
+
+def _source(name: str) -> str:
+    path = library_dir() / name
+    if not path.is_file():
+        raise ToolchainError(f"a C file of mblob is missing: {path}; install mblob again")
+    return str(path)
+
+
 def cmake_dir() -> str:
     """The folder of `mblobConfig.cmake`, for CMake: `-Dmblob_DIR=` and this."""
     return str(Path(get_library_dir()) / "cmake" / "mblob")

@@ -25,7 +25,7 @@ GROUPS = {
     "Look and compare": ("open", "Library", "verify", "diff"),
     "Change what is packed": ("add", "swap", "extract", "strip_index", "add_index", "convert"),
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
-    "Compile C programs": ("get_include", "get_library_dir"),
+    "Compile C programs": ("get_amalgamation", "get_include", "get_library_dir"),
     "What these give": (),
     "Errors and warnings": (
         "MblobError", "ArgumentError", "FormatError", "DigestError", "IncompatibleError", "LoaderMissingError",

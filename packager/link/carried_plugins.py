@@ -4,7 +4,9 @@ rest."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from mblob.format import plugin_table
 from mblob.format.exported_functions import LIBMBLOB_PREFIX, OUR_PREFIXES
 from mblob.format.plugin_table import SYMBOL_PREFIX, Plugin
 from mblob.inspect.payload_layouts import checked_layout
-from mblob.installed import include_dir
+from mblob.installed import get_plugin_sources
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.commands import language
@@ -67,11 +69,11 @@ def given_plugins(given: Sequence[Any] | None) -> tuple[tuple[HostNode, ...], ..
         () if given is None else items("export_library", "carry", given, expected, BuildTypeError)
     )
     made: list[tuple[HostNode, ...]] = []
-    linked: set[Path] = set()  # shipped plug-ins share files, of which a library needs one
+    linked: set[str] = set()  # shipped plug-ins share files, of which a library needs one
     for item in plugins:
         if is_name(item):
-            files = [node for node in shipped_sources(str(item)) if node.code not in linked]
-            linked |= {node.code for node in files if isinstance(node.code, Path)}
+            files = [node for node in shipped_sources(str(item)) if node.text() not in linked]
+            linked |= {node.text() for node in files}
             made.append(tuple(files))
         else:
             made.append(_nodes(item))
@@ -119,19 +121,8 @@ def _module_of(path: Path) -> Module:
 
 # -- those that come with mblob --------------------------------------------------------------------
 
-_COMMON = "common"  # the folder of what all of them share
-# Of the runtime's sources: PLUGIN_SHARED of csrc/flags.mk.
-SHIPPED_SHARED = (
-    "base/block_cache.c",
-    "base/bytes.c",
-    "base/deferred_destroy.c",
-    "base/json.c",
-    "base/locks.c",
-    "base/hash_map.c",
-    "base/sha256.c",
-    "base/exceptions.c",
-    "base/atomic_file.c",
-)
+# A file of plug-ins in mblob-plugins.c (csrc/installed_sources.py): the plug-in, or nothing for a file of all plug-ins.
+_UNIT = re.compile(r"^#ifdef (MBLOB_UNIT_(?:plugins_([a-z0-9]+)_)?\w+)$", re.MULTILINE)
 # COMPILE of csrc/flags.mk.
 SHIPPED_OPTIONS = (
     "-std=gnu11",
@@ -142,14 +133,13 @@ SHIPPED_OPTIONS = (
 )
 
 
-def shipped_names() -> list[str]:
-    """The names of the plug-ins that come with mblob."""
-    folder = include_dir().parent / "plugins"
-    return (
-        sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name != _COMMON)
-        if folder.is_dir()
-        else []
-    )
+@cache
+def _units(path: Path) -> dict[str, list[str]]:
+    """The macros that choose the files of each plug-in in mblob-plugins.c; of "" those of all."""
+    found: dict[str, list[str]] = {}
+    for macro, name in _UNIT.findall(path.read_text(encoding="utf-8")):
+        found.setdefault(name, []).append(macro)
+    return found
 
 
 def shipped_sources(name: str) -> list[SourceNode]:
@@ -157,18 +147,23 @@ def shipped_sources(name: str) -> list[SourceNode]:
 
     Raises:
         BuildError: there is none of that name.
+        ToolchainError: the installation is incomplete.
     """
-    if name not in shipped_names():
-        known = ", ".join(shipped_names()) or "none"
+    path = Path(get_plugin_sources())
+    units = _units(path)
+    names = sorted(filter(None, units))
+    if name not in names:
         raise BuildError(
-            f"carry: {name!r} is no file, and none of the plug-ins that come with mblob ({known}); a plug-in of your"
-            f" own is a .c, .cc, .o or .a file{did_you_mean(name, shipped_names())}"
+            f"carry: {name!r} is no file, and none of the plug-ins that come with mblob ({', '.join(names)}); a plug-in"
+            f" of your own is a .c, .cc, .o or .a file{did_you_mean(name, names)}"
         )
-    root = include_dir().parent
-    files = [p for part in (name, _COMMON) for p in sorted((root / "plugins" / part).glob("*.c"))]
-    files += [root / "src" / shared for shared in SHIPPED_SHARED]
-    options = (*SHIPPED_OPTIONS, f"-I{root / 'src'}", f"-I{root / 'plugins' / _COMMON}")
-    return [SourceNode(path, "c", options=options) for path in files]
+    options = (*SHIPPED_OPTIONS, f"-I{path.parent}")
+    own = f"#define MBLOB_PLUGIN_{name}\n"
+    return [
+        SourceNode(f'{about}#define {macro}\n#include "{path.name}"\n', "c", options=options)
+        for about, macros in ((own, units[name]), ("", units[""]))
+        for macro in macros
+    ]
 
 
 # -- compiled --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def test_each_option_prints_one_line(option: str, capsys: pytest.CaptureFixture[
     assert done.out.count("\n") == 1 and done.err == ""
     for word in shlex.split(done.out):
         folder = word.removeprefix("-I").removeprefix("-L").removeprefix("-Wl,-rpath,")
-        assert word == "-lmblob" or Path(folder).is_dir()
+        assert word == "-lmblob" or Path(folder).is_dir() or word.endswith("/mblob.c")
 
 
 def test_several_options_print_a_line_each_in_their_order(
@@ -27,6 +28,16 @@ def test_several_options_print_a_line_each_in_their_order(
 ) -> None:
     assert main(["--libdir", "--includedir"]) == 0
     assert capsys.readouterr().out.splitlines() == [mblob.get_library_dir(), mblob.get_include()]
+
+
+@pytest.mark.parametrize("function", [mblob.get_amalgamation, installed.get_plugin_sources])
+def test_a_package_without_a_c_file_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, function: Callable[[], str]
+) -> None:
+    assert Path(function()).is_file()
+    monkeypatch.setattr(installed, "library_dir", lambda: tmp_path)
+    with pytest.raises(mblob.ToolchainError, match=r"\.c; install mblob again"):
+        function()
 
 
 @pytest.mark.parametrize("words", [[], ["--lib"], ["--cflags=x"]])

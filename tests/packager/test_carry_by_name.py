@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 from pathlib import Path
 
@@ -24,9 +25,6 @@ pytestmark = pytest.mark.filterwarnings(
 def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tree of sources with two plug-ins, which use what all share."""
     tree = tmp_path / "csrc"
-    for folder in ("include", "src"):
-        (tree / folder).parent.mkdir(exist_ok=True)
-        (tree / folder).symlink_to(root / "csrc" / folder)
     shutil.copytree(root / "csrc" / "plugins" / "common", tree / "plugins" / "common")
     for name in ("one", "two"):
         (tree / "plugins" / name).mkdir()
@@ -37,7 +35,9 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
             "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;",
         )
         write(tree / "plugins" / name / "plugin.c", text)
-    monkeypatch.setattr("mblob.packager.link.carried_plugins.include_dir", lambda: tree / "include")
+    text = runpy.run_path(str(root / "csrc" / "installed_sources.py"))["plugins"](tree)
+    write(tmp_path / "mblob-plugins.c", text)
+    monkeypatch.setattr("mblob.installed.library_dir", lambda: tmp_path)
     return tree
 
 
@@ -81,5 +81,4 @@ def test_they_are_compiled_as_the_runtime_compiles_them(root: Path) -> None:
     flags = dict(
         re.findall(r"^(\w+) := (.*)$", (root / "csrc" / "flags.mk").read_text(), re.MULTILINE)
     )
-    assert set(flags["PLUGIN_SHARED"].split()) == set(carried_plugins.SHIPPED_SHARED)
     assert set(flags["COMPILE"].split()) - {"-fPIC"} == set(carried_plugins.SHIPPED_OPTIONS)

@@ -34,7 +34,10 @@ def product(*suffixes: str) -> list[Path]:
     found = [
         p
         for p in found
-        if p.suffix in suffixes and p not in (TABLE_FILE, HEADER) and p.name != "_native.c"
+        if p.suffix in suffixes
+        and p not in (TABLE_FILE, HEADER)
+        and p.name != "_native.c"
+        and p.parent.name != "_lib"  # made of csrc
     ]
     assert len(found) > 100
     return found
