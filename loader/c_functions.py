@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import errors, texts
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import DEBUG_PREFIXES
 from mblob.format import exported_functions, functions_table
 from mblob.loader.c_arguments import CData, FunctionPointer, Reference, no_number, unexpected
 from mblob.loader.c_types import (
@@ -26,6 +27,8 @@ from mblob.native.runtime import address_of, ffi, lib
 if TYPE_CHECKING:
     from mblob.loader.opened import OpenedNode
     from mblob.module import Module
+
+_DEBUG_INFO = {f"{prefix}info" for prefix in DEBUG_PREFIXES}
 
 
 def read_table(handle: Any) -> list[functions_table.Row]:
@@ -95,9 +98,13 @@ def handle_of(module: Module) -> int:
 def _of_debug_info(node: OpenedNode, name: str) -> CDeclaration | None:
     """The declaration of a function by DWARF in the file of its library; None if there is none."""
     elf = _file_of(node)
-    if elf is None:
+    if elf is None or not any(section.name in _DEBUG_INFO for section in elf.sections):
         return None
-    from mblob.binary.dwarf_functions import exported_function  # pyelftools takes its time
+    try:
+        from mblob.binary.dwarf_functions import exported_function  # pyelftools takes its time
+    except errors.IncompatibleError as exc:  # it is not installed
+        call = Refusal(f"its types stand in debug information, and {exc}")
+        return CDeclaration(f"{name}(...)", refusal=call, of_result=UNKNOWN_RESULT)
 
     found = exported_function(elf, name)
     return of_dwarf(name, found) if found else None

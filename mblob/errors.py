@@ -195,6 +195,15 @@ class IncompatibleError(MblobError):
     exit_code = 6
 
 
+def needs_package(what: str, package: str, extra: str = "pack") -> IncompatibleError:
+    """The error for `what`, which needs a package that is not installed.
+
+    Args:
+        extra: the extra of mblob that brings the package.
+    """
+    return IncompatibleError(f"{what} needs {package}: pip install 'mblob[{extra}]'")
+
+
 class LoaderMissingError(MblobError):
     """A module's type key has no loader.
 

@@ -11,8 +11,6 @@ import struct
 import zlib
 from typing import Any
 
-from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
-
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     DEBUG_PREFIXES,
@@ -23,6 +21,13 @@ from mblob.binary.elf_records import (
     SHT_RELA,
     Section,
 )
+from mblob.errors import needs_package
+
+try:
+    from elftools.dwarf.dwarf_expr import DWARFExprParser as DWARFExprParser
+    from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
+except ModuleNotFoundError:
+    raise needs_package("reading debug information", "pyelftools") from None
 
 # Sections that tell of functions and types (and that pyelftools then looks into). Others may be larger.
 _READ = (

@@ -9,9 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from elftools.dwarf.dwarf_expr import DWARFExprParser
-
-from mblob.binary.debug_sections import debug_information
+from mblob.binary.debug_sections import DWARFExprParser, debug_information
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,

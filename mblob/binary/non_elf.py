@@ -26,7 +26,7 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.binary.image import OneImage
-from mblob.errors import FormatError
+from mblob.errors import FormatError, needs_package
 from mblob.named_tuple import NamedTuple
 
 _LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
@@ -78,7 +78,10 @@ class ForeignFile(OneImage):
 
     def _read_by_lief(self) -> None:
         """Let lief read, without its log on stderr."""
-        import lief
+        try:
+            import lief
+        except ModuleNotFoundError:
+            raise needs_package(f"{self.name}: a {self.title}", "lief") from None
 
         with _LIEF, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of numbers that its enumerations lack

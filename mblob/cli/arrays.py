@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.report import PROGRAM, UsageError
 from mblob.devices import device
-from mblob.errors import IncompatibleError
+from mblob.errors import needs_package
 from mblob.interrupts import DeferredSignals
 from mblob.temporary import folder_beside
 
@@ -69,9 +69,7 @@ def load_numpy() -> Any:
     try:
         import numpy
     except ImportError:
-        raise IncompatibleError(
-            "an array on the command line needs numpy: pip install 'mblob[numpy]'"
-        ) from None
+        raise needs_package("an array on the command line", "numpy", "numpy") from None
     return numpy
 
 
@@ -157,9 +155,7 @@ def small_float(position: int, name: str) -> np.dtype[Any] | None:
     try:
         import ml_dtypes
     except ImportError:
-        raise IncompatibleError(
-            f"argument {position}: {name} needs ml_dtypes: pip install ml_dtypes"
-        ) from None
+        raise needs_package(f"argument {position}: {name}", "ml_dtypes", "numpy") from None
     if not hasattr(ml_dtypes, name):
         raise UsageError(f"argument {position}: ml_dtypes has no {name}")
     return load_numpy().dtype(getattr(ml_dtypes, name))  # type: ignore[no-any-return]

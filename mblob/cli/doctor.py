@@ -68,9 +68,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         for line in report_lines(findings):
             print(line)
+        runs = all(f.ok for f in findings if f.needed and f.section == "load")
         print(
             "this machine can build, load and run"
             if ok
+            else "this machine can load and run; for building, see the lines with !!"
+            if runs
             else "something needed is missing: see the lines with !!"
         )
     return 0 if ok else INCOMPATIBLE
@@ -281,13 +284,17 @@ EXTRAS = (
     ("completion by Tab", "argcomplete", "cli"),
     ("arrays", "numpy", "numpy"),
     ("bfloat16 and float8", "ml_dtypes", "numpy"),
+    ("prototypes of C", "pycparser", "pack"),
+    ("debug information", "pyelftools", "pack"),
+    ("Mach-O, PE and COFF", "lief", "pack"),
 )
+MODULES = {"pyelftools": "elftools"}  # of packages whose module has another name
 
 
 def extra_findings() -> Iterator[Finding]:
     """Packages that `mblob-pack` uses where they are installed."""
     for name, package, extra in EXTRAS:
-        found = util.find_spec(package)
+        found = util.find_spec(MODULES.get(package, package))
         if found is None:
             missing = f"{package} is not installed: pip install 'mblob[{extra}]'"
             yield Finding("command line", name, False, False, missing)

@@ -44,7 +44,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mblob.errors import did_you_mean
+from mblob.errors import did_you_mean, needs_package
 from mblob.packager.compile.toolchain import command_words
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan
@@ -163,7 +163,10 @@ def _parse(path: Path) -> dict[str, Any]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        import tomli as tomllib
+        try:
+            import tomli as tomllib
+        except ModuleNotFoundError:
+            raise needs_package(f"{path}: a manifest", "tomli") from None
     with existing_file(path, "manifest").open("rb") as file:
         raw = file.read(_SIZE_LIMIT + 1)
     expected = f"{path}: expected a manifest in TOML"

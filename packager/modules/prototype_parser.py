@@ -9,10 +9,8 @@ from contextlib import suppress
 from itertools import combinations
 from typing import Any
 
-from pycparser import CParser, c_ast
-from pycparser.c_generator import CGenerator
-
 from mblob import argument_types
+from mblob.errors import needs_package
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.prototypes import (
@@ -27,6 +25,12 @@ from mblob.packager.modules.prototypes import (
     type_names,
 )
 
+try:
+    from pycparser import CParser
+    from pycparser import c_ast as c_ast
+    from pycparser.c_generator import CGenerator
+except ModuleNotFoundError:
+    raise needs_package("a prototype of a C function", "pycparser") from None
 try:
     from pycparser.c_parser import ParseError as ParseError
 except ImportError:  # older releases

@@ -7,12 +7,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from pycparser import c_ast
-
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototype_parser import (
     ParseError,
     array_dims,
+    c_ast,
     distinct,
     folded,
     parse,

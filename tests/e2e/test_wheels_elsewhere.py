@@ -205,7 +205,7 @@ def test_a_wheel_for_each_python_is_installed_into_an_empty_environment(
         "-q",
         "--disable-pip-version-check",
         "install",
-        wheel,
+        f"{wheel}[pack]",
     )
     skipped = ("LD_LIBRARY_PATH", "PYTHONPATH")
     own = {name: value for name, value in os.environ.items() if name not in skipped}
