@@ -106,7 +106,7 @@ def compiler(zig: Path, name: str, target: Target) -> Path:
 shared=false
 for word; do
   shift
-  case $word in {patterns}) continue;; -shared) shared=true; set -- "$@" -Wl,--strip-debug;;
+  case $word in {patterns}) continue;; -Os) word=-Oz;; -shared) shared=true; set -- "$@" -Wl,--strip-debug;;
     -nostdlib) set -- "$@" -fno-stack-protector;; esac
   if [ "$before" = -o ]; then output=$word; fi
   before=$word
@@ -183,6 +183,7 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
         "CC": cc,
         "LDSHARED": f"{cc} -shared",
         "AR": f"{zig} -m ziglang ar",
+        "STRIP": shutil.which("llvm-strip") or "true",  # that of binutils knows one machine alone
         "CPPFLAGS": f"-I{include}",
         "_PYTHON_HOST_PLATFORM": f"linux-{target.machine}",
         "SETUPTOOLS_EXT_SUFFIX": target.suffix(version),

@@ -42,11 +42,28 @@ __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wi
   return mb_crc32(mb_crc32(~(uint32_t)0, rest, sizeof(rest)), p, size);
 }
 
+#define STATES_OF_AVX512 0xE6u /* of XCR0: what the system saves of a thread's registers */
+
+/* Whether processor and system have what crc32_by_wide_folding needs. Asked once, as
+ * mb_crc32_is_fast: some compilers answer __builtin_cpu_supports by 130 kB of code. */
+static int crc32_has_wide_folding(void) {
+  static atomic_int known; /* 1: no, 2: yes */
+  int answer = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!answer) {
+    unsigned a, b = 0, c = 0, d, states = 0;
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE))
+      __asm__ volatile("xor %%ecx, %%ecx\n\txgetbv" : "=a"(states) : : "ecx", "edx", "cc");
+    int is_saved = (states & STATES_OF_AVX512) == STATES_OF_AVX512;
+    answer = 1 + (is_saved && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX512F) &&
+                  (c & bit_VPCLMULQDQ));
+    atomic_store_explicit(&known, answer, memory_order_relaxed);
+  }
+  return answer == 2;
+}
+
 /* What mb_crc32 returns. */
 static inline uint32_t crc32_of(uint32_t crc, const uint8_t *data, uint64_t size) {
-  if (size >= WIDE_LEAST && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("vpclmulqdq"))
-    return crc32_by_wide_folding(crc, data, size);
+  if (size >= WIDE_LEAST && crc32_has_wide_folding()) return crc32_by_wide_folding(crc, data, size);
   return mb_crc32(crc, data, size);
 }
 #else
