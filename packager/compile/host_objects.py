@@ -179,9 +179,11 @@ def compile_all(
         files.append(file)
 
     def beside() -> None:
-        # pyelftools takes as long to import as a small file to compile
+        # these take as long to import as a small file to compile
         if described:
             import_module("mblob.packager.objects.debug_info")
+        if preprocessed and looking:
+            import_module("mblob.packager.modules.source_words")  # with pycparser
         if meanwhile is not None:
             meanwhile()
 

@@ -1,5 +1,9 @@
 /* checks_classic.h - arguments and errors of the classic calling convention, for checks.h. */
+#ifdef MBLOB_CHECKS_APART /* the calls of the runtime are there, and compiled already */
+#include <mblob/packed.h>
+#else
 #include <tvm/runtime/c_runtime_api.h>
+#endif
 
 #define MBLOB_EXPECTED "expected"
 #define MBLOB_SMALL_FLOATS MB_SMALL_FLOATS /* 6 and 7 are those of TVM 0.15 to 0.19 */
