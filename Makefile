@@ -40,7 +40,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk csrc/amalg
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs wheels install uninstall clean runtime stale quick coverage amalgamation
+.PHONY: help env demo test test-all lint format check nightly bench docs wheels release install uninstall clean runtime stale quick coverage amalgamation
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -101,7 +101,7 @@ coverage: ## the lines that the quick tests run, by folder, Python and C: in a c
 	@$(PYTHON) tests/measure_coverage.py --tree build/coverage --report build/coverage.jsonl -- -n $(WORKERS) --dist worksteal
 	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl
 
-PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py setup.py wheels.py
+PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/plugins packager loader/_call mblob/bytes tests examples \
   benchmarks,%.c %.h %.cpp)
 
@@ -143,13 +143,12 @@ $(VENV)/docs-ready: $(VENV)/ready Makefile
 wheels: ## wheels for older systems, musl, aarch64: PYTHONS='python3.11 python3.12' TARGETS='...' WHEELS=dist
 	@$(PYTHON) wheels.py $(PYTHONS:%=--python %) $(TARGETS:%=--target %) --output '$(WHEELS)'
 
+release: ## sdist and wheels, checked, installed and tried, in WHEELS=dist; PYTHONS, TARGETS as for wheels
+	@$(PYTHON) release.py $(PYTHONS:%=--python %) $(TARGETS:%=--target %) --output '$(WHEELS)'
+
 install: ## headers, libmblob, files for pkg-config and CMake, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
 	@$(MAKE) --no-print-directory -C csrc install COMPAT='$(COMPAT)' $(FOLDERS)
-	@if $(PYTHON) -c 'import argparse_manpage' 2>/dev/null; then install -d '$(MAN1)' && COLUMNS=100 $(PYTHON) -B -c \
-	  'from argparse_manpage.cli import main; main()' --module mblob.cli.command_line --function make_parser \
-	  --prog mblob-pack --project-name mblob --manual-title 'User Commands' --output '$(MAN1)/mblob-pack.1' \
-	  --description 'pack kernels and weights into a library, look into it, run it'; \
-	  else echo 'argparse-manpage is not installed: the manual page of mblob-pack is left out (optional)'; fi
+	@install -d '$(MAN1)' && install -m 644 docs/mblob-pack.1 '$(MAN1)'
 
 uninstall: ## remove what make install put there: the same PREFIX, DESTDIR
 	@rm -f '$(MAN1)/mblob-pack.1'

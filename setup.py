@@ -346,4 +346,6 @@ setup(
         "mblob/native/_native_build.py:programs",
     ],
     cmdclass={"build_ext": BuildExt, "build_py": BuildPy},
+    long_description=runpy.run_path(str(ROOT / "release.py"))["description"](),
+    long_description_content_type="text/markdown",
 )

@@ -39,14 +39,15 @@ def _verb(title: str, parser: argparse.ArgumentParser) -> list[str]:
         lines += [f"**{_sentence(group.title or '').rstrip('.')}**", ""]
         for action in actions:
             if not isinstance(action, argparse._HelpAction):
-                lines += [f"`{_shown(action)}`", f": {_help(action)}", ""]
+                lines += [f"`{shown(action)}`", f": {_help(action)}", ""]
     examples = (parser.epilog or "").removeprefix("example: ")
     for command in re.split(r"; (?=mblob-pack )", examples) if examples else ():
         lines += ["```sh", command, "```", ""]
     return lines
 
 
-def _shown(action: argparse.Action) -> str:
+def shown(action: argparse.Action) -> str:
+    """How an argument is written: its names, and its value."""
     names = ", ".join(action.option_strings)
     value = action.metavar if isinstance(action.metavar, str) else None
     if action.choices is not None and value is None:

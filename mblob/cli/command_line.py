@@ -99,8 +99,8 @@ class Parser(argparse.ArgumentParser):
         return super()._parse_known_args(*args)
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
-        """As its base, but a second value of an option is an error: it would replace the first, silently.
-        No action of our own: argcomplete calls those of argparse alone, and completes by their values."""
+        """As its base, but a second value of an option is an error: it would replace the first,
+        silently."""
         if action.option_strings and isinstance(action, argparse._StoreAction):
             first = self._given.setdefault(action.dest, words)
             if first is not words:
@@ -274,10 +274,10 @@ def execute(argv: Sequence[str]) -> int:
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal without Unicode must not end a listing
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if "_ARGCOMPLETE" in os.environ:  # of a shell that asks what Tab should offer
+        if "_MBLOB_COMPLETE" in os.environ:  # of a shell that asks what Tab should offer
             from mblob.cli.completion import answer
 
-            answer(make_parser(_verb_of(os.environ.get("COMP_LINE", "").split())))
+            return answer(make_parser)
         words, cflags = split_cflags(argv)
         try:
             args = make_parser(

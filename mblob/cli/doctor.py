@@ -10,17 +10,17 @@ import argparse
 import array
 import json
 import os
-import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import INCOMPATIBLE, one_line
+from mblob.cli import doctor_target
+from mblob.cli.findings import Finding, attempt, report_lines, tool
+from mblob.cli.report import INCOMPATIBLE
 from mblob.cli.verbs import VERBS
 from mblob.installed import SONAME, library_dir
 from mblob.interrupts import DeferredSignals
@@ -49,7 +49,13 @@ def configure(verbs: Any) -> None:
     """Add the verb to the command line."""
     summary = VERBS[NAME]
     parser = verbs.add_parser(
-        NAME, help=summary, description=summary, epilog="example: mblob-pack doctor --json"
+        NAME,
+        help=summary,
+        description=summary,
+        epilog="example: mblob-pack doctor --json; mblob-pack doctor --target aarch64-linux-gnu",
+    )
+    parser.add_argument(
+        "--target", metavar="TRIPLE", help="look at what packing for another machine needs"
     )
     parser.add_argument("--json", action="store_true", help=f"one JSON object, schema {SCHEMA}")
     parser.set_defaults(run=run)
@@ -57,7 +63,12 @@ def configure(verbs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look, try, print. Exit code 6 when something needed is missing."""
-    findings = [*build_findings(), *link_findings(), *load_findings(), *extra_findings()]
+    if args.target:
+        findings = [*doctor_target.findings(args.target)]
+        can = f"this machine can pack for {args.target}"
+    else:
+        findings = [*build_findings(), *link_findings(), *load_findings(), *extra_findings()]
+        can = "this machine can build, load and run"
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
         print(
@@ -70,48 +81,13 @@ def run(args: argparse.Namespace) -> int:
             print(line)
         runs = all(f.ok for f in findings if f.needed and f.section == "load")
         print(
-            "this machine can build, load and run"
+            can
             if ok
             else "this machine can load and run; for building, see the lines with !!"
-            if runs
+            if runs and not args.target
             else "something needed is missing: see the lines with !!"
         )
     return 0 if ok else INCOMPATIBLE
-
-
-def report_lines(findings: list[Finding]) -> Iterator[str]:
-    """The findings as a table, by section."""
-    section = ""
-    for f in findings:
-        if f.section != section:
-            section = f.section
-            yield section
-        mark = "ok" if f.ok else "!!" if f.needed else "--"
-        yield f"  {mark}  {f.name:<24} {one_line(f.version)}" + (
-            f"  [{f.place}]" if f.place else ""
-        )
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked for.
-
-    Attributes:
-        section: "build", "link and run", "load", "plug-ins" or "command line"; findings of one
-            section stand together.
-        name: what was looked for.
-        ok: whether it is there and works.
-        needed: whether mblob is of no use here without it.
-        version: what it says of itself, or why it does not work.
-        place: where it was found, "" for nowhere.
-    """
-
-    section: str
-    name: str
-    ok: bool
-    needed: bool
-    version: str
-    place: str = ""
 
 
 # -- build -----------------------------------------------------------------------------------------
@@ -125,26 +101,6 @@ def build_findings() -> Iterator[Finding]:
         yield tool("build", name, name)
 
 
-def tool(section: str, name: str, command: str, *, needed: bool = False) -> Finding:
-    """Look for a program and ask its version."""
-    words = command.split()
-    place = shutil.which(words[0]) if words else None
-    if place is None:
-        return Finding(section, name, False, needed, f"{command!r} is not on PATH")
-    try:
-        done = subprocess.run(
-            [place, *words[1:], "--version"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(section, name, False, needed, str(error), place)
-    lines = (done.stdout or done.stderr).splitlines() or ["says no version"]
-    return Finding(section, name, done.returncode == 0, needed, lines[0], place)
-
-
 # -- load ------------------------------------------------------------------------------------------
 
 
@@ -156,17 +112,6 @@ def load_findings() -> Iterator[Finding]:
     yield attempt("load", "open from memory", memory_file)
     yield from plugin_findings()
     yield from entry_point_findings()
-
-
-def attempt(
-    section: str, name: str, look: Callable[[], tuple[str, str]], *, needed: bool = False
-) -> Finding:
-    """A finding from a function that returns (version, place), or raises."""
-    try:
-        version, place = look()
-    except Exception as error:  # whatever is wrong with this machine is what the report is about
-        return Finding(section, name, False, needed, f"{type(error).__name__}: {error}")
-    return Finding(section, name, True, needed, version, place)
 
 
 def native_runtime() -> tuple[str, str]:
@@ -281,7 +226,6 @@ def load_entry_point(point: Any) -> tuple[str, str]:
 # What is done with it, the package, the extra of mblob that brings it.
 EXTRAS = (
     ("progress bar", "tqdm", "cli"),
-    ("completion by Tab", "argcomplete", "cli"),
     ("arrays", "numpy", "numpy"),
     ("bfloat16 and float8", "ml_dtypes", "numpy"),
     ("prototypes of C", "pycparser", "pack"),

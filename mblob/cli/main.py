@@ -1,4 +1,3 @@
-# PYTHON_ARGCOMPLETE_OK
 """The process `mblob-pack`: what signals do to it from its first moment to its last.
 
 Nothing that takes time is imported above: an interrupt is one line and an exit code, also while the

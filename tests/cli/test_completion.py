@@ -1,4 +1,4 @@
-"""Completion of the command line: what argcomplete answers, and that bash, zsh and fish ask it."""
+"""Completion of the command line: what the program answers, and that bash, zsh and fish ask it."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ VERBS: dict[str, argparse.ArgumentParser] = next(
 Offered = Callable[[str], "list[str]"]
 
 
-@pytest.fixture(autouse=True)
-def installed() -> None:
-    pytest.importorskip("argcomplete")
-
-
 @pytest.fixture
 def command() -> Path:
     """The installed program, as shells start it."""
@@ -63,22 +58,16 @@ def place(tmp_path: Path, deploy: Path) -> Path:
     return folder
 
 
-def ask(command: Path, folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Ask the program what Tab offers behind a line, as argcomplete's scripts do; the answer is its
-    stdout."""
-    text = f"mblob-pack {line}"
+def ask(command: Path, folder: Path, line: str) -> subprocess.CompletedProcess[str]:
+    """Ask the program what Tab offers behind a line, as the script for bash does."""
     environment = {
-        **os.environ, "HOME": str(folder), "COMP_LINE": text, "COMP_POINT": str(len(text)), "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_SHELL": "bash", "_ARGCOMPLETE_COMP_WORDBREAKS": WORDBREAKS, "_ARGCOMPLETE_SUPPRESS_SPACE": "1",
-        **more,
-    }  # fmt: skip
-    return subprocess.run(
-        ["sh", "-c", '"$0" 8>&1 9>/dev/null 1>/dev/null', str(command)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+        **os.environ,
+        "HOME": str(folder),
+        "COMP_LINE": f"mblob-pack {line}",
+        "COMP_WORDBREAKS": WORDBREAKS,
+        "_MBLOB_COMPLETE": "bash",
+    }
+    return subprocess.run([command], cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -86,7 +75,7 @@ def offered(command: Path, place: Path) -> Offered:
     def answer(line: str) -> list[str]:
         done = ask(command, place, line)
         assert (done.returncode, done.stderr) == (0, "")
-        return sorted(done.stdout.split("\013")) if done.stdout else []
+        return sorted(done.stdout.splitlines())
 
     return answer
 
@@ -139,6 +128,12 @@ def test_every_option_of_a_verb_is_offered(offered: Offered, verb: str) -> None:
             ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"],
         ),
         ("doctor ", []),
+        ("build -- -", []),
+        ('inspect "a b', ["a b.so"]),
+        ("inspect ./it\\'s", ["./it\\'s\\ here.so"]),
+        ("inspect '", ["a b.so", "deploy.so", "it'\\''s here.so", "sub/", "w.so"]),
+        ("inspect ~/d", ["~/deploy.so"]),
+        ("inspect nowhere/", []),
     ],
 )
 def test_files_are_offered_by_kind_and_names_of_the_library(
@@ -174,7 +169,7 @@ def test_a_shell_that_has_the_script_completes_from_the_program(
     # terminal.
     text = {
         "bash": f"source {script}; COMP_LINE='mblob-pack extract deploy.so --entry a'; COMP_POINT=${{#COMP_LINE}};"
-        " COMP_WORDS=($COMP_LINE); COMP_CWORD=4; COMP_TYPE=9; _python_argcomplete mblob-pack; echo ${COMPREPLY[@]}",
+        " _mblob_pack mblob-pack; echo ${COMPREPLY[@]}",
         "fish": f"source {script}; complete -C 'mblob-pack extract deploy.so --entry a'",
         "zsh": "zmodload zsh/zpty; zpty -b z zsh -f -i; zpty -w z 'PROMPT=; autoload -U compinit; compinit -u -D;"
         f' source {script}; say () {{ print -r -- $BUFFER > {tmp_path}/said }}; zle -N say; bindkey "^X^X" say;'
@@ -194,32 +189,6 @@ def test_a_shell_that_has_the_script_completes_from_the_program(
     assert (done.returncode, done.stderr) == (0, "")
     line = "mblob-pack extract deploy.so --entry " if shell == "zsh" else ""
     assert done.stdout.strip() == f"{line}about"
-
-
-@pytest.fixture
-def bare(command: Path, tmp_path: Path) -> dict[str, str]:
-    """An environment in which argcomplete is not installed."""
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "argcomplete.py").write_text("raise ImportError\n")
-    return {"PYTHONPATH": str(tmp_path / "none")}
-
-
-def test_without_argcomplete_the_verb_says_what_to_install(
-    command: Path, bare: dict[str, str], error_line
-) -> None:
-    done = subprocess.run(
-        [command, "completion", "zsh"], capture_output=True, text=True, env={**os.environ, **bare}
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "argcomplete is not installed" in done.stderr
-    assert "pip install 'mblob[cli]'" in done.stderr
-
-
-def test_without_argcomplete_tab_offers_nothing(
-    command: Path, bare: dict[str, str], place: Path
-) -> None:
-    done = ask(command, place, "ins", **bare)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
 
 
 def test_an_unknown_shell_is_a_usage_error(pack, error_line) -> None:

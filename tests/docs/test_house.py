@@ -98,6 +98,7 @@ def test_make_help_lists_every_target_for_people(root: Path) -> None:
             "uninstall",
             "clean",
             "wheels",
+            "release",
         }
         | tests
     )

@@ -29,12 +29,13 @@ def files_of(folder: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def checkout(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree without what was made in it; libraries of `examples` are committed."""
+    """A copy of the tree without what was made in it; libraries of some folders are committed."""
     target = tmp_path_factory.mktemp("checkout") / "mblob"
     made = shutil.ignore_patterns(*MADE)
 
     def ignore(folder: str, names: list[str]) -> set[str]:
-        kept = {n for n in names if n.endswith(".so") and "examples" in Path(folder).parts}
+        committed = {"examples", "golden_0_1_0"} & {*Path(folder).parts}
+        kept = {n for n in names if n.endswith(".so") and committed}
         return {*made(folder, names)} - kept
 
     return Path(shutil.copytree(root, target, symlinks=True, ignore=ignore))
@@ -60,6 +61,7 @@ def test_the_source_archive_holds_the_whole_tree(unpacked: Path) -> None:
     links = [unpacked / "mblob" / name for name in ("packager", "loader")]
     assert [p for p in links if p.exists()] == []  # setup.py makes them: each file is there once
     assert {f"examples/relax/digits_relax{n}.so" for n in ("", "_20")} <= found
+    assert "tests/golden_0_1_0/kernels.so" in found
     assert found - made == tracked - made
     assert os.access(unpacked / ".ci" / "run", os.X_OK)
 
@@ -70,7 +72,9 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     with zipfile.ZipFile(built_wheel()) as wheel:
         wheel.extractall(tmp_path / "site")
     tops = {p.name for p in (tmp_path / "site").iterdir()}
-    assert tops == {"mblob", f"mblob-{mblob.__version__}.dist-info"}
+    assert tops == {"mblob", *(f"mblob-{mblob.__version__}.{end}" for end in ("data", "dist-info"))}
+    data = tmp_path / "site" / f"mblob-{mblob.__version__}.data" / "data"
+    assert files_of(data) == {"share/man/man1/mblob-pack.1"}
     compiled = [
         p
         for p in (tmp_path / "site" / "mblob").rglob("*")
@@ -124,28 +128,13 @@ def test_a_relative_folder_of_an_installation_is_below_the_one_where_make_runs(r
     assert f"if cd '{root}/a stage{root}/some/usr/lib' " in done.stdout
 
 
-def test_an_installation_has_the_manual_page_where_argparse_manpage_is(
-    root: Path, installed: Path, tmp_path: Path
-) -> None:
+def test_an_installation_has_the_manual_page(root: Path, installed: Path, tmp_path: Path) -> None:
     """`installed` built what `make install` installs."""
-    words = ["make", "-s", "-j2", "install", f"PREFIX={tmp_path}/usr", f"PYTHON={sys.executable}"]
-    page = tmp_path / "usr" / "share" / "man" / "man1" / "mblob-pack.1"
-    (tmp_path / "none").mkdir()
-    (tmp_path / "none" / "argparse_manpage.py").write_text("raise ImportError\n")
-    bare = {**os.environ, "PYTHONPATH": str(tmp_path / "none")}
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, env=bare)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        "argparse-manpage is not installed: the manual page of mblob-pack is left out (optional)"
-        in done.stdout
-    )
-    assert not page.exists()
-    pytest.importorskip("argparse_manpage")
+    words = ["make", "-s", "-j2", "install", f"PREFIX={tmp_path}/usr"]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    text = page.read_text().replace("\\-", "-")
-    for word in ("mblob-pack swap", "--weights", "7 digest mismatch"):
-        assert word in text
+    page = tmp_path / "usr" / "share" / "man" / "man1" / "mblob-pack.1"
+    assert page.read_text() == (root / "docs" / "mblob-pack.1").read_text()
 
 
 def test_every_requirement_is_imported_by_the_product(root: Path) -> None:

@@ -258,6 +258,7 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),
         ("mblob.compat.tvm.testing", "numpy", False),
+        ("mblob.pyinstaller.hook-mblob", "PyInstaller.utils.hooks", True),  # which runs it
     }
 
 

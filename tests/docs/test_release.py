@@ -1,0 +1,132 @@
+"""The release command: what it refuses, and the page that PyPI shows. Nothing is built."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mblob
+from docs.site import manual_page
+
+FILES = (
+    "mblob/__init__.py", "csrc/include/mblob.h", "pyproject.toml", "CHANGELOG.md", "README.md",
+    "docs/mblob-pack.1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def release(root: Path) -> dict[str, Any]:
+    return runpy.run_path(str(root / "release.py"), run_name="release")
+
+
+@pytest.fixture
+def tree(root: Path, tmp_path: Path) -> Path:
+    """The files that must agree."""
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    return tmp_path
+
+
+def test_version_change_log_and_project_agree(release: dict[str, Any], tree: Path) -> None:
+    assert release["version"](tree) == mblob.__version__
+    assert list(release["disagreements"](tree)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (
+            "CHANGELOG.md",
+            r"^## 0.1.0 \(.*\)",
+            "## 0.1.0 (unreleased)",
+            "CHANGELOG.md: the first section is '## 0.1.0 (unreleased)', expected '## 0.1.0 (YEAR-MONTH-DAY)'",
+        ),
+        (
+            "CHANGELOG.md",
+            r"^## 0.1.0",
+            "## Unreleased\n\n## 0.1.0",
+            "CHANGELOG.md: the first section is '## Unreleased', expected '## 0.1.0 (YEAR-MONTH-DAY)'",
+        ),
+        (
+            "csrc/include/mblob.h",
+            '"0.1.0"',
+            '"0.1.1"',
+            "csrc/include/mblob.h: MBLOB_VERSION is not 0.1.0, the version in mblob/__init__.py",
+        ),
+        (
+            "pyproject.toml",
+            "mblob.__version__",
+            "mblob.other",
+            "pyproject.toml: the version is not that of mblob/__init__.py",
+        ),
+        (
+            "docs/mblob-pack.1",
+            "mblob 0.1.0",
+            "mblob 0.0.9",
+            "docs/mblob-pack.1: of another version; python -m docs.site.manual_page makes it",
+        ),
+    ],
+)
+def test_a_file_of_another_version_is_named(
+    release: dict[str, Any], tree: Path, name: str, old: str, new: str, message: str
+) -> None:
+    text, count = re.subn(old, new, (tree / name).read_text(), count=1, flags=re.MULTILINE)
+    assert count == 1
+    (tree / name).write_text(text)
+    assert list(release["disagreements"](tree)) == [message]
+
+
+def test_links_and_pictures_of_the_page_on_pypi_are_absolute(
+    release: dict[str, Any], root: Path
+) -> None:
+    base, text = release["home_page"](root), release["description"](root)
+    assert base.startswith("https://")
+    assert f'src="{base}/raw/v{mblob.__version__}/docs/report.png"' in text
+    assert f"]({base}/blob/v{mblob.__version__}/docs/tutorial.md)" in text
+    prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)
+    links = re.findall(r'\]\(([^)]*)\)|(?:src|srcset)="([^"]*)"', prose)
+    assert len(links) > 10
+    assert [
+        link for pair in links for link in pair if link and not link.startswith("https://")
+    ] == []
+    readme = (root / "README.md").read_text()
+    blocks = re.findall(r"^```.*?^```$", readme, flags=re.MULTILINE | re.DOTALL)
+    assert blocks == re.findall(r"^```.*?^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_what_is_not_committed_and_files_of_other_releases_are_refused(
+    root: Path, tree: Path
+) -> None:
+    shutil.copy(root / "release.py", tree)
+    shutil.copy(root / "wheels.py", tree)
+    for words in (["init", "-q"], ["add", "mblob"]):
+        subprocess.run(["git", "-C", str(tree), *words], check=True)
+    (tree / "dist").mkdir()
+    (tree / "dist" / "mblob-0.0.9.tar.gz").touch()
+    done = subprocess.run([sys.executable, "release.py"], cwd=tree, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "release.py: commit first:\nA  mblob/__init__.py\n" in done.stderr
+    assert "dist has other files: mblob-0.0.9.tar.gz" in done.stderr
+
+
+def test_the_manual_page_is_that_of_the_command_line(root: Path) -> None:
+    assert (root / "docs" / "mblob-pack.1").read_text() == manual_page.page()
+
+
+def test_the_manual_page_says_what_each_verb_takes() -> None:
+    text = manual_page.page().replace("\\-", "-")
+    for words in (
+        ".SH mblob-pack swap",
+        "--weights",
+        "\\fB7\\fR\ndigest mismatch",
+        "doctor --target",
+    ):
+        assert words in text
