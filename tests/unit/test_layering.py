@@ -23,6 +23,8 @@ HALVES = ("packager", "loader")
 BASE = ["mblob", "mblob.bytes", "mblob.binary", "mblob.format"]
 FILES_OF_A_FOLDER = 40
 IMPORTING = ("import_module", "__import__")  # functions that take a name as a text
+# what a statement may be in
+STATEMENTS = (ast.stmt, ast.excepthandler, *([ast.match_case] if hasattr(ast, "match_case") else []))
 # Arrows that are no room's. A device's name may be one that a plug-in brings: then the loader is
 # asked, if it is installed.
 ASKS_THE_LOADER = ("mblob.devices", "mblob.loader.plugins")
@@ -91,7 +93,11 @@ class Import(NamedTuple):
 def all_imports(path: Path) -> list[Import]:
     """The imports of a file, which is walked once for all tests."""
     found = []
-    pending: list[tuple[ast.AST, bool, bool]] = [(parsed(path), False, False)]
+    tree = parsed(path)
+    text = path.read_text()
+    # an expression imports only by one of these, and a file has few statements
+    kinds = (ast.AST,) if any(name in text for name in IMPORTING) else STATEMENTS
+    pending: list[tuple[ast.AST, bool, bool]] = [(tree, False, False)]
     while pending:
         node, in_function, is_type = pending.pop()
         found += [Import(node.lineno, name, in_function, is_type) for name in named(node, path)]
@@ -100,7 +106,8 @@ def all_imports(path: Path) -> list[Import]:
             pending.extend((child, in_function, True) for child in node.body)
             pending.extend((child, in_function, is_type) for child in node.orelse)
         else:
-            pending.extend((child, in_function, is_type) for child in ast.iter_child_nodes(node))
+            children = (c for c in ast.iter_child_nodes(node) if isinstance(c, kinds))
+            pending.extend((child, in_function, is_type) for child in children)
     return found
 
 

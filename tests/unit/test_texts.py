@@ -12,6 +12,7 @@ import pytest
 from mblob import texts
 from mblob.packager.functions.wrappers import packed_forms
 from mblob.packager.write.dialects import CLASSIC, FFI
+from tests.unit.test_layering import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ROOT / "csrc/src/base/texts.h"
@@ -55,10 +56,10 @@ def c_literals(code: str) -> Iterator[tuple[int, str]]:
         yield start, text
 
 
-def python_literals(code: str) -> Iterator[tuple[int, str]]:
+def python_literals(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, text) of each string of Python but docstrings."""
     skipped: set[int] = set()
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(tree):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -99,8 +100,9 @@ def rooms() -> dict[str, dict[str, list[str]]]:
             room = room_of(name)
             if room is None or path.name == "_native.c":
                 continue
-            literals = python_literals if path.suffix == ".py" else c_literals
-            for line, text in literals(path.read_text(encoding="utf-8")):
+            is_python = path.suffix == ".py"
+            literals = python_literals(parsed(path)) if is_python else c_literals(path.read_text())
+            for line, text in literals:
                 for sentence in sentences(text):
                     places = found.setdefault(sentence, {}).setdefault(room, [])
                     places.append(f"{name}:{line}")
@@ -166,7 +168,7 @@ def test_sentences_are_found_in_c(code: str, found: list[str]) -> None:
 
 def test_sentences_are_found_in_python() -> None:
     code = 'def f(x):\n  """Of a wrong kind."""\n  raise ValueError(f"{x}: no such {x} here")\n'
-    assert [s for _, t in python_literals(code) for s in sorted(sentences(t))] == [
+    assert [s for _, t in python_literals(ast.parse(code)) for s in sorted(sentences(t))] == [
         "*: no such * here",
         "no such * here",
     ]

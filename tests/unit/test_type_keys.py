@@ -11,6 +11,7 @@ import pytest
 from mblob.format import type_keys
 from mblob.format.grammar import FFI_GRAMMARS, FIELDS, GRAMMARS
 from mblob.format.type_keys import NONE, ROWS, TABLE
+from tests.unit.test_layering import parsed
 from tests.unit.test_texts import c_literals
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,11 +154,11 @@ def _in_a_table(node: ast.AST, of_devices: bool) -> list[str]:
     return []
 
 
-def spelled(source: str, of_devices: bool = False) -> list[tuple[int, str]]:
+def spelled(tree: ast.Module, of_devices: bool = False) -> list[tuple[int, str]]:
     """Lines of a Python source that spell a type key, each with the key."""
     names = NAMES_OF_DEVICES if of_devices else NAMES
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         words = [
             *_in_a_comparison(node, names),
             *_given(node, names),
@@ -173,7 +174,7 @@ def test_no_other_python_file_of_the_product_spells_a_key() -> None:
     guilty = [
         f"{path}:{line}: {word!r}"
         for path in product(".py")
-        for line, word in spelled(path.read_text(), "packager/device" in str(path))
+        for line, word in spelled(parsed(path), "packager/device" in str(path))
         if (path.name, word) not in OF_A_GRAPH
         and path.name != "typed.py"  # types, which take literals only
     ]
@@ -205,7 +206,7 @@ def test_no_other_python_file_of_the_product_spells_a_key() -> None:
     ],
 )
 def test_a_key_that_is_spelled_is_seen(source: str) -> None:
-    assert spelled(source) != []
+    assert spelled(ast.parse(source)) != []
 
 
 @pytest.mark.parametrize(
@@ -213,14 +214,15 @@ def test_a_key_that_is_spelled_is_seen(source: str) -> None:
     ["kind == 'cuda'", "TABLE = {'cuda': f, **others}", "TABLE['hip'] = f", "language in ('hip',)"],
 )
 def test_a_key_that_is_spelled_where_kinds_are_keys_is_seen(source: str) -> None:
-    assert spelled(source, of_devices=True) != [] == spelled(source)
+    tree = ast.parse(source)
+    assert spelled(tree, of_devices=True) != [] == spelled(tree)
 
 
 def test_words_that_are_other_things_are_left_alone() -> None:
     source = (
         "kind == 'cuda'; fmt = 'hip'; run('-x', 'cuda'); d = {'library': 1}; ('metadata', 'doc')"
     )
-    assert spelled(source) == []
+    assert spelled(ast.parse(source)) == []
 
 
 # Words of C that are other things: names of devices and of plug-ins, a machine, a key of graph JSON.
