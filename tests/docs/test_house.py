@@ -400,6 +400,22 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     assert guilty == []
 
 
+def test_names_that_the_guide_gives_behind_a_file_are_in_it(root: Path) -> None:
+    text = (root / "CONTRIBUTING.md").read_text()
+    pairs = [
+        (path, name)
+        for path, listed in re.findall(r"`([\w/.]+\.(?:py|[chj]s?))`\s\(([^()]*`[^()]*)\)", text)
+        for name in re.findall(r"`(?:(?:enum|struct) )?(\w+)`", listed)
+    ]
+    assert len(pairs) > 80
+    guilty = [
+        f"{path}: {name}"
+        for path, name in pairs
+        if not re.search(rf"\b{name}\b", (root / path).read_text())
+    ]
+    assert guilty == []
+
+
 def test_documents_that_sources_name_are_there(root: Path) -> None:
     """What `help()` of a module cites can be opened: docs/NAME.md, or a file beside the source."""
     folders = [root / name for name in ("mblob", "packager", "loader", "csrc/include", "csrc/src")]

@@ -24,7 +24,11 @@ BASE = ["mblob", "mblob.bytes", "mblob.binary", "mblob.format"]
 FILES_OF_A_FOLDER = 40
 IMPORTING = ("import_module", "__import__")  # functions that take a name as a text
 # what a statement may be in
-STATEMENTS = (ast.stmt, ast.excepthandler, *([ast.match_case] if hasattr(ast, "match_case") else []))
+STATEMENTS = (
+    ast.stmt,
+    ast.excepthandler,
+    *([ast.match_case] if hasattr(ast, "match_case") else []),
+)
 # Arrows that are no room's. A device's name may be one that a plug-in brings: then the loader is
 # asked, if it is installed.
 ASKS_THE_LOADER = ("mblob.devices", "mblob.loader.plugins")
