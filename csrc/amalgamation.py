@@ -2,7 +2,8 @@
 
 mblob.c has the text of each file of src/ once, layer by layer; of a layer, first its headers, then its
 sources. Headers of include/ stand where they are first included. The text of a layer or file with a
-condition stands between `#if` and `#endif`.
+condition stands between `#if` and `#endif`. Of MBLOB_PROFILE_MINIMAL, files of minimal/ stand for those
+that it leaves out, of which there is one for each layer.
 
     python3 csrc/amalgamation.py FOLDER
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent
-SRC, INCLUDE = CSRC / "src", CSRC / "include"
+SRC, INCLUDE, MINIMAL = CSRC / "src", CSRC / "include", CSRC / "minimal"
 # In the order of docs/design.md, "Layers of csrc", with the condition for each layer.
 LAYERS = {
     "base": "",
@@ -39,6 +41,39 @@ LAYERS = {
 }
 # The table of libmblob-core.a: the other table has its place.
 LEFT_OUT = {"entry/profile_core.c"}
+# What MBLOB_PROFILE_MINIMAL leaves out: files, and all files of folders.
+NOT_MINIMAL = (
+    "base/atomic_file.c",
+    "base/block_cache.c",
+    "base/float16.c",
+    "format/stream_ffi.c",
+    "core/threads/",
+    "core/device/device.c",
+    "core/call/aligned.c",
+    "core/call/aligned_call.c",
+    "core/call/globals.c",
+    "core/call/method.c",
+    "core/call/object.c",
+    "core/link/copy_origin.c",
+    "core/link/patched_copy.c",
+    "core/link/runtime_lookups.c",
+    "core/link/system_symbols.c",
+    "core/link/unload.c",
+    "core/plugin/",
+    "core/library/builtin_class.c",
+    "core/library/created.c",
+    "core/library/loaders.c",
+    "core/library/system_library.c",
+    "host_abi/any_list.c",
+    "host_abi/capi_object.c",
+    "host_abi/global_functions.c",
+    "host_abi/plugin_host.c",
+    "entry/capi.c",
+    "entry/host_symbols.c",
+    "entry/open_readonly.c",
+    "entry/profile_full.c",
+    "entry/registry.c",
+)
 INCLUDED = re.compile(r'^#\s*include ["<]([^">]+)[">].*$')
 # At the start of a line, which is where clang-format puts what a file declares.
 MACRO = re.compile(r"#\s*define (?!_GNU_SOURCE)(\w+)")
@@ -50,6 +85,8 @@ OPERATORS = re.compile(r"\b(?:ElfW|_Atomic)\(([\w ]+\**)\)")
 PROTOTYPE = re.compile(
     r"^(?:MBLOB_API )?(?=(?!static|extern|typedef)[a-z_][^={}#;]*?\)[^={}#();]*;)", re.MULTILINE
 )
+NAME = re.compile(r"\b(\w+)\(")
+FUNCTION = re.compile(r"^(?!static|extern|typedef)[a-zA-Z_][^={}#;(]*?\b(\w+)\([^={}#;]*\{", re.MULTILINE)
 INLINE = re.compile(r"^static inline ", re.MULTILINE)  # may be used by no layer that is compiled
 VARIABLE = re.compile(r"^extern (?!__attribute__)", re.MULTILINE)
 HIDDEN = '__attribute__((visibility("hidden")))'
@@ -66,7 +103,15 @@ START = """\
 #ifndef MB_INTERNAL
 #define MB_INTERNAL static __attribute__((unused))
 #endif
+/* Of functions that MBLOB_PROFILE_MINIMAL leaves out. */
+#ifdef MBLOB_PROFILE_MINIMAL
+#define MB_LEFT_OUT extern
+#else
+#define MB_LEFT_OUT MB_INTERNAL
+#endif
 """
+# Of all files: minimal/tcc.h has the atomics.
+AT_THE_START = {"#define _GNU_SOURCE", "#include <stdatomic.h>"}
 
 
 class Clash(Exception):
@@ -90,7 +135,7 @@ class Writer:
         if path.is_relative_to(SRC):
             self._own(path, text)
             if path.suffix == ".h":
-                text = PROTOTYPE.sub("MB_INTERNAL ", text)
+                text = PROTOTYPE.sub(internal, text)
                 text = INLINE.sub("static inline __attribute__((unused)) ", text)
                 text = VARIABLE.sub(f"extern {HIDDEN} ", text)
         self.lines.append(f"/* ==== csrc/{path.relative_to(CSRC)} ==== */")
@@ -99,8 +144,23 @@ class Writer:
             target = included and find(included[1], path)
             if target:
                 self.add(target)
-            elif line != "#define _GNU_SOURCE":
+            elif line not in AT_THE_START:
                 self.lines.append(line)
+
+    def add_included(self, path: Path) -> None:
+        """Add the headers that a file includes."""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            included = INCLUDED.match(line)
+            target = included and find(included[1], path)
+            if target:
+                self.add(target)
+
+    def add_if(self, condition: str, path: Path) -> None:
+        """Add a source that is compiled under that condition; its headers are there for others, too."""
+        self.add_included(path)
+        self.lines.append(condition)
+        self.add(path)
+        self.lines.append("#endif")
 
     def _own(self, path: Path, text: str) -> None:
         """Record the names of a file of src/."""
@@ -110,6 +170,26 @@ class Writer:
                 raise Clash(
                     f"{path.relative_to(CSRC)}: {other.relative_to(CSRC)} has {name}, too: rename it"
                 )
+
+
+def sources() -> Iterator[tuple[Path, bool]]:
+    """The sources of src/, and whether MBLOB_PROFILE_MINIMAL leaves each out."""
+    for path in sorted(SRC.rglob("*.c")):
+        yield path, path.relative_to(SRC).as_posix().startswith(NOT_MINIMAL)
+
+
+@cache
+def left_out() -> set[str]:
+    """The functions that MBLOB_PROFILE_MINIMAL does not have."""
+    text = "".join(path.read_text(encoding="utf-8") for path, out in sources() if out)
+    there = "".join(path.read_text(encoding="utf-8") for path in sorted(MINIMAL.glob("*.c")))
+    return {*FUNCTION.findall(text)} - {*FUNCTION.findall(there)}
+
+
+def internal(found: re.Match[str]) -> str:
+    """What stands before a prototype."""
+    name = NAME.search(found.string, found.end())
+    return "MB_LEFT_OUT " if name and name[1] in left_out() else "MB_INTERNAL "
 
 
 def names_of(text: str) -> Iterator[str]:
@@ -124,7 +204,7 @@ def names_of(text: str) -> Iterator[str]:
 
 def find(name: str, source: Path) -> Path | None:
     """The own header that a file includes under that name; None: it is the system's."""
-    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat")
+    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat", MINIMAL)
     return next((p.resolve() for p in (place / name for place in places) if p.is_file()), None)
 
 
@@ -132,12 +212,19 @@ def whole() -> str:
     """The text of mblob.c."""
     writer = Writer()
     writer.lines += START.splitlines()
+    writer.lines += (MINIMAL / "tcc.h").read_text(encoding="utf-8").splitlines()
     for layer, condition in LAYERS.items():
         writer.lines += [f"#if {condition}"] if condition else []
         for kind in ("*.h", "*.c"):
             for path in sorted((SRC / layer).glob(kind)):
-                if path.relative_to(SRC).as_posix() not in LEFT_OUT:
+                name = path.relative_to(SRC).as_posix()
+                if kind == "*.c" and name.startswith(NOT_MINIMAL):
+                    writer.add_if("#ifndef MBLOB_PROFILE_MINIMAL", path)
+                elif name not in LEFT_OUT:
                     writer.add(path)
+        rest = MINIMAL / f"{layer.replace('/', '_')}.c"
+        if rest.is_file():
+            writer.add_if("#ifdef MBLOB_PROFILE_MINIMAL", rest)
         writer.lines += ["#endif"] if condition else []
     return "\n".join(writer.lines) + "\n"
 

@@ -17,6 +17,8 @@ import amalgamation
 
 CHOICES = (
     "",
+    "-DMBLOB_PROFILE_MINIMAL",
+    "-DMBLOB_PROFILE_MINIMAL -fno-asynchronous-unwind-tables",
     "-DMBLOB_PROFILE_CORE",
     "-DMBLOB_WITH_GRAPH",
     "-DMBLOB_WITH_RELAX",

@@ -143,8 +143,3 @@ def test_a_choice_of_executors_compiles_without_a_warning_and_links(
     make_amalgamation(tmp_path, "-Os", *macros, compiler=require(compiler))
     output = ("-o", tmp_path / "all.so")
     run("cc", "-shared", "-Wl,-z,defs", tmp_path / "mblob.o", *output, *LIBRARIES)
-
-
-def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="no MBLOB_PROFILE_MINIMAL: use MBLOB_PROFILE_CORE"):
-        make_amalgamation(tmp_path, "-DMBLOB_PROFILE_MINIMAL")

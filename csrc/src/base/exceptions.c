@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unwind.h>
 
 static __thread char *thrown;
 
@@ -24,6 +23,8 @@ char *mb_thrown(int rc, const char *what) {
 }
 
 #if MB_CAN_CATCH
+#include <unwind.h>
+
 typedef struct _Unwind_Exception exception;
 typedef struct _Unwind_Context context;
 

@@ -13,8 +13,8 @@
 #define MB_EXCEPTIONS_H
 
 /* Where the first register that a handler gets is the one of results, and unwinding goes by DWARF's
- * tables. Elsewhere an exception ends the process. */
-#if defined(__GCC_HAVE_DWARF2_CFI_ASM) &&                                                    \
+ * tables. Elsewhere, and with MBLOB_PROFILE_MINIMAL, an exception ends the process. */
+#if defined(__GCC_HAVE_DWARF2_CFI_ASM) && !defined(MBLOB_PROFILE_MINIMAL) &&                 \
     (defined(__x86_64__) || defined(__i386__) || defined(__aarch64__) || defined(__riscv) || \
      defined(__powerpc64__) || defined(__loongarch__))
 #define MB_CAN_CATCH 1

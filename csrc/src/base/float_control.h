@@ -7,7 +7,7 @@
  *
  * x86 has MXCSR (for SSE) and the control word of the x87; aarch64 FPCR, arm FPSCR, RISC-V frm,
  * s390x FPC.
- * Nothing is kept on other machines. */
+ * Nothing is kept on other machines, and by tcc, whose assembler lacks the instructions. */
 #ifndef MB_FLOAT_CONTROL_H
 #define MB_FLOAT_CONTROL_H
 
@@ -32,7 +32,7 @@ struct mb_float_control {
     __asm__ volatile(write : : in(word));                                   \
   }
 
-#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
+#if (defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))) && !defined(__TINYC__)
 #define MB_MXCSR_FLAGS 0x3fu
 
 static inline struct mb_float_control mb_float_control(void) {

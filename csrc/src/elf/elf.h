@@ -111,6 +111,8 @@ bool mb_elf_tag(const struct mb_elf *elf, int64_t tag, uint64_t *value);
 uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
 /* One more than the highest symbol that a relocation names. */
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
+/* One more than the highest symbol that may be undefined. */
+uint64_t mb_elf_symbols_end(const struct mb_elf *elf);
 /* Whether the library needs versions of a file that `of` is true for. */
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file));
 

@@ -564,3 +564,9 @@ uint64_t mb_elf_symbols_used(const struct mb_elf *elf) {
   }
   return end;
 }
+
+/* Undefined symbols lie in front of exported ones. Where nothing is exported, only relocations tell how
+ * many there are, and reading all of those takes time. */
+uint64_t mb_elf_symbols_end(const struct mb_elf *elf) {
+  return elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
+}

@@ -72,24 +72,6 @@ int TVMFuncCreateFromCFunc(TVMPackedCFunc func, void *resource_handle, TVMPacked
   return c_api_result(status);
 }
 
-/* `mod_node` is what the context slot held, or a module. */
-int TVMBackendGetFuncFromEnv(void *mod_node, const char *func_name, TVMFunctionHandle *out) {
-  mb_enter();
-  struct mb_library *library = NULL;
-  mblob_function *function = NULL;
-  if (MB_IS_NULL(out)) return -1;
-  *out = NULL;
-  if (MB_IS_NULL(func_name)) return -1;
-  if (mod_node) {
-    uint32_t tag = *(const uint32_t *)mod_node;
-    if (tag == MB_TAG_CONTEXT) library = ((const struct mb_context *)mod_node)->library;
-    if (tag == MB_TAG_MODULE) library = ((const mblob_module *)mod_node)->library;
-  }
-  if (mb_environment_get(library, func_name, &function)) return -1;
-  *out = function;
-  return 0;
-}
-
 /* ---- global functions ------------------------------------------------------------------------ */
 
 int TVMFuncRegisterGlobal(const char *name, TVMFunctionHandle f, int override) {
@@ -255,12 +237,6 @@ int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDat
   (void)type_hint;
   if (MB_IS_NULL(out_data)) return -1;
   return mb_named_result(__func__, mb_device_allocate(dev, nbytes, alignment, out_data));
-}
-
-void *TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, int dtype_code_hint,
-                               int dtype_bits_hint) {
-  (void)dtype_code_hint, (void)dtype_bits_hint;
-  return mb_workspace_alloc(known_device(device_type, device_id), nbytes);
 }
 
 static int check_scope(DLDevice dev, const char *mem_scope) {

@@ -12,9 +12,6 @@ extern __attribute__((visibility("hidden"))) const struct mb_profile mb_profile;
 void *mb_host_symbol(const char *name);
 
 /* First of all in each public function that can open something, or look something up. */
-static __attribute__((noinline, unused)) void mb_enter(void) {
-  if (!mb_profile_of_program())
-    atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
-}
+void mb_enter(void);
 
 #endif

@@ -4,6 +4,7 @@
 #include <tvm/runtime/c_backend_api.h>
 
 #include "core/call/aligned.h"
+#include "core/call/aligned_call.h"
 #include "core/call/argument.h"
 #include "core/call/function.h"
 #include "core/call/return_value.h"
@@ -132,41 +133,14 @@ static int call_code(mblob_function *function, const TVMValue *args, const int *
   return mb_return_check(function->name, result);
 }
 
-static int call_as_they_are(const mblob_function *function, const TVMValue *args, const int *codes,
-                            int count, struct mb_return *result) {
-  const struct mb_library *library = function->library;
-  return library->convention->call(library->dialect != MB_FFI_OF_0_21, library->external,
-                                   function->u.address, function->name, args, codes, count, result);
-}
-
-/* With containers whose tensors are copied. */
-static int call_aligned(const mblob_function *function, const TVMValue *args, const int *codes,
-                        int count, struct mb_return *result) {
-  struct mb_aligned copies = {.count = 0};
-  const size_t size = (size_t)count * sizeof(*args);
-  TVMValue *aligned = mb_block_take_unset(size);
-  if (!aligned) return mb_fail_memory(size);
-  int status = MBLOB_OK, i = 0;
-  memcpy(aligned, args, size);
-  for (; !status && i < count; i++)
-    if (codes[i] == kTVMObjectHandle && !mb_value_is_aligned(args[i], codes[i]))
-      status = mb_value_align(&copies, &aligned[i], codes[i]);
-  if (!status) status = call_as_they_are(function, aligned, codes, count, result);
-  while (i-- > 0)
-    if (aligned[i].v_handle != args[i].v_handle) mblob_value_release(aligned[i], codes[i]);
-  mb_block_give(aligned, size);
-  mb_aligned_end(&copies, !status);
-  return status;
-}
-
 /* Tensors alone are what the caller aligns (mblob_function_alignment). */
 static int call_safe(const mblob_function *function, const TVMValue *args, const int *codes,
                      int count, struct mb_return *result) {
   if (function->alignment >= MB_DEFAULT_ALIGNMENT)
     for (int i = 0; i < count; i++)
       if (codes[i] == kTVMObjectHandle && !mb_value_is_aligned(args[i], codes[i]))
-        return call_aligned(function, args, codes, count, result);
-  return call_as_they_are(function, args, codes, count, result);
+        return mb_call_aligned(function, args, codes, count, result);
+  return mb_call_as_they_are(function, args, codes, count, result);
 }
 
 static int call_callback(mblob_function *function, const TVMValue *args, const int *codes,

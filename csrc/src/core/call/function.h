@@ -39,7 +39,8 @@ struct mblob_function {
     mblob_function *target; /* MB_FORWARD: owned unless it is of the same library */
     struct {
       _Atomic(mblob_function *) target; /* NULL until it is (again) resolved */
-      _Atomic uint64_t generation; /* of the registry that the target is from; 0: it is an import */
+      _Atomic(uint64_t)
+          generation; /* of the registry that the target is from; 0: it is an import */
       struct mb_replaced *replaced; /* targets of before */
       mb_resolver *resolve;         /* finds the target */
     } environment;                  /* MB_ENVIRONMENT */

@@ -209,6 +209,13 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
+/* Whether an option is none of its enumerators, which count from 0 to `last`; recorded. */
+static bool is_wrong(const char *option, int32_t value, int32_t last) {
+  if ((uint32_t)value <= (uint32_t)last) return false;
+  (void)mb_fail(MBLOB_E_ARGUMENT, "options: %s is %d, expected a mblob_%s", option, value, option);
+  return true;
+}
+
 /* The options of a host that was compiled with an older header have fewer members; the others are
  * 0. */
 int mb_take_options(const mblob_open_options *given, mblob_open_options *options) {
@@ -218,18 +225,11 @@ int mb_take_options(const mblob_open_options *given, mblob_open_options *options
   if (mb_check_struct_size("options", given->struct_size, first)) return MBLOB_E_ARGUMENT;
   memcpy(options, given,
          given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
-  if (options->verify < MBLOB_VERIFY_HEADER || options->verify > MBLOB_VERIFY_OFF)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: verify is %d, expected a mblob_verify",
-                   options->verify);
-  if (options->missing < MBLOB_MISSING_ERROR || options->missing > MBLOB_MISSING_STUB)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: missing is %d, expected a mblob_missing",
-                   options->missing);
-  if (options->unload < MBLOB_UNLOAD_IF_SAFE || options->unload > MBLOB_UNLOAD_ALWAYS)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: unload is %d, expected a mblob_unload",
-                   options->unload);
-  if (options->assume < MBLOB_ASSUME_NOTHING || options->assume > MBLOB_ASSUME_PACKED)
-    return mb_fail(MBLOB_E_ARGUMENT, "options: assume is %d, expected a mblob_assume",
-                   options->assume);
+  if (is_wrong("verify", options->verify, MBLOB_VERIFY_OFF) ||
+      is_wrong("missing", options->missing, MBLOB_MISSING_STUB) ||
+      is_wrong("unload", options->unload, MBLOB_UNLOAD_ALWAYS) ||
+      is_wrong("assume", options->assume, MBLOB_ASSUME_PACKED))
+    return MBLOB_E_ARGUMENT;
   if (options->loader_count && !options->loaders)
     return mb_fail(MBLOB_E_ARGUMENT, "options: %u loaders, but the list is NULL",
                    options->loader_count);

@@ -33,7 +33,7 @@
 /* A number that no other load of the process has. Other copies of libmblob count, too: each copy
  * begins at a time and an address of its own. */
 static uint64_t number_of_load(void) {
-  static _Atomic uint64_t last = 0;
+  static _Atomic(uint64_t) last = 0;
   struct timespec now;
   uint64_t none = 0;
   (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -111,19 +111,19 @@ static int prepare_file(struct mb_library *library) {
 
 /* ---- what the linker refuses ----------------------------------------------------------------- */
 
-/* What it says, and the advice; in one text, because addresses cost more. */
+/* What it says, and the advice, which is the next one where it is empty; in one text, because addresses cost more. */
 static const char words[] =
-    "libtvm_ffi.so\0load tvm_ffi first (Python: import tvm_ffi)\0"
+    "libtvm_ffi.so\0\0"
     "3tvm3ffi\0load tvm_ffi first (Python: import tvm_ffi)\0" /* a name of C++ */
     "static TLS\0compile it without -ftls-model=initial-exec, or set GLIBC_TUNABLES=glibc.rtld.optional_static_tls=1000000\0"
     ": version `\0it was built with a later release of that library: build it with this one\0"
     "Too many open\0raise ulimit -n: each open library has a file\0"
 #ifdef __GLIBC__
-    "libc.musl\0it was built for musl, and this process runs glibc\0"
+    "libc.musl\0\0"
     "/libc.so:\0it was built for musl, and this process runs glibc\0"
     "cannot open\0install it, or name its folder in LD_LIBRARY_PATH\0";
 #else
-    "libc.so.6\0it was built for glibc, and this process runs musl\0"
+    "libc.so.6\0\0"
     "ld-linux\0it was built for glibc, and this process runs musl\0"
     "not supported\0a static program opens no libraries: pack it with --system-lib, and link it in\0"
     "No file descriptors\0raise ulimit -n: each open library has a file\0"
@@ -155,7 +155,9 @@ static const char *advice(const struct mb_library *library, const char *reason) 
   static const char undefined[] = "undefined symbol: ";
   for (const char *reported = words, *remedy; *reported; reported = remedy + strlen(remedy) + 1) {
     remedy = reported + strlen(reported) + 1;
-    if (strstr(reason, reported)) return remedy;
+    if (!strstr(reason, reported)) continue;
+    while (!*remedy) remedy += 1 + strlen(remedy + 1) + 1;
+    return remedy;
   }
   const char *at = strstr(reason, undefined);
   if (at) return about_symbol(at + strlen(undefined));
@@ -190,7 +192,7 @@ static int check_sanitizer(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   const char *options = getenv("ASAN_OPTIONS");
   const bool late = options && strstr(options, "link_order=0");
-  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end && !late; i++) {
+  for (uint64_t i = 1, end = mb_elf_symbols_end(elf); i < end && !late; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     const char *name = mb_elf_symbol_name(elf, &symbol), *at = strstr(name, "san_init");
     if (symbol.st_shndx != SHN_UNDEF || !at || at[8] || name[0] != '_' || name[1] != '_' ||

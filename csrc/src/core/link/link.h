@@ -18,8 +18,6 @@ void mb_library_release_needed(struct mb_needed *needed);
 bool mb_library_may_be_unmapped(const struct mb_library *library);
 /* What `keeps_no_address` is, as its file tells it. */
 bool mb_library_keeps_no_address(const struct mb_library *library);
-/* One more than the highest symbol that may be undefined. */
-uint64_t mb_library_symbols_end(const struct mb_elf *elf);
 /* Handlers of signals, and the locale, before code of a library runs. */
 #define MB_SIGNALS \
   65 /* one more than the highest of Linux, but for MIPS, whose further ones are real-time signals */

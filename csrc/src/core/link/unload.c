@@ -1,5 +1,4 @@
-/* What a library leaves behind in the process: whether its code may be unmapped when its last
- * reference goes, and what loading it changed.
+/* Whether the code of a library may be unmapped when its last reference goes.
  *
  * A thread, a handler or a callback that a library left behind runs code that is no longer there,
  * and nothing tells of them. What a library can have left is told by the functions that it calls:
@@ -7,11 +6,7 @@
  * with it, are in a table of functions that keep no address (mblob/unload_safe_functions.py, which says more). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <locale.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -97,19 +92,13 @@ static bool is_of_language(const char *library) {
   return false;
 }
 
-/* Undefined symbols lie in front of exported ones. Where nothing is exported, only relocations tell how
- * many there are, and reading all of those takes time. */
-uint64_t mb_library_symbols_end(const struct mb_elf *elf) {
-  return elf->symbol_count > 1 ? elf->symbol_count : mb_elf_symbols_used(elf);
-}
-
 bool mb_library_keeps_no_address(const struct mb_library *library) {
   const struct mb_elf *elf = &library->elf;
   for (uint64_t i = 0; i < elf->dynamic_count; i++) {
     const ElfW(Dyn) tag = mb_elf_tag_at(elf, i);
     if (tag.d_tag == DT_NEEDED && !is_of_language(elf->strings + tag.d_un.d_val)) return false;
   }
-  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end; i++) {
+  for (uint64_t i = 1, end = mb_elf_symbols_end(elf); i < end; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (symbol.st_shndx == SHN_UNDEF && !keeps_no_address(mb_elf_symbol_name(elf, &symbol)))
       return false;
@@ -202,7 +191,7 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
     return false;
   for (size_t i = 0; i < all.count; i++)
     if (!add_needed(&all, all.maps[i])) return false;
-  for (uint64_t i = 1, end = mb_library_symbols_end(elf); i < end; i++) {
+  for (uint64_t i = 1, end = mb_elf_symbols_end(elf); i < end; i++) {
     const ElfW(Sym) symbol = mb_elf_symbol(elf, i);
     if (is_kept_by(&all, library->handle, &symbol, mb_elf_symbol_name(elf, &symbol))) return false;
   }
@@ -216,36 +205,4 @@ bool mb_library_may_be_unmapped(const struct mb_library *library) {
         return false;
   }
   return true;
-}
-
-/* ---- handlers and the locale -------------------------------------------------------------------
- *
- * Nothing is put back, because the library may need it; the host is told. */
-
-#define CHANGES_SIZE 512 /* bytes of a text */
-
-static uintptr_t handler_of(int signal) {
-  struct sigaction now;
-  return sigaction(signal, NULL, &now) == 0 ? (uintptr_t)now.sa_handler : 0;
-}
-
-void mb_process_state_take(struct mb_process_state *state) {
-  const char *locale = setlocale(LC_ALL, NULL);
-  for (int i = 1; i < MB_SIGNALS; i++) state->handlers[i] = handler_of(i);
-  (void)snprintf(state->locale, sizeof(state->locale), "%s", locale ? locale : "");
-}
-
-char *mb_process_state_changes(const struct mb_process_state *before) {
-  char text[CHANGES_SIZE] = "";
-  size_t used = 0;
-  for (int i = 1; i < MB_SIGNALS; i++)
-    if (handler_of(i) != before->handlers[i] && used < sizeof(text))
-      used += (size_t)snprintf(text + used, sizeof(text) - used, "%sthe handler of signal %d (%s)",
-                               used ? ", " : "", i, strsignal(i));
-  const char *locale = setlocale(LC_ALL, NULL);
-  if (locale && strncmp(locale, before->locale, sizeof(before->locale) - 1) != 0 &&
-      used < sizeof(text))
-    used += (size_t)snprintf(text + used, sizeof(text) - used, "%sthe locale, %.64s to %.64s",
-                             used ? ", " : "", before->locale, locale);
-  return used ? strdup(text) : NULL;
 }

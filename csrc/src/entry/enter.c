@@ -1,0 +1,6 @@
+#include "entry/entry.h"
+
+void mb_enter(void) {
+  if (!mb_profile_of_program())
+    atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
+}
