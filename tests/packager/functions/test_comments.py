@@ -210,7 +210,7 @@ def test_a_source_is_read_in_time_of_its_length(source: Callable[[int], str]) ->
             taken.append(process_time() - start)
         return min(taken)
 
-    assert seconds(3200) < 8 * seconds(800)  # 16 if each function looked at all others
+    assert seconds(1600) < 8 * seconds(400)  # 16 if each function looked at all others
 
 
 def test_an_export_reads_a_source_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
