@@ -402,8 +402,8 @@ class Memory(Pointer):
             if isinstance(value, (list, tuple)):
                 value = addresses(value, self.pointed, "")
             elif instead := _no_addresses(value):
-                of = "texts" if self.pointed[0] == "char" else "arrays"
-                text = texts.say(texts.ADDRESSES, f"{of} for {self.declared}", instead)
+                items = _ITEMS.get(self.pointed[0], ("arrays", ""))[0]
+                text = texts.say(texts.ADDRESSES, f"{items} for {self.declared}", instead)
                 raise errors.ArgumentTypeError(text)
         made = super().from_param(value)
         if self.alignment > 1:
@@ -463,6 +463,12 @@ class Memory(Pointer):
 
 
 _ANY_BYTES = 1 << 63
+FUNCTION_ITEM = "function"
+# What pointers in a list point at, by what `addresses` wants: several, and one.
+_ITEMS = {
+    "char": ("texts", "a text"),
+    FUNCTION_ITEM: ("functions", "a function of ctypes.CFUNCTYPE"),
+}
 
 
 class Object(Memory):
@@ -512,10 +518,10 @@ def _no_addresses(value: Any) -> str:
 
 def _is_address(number: Number | None) -> bool:
     """True if numbers of a type may be addresses."""
-    return number in (Number("int", _POINTER_SIZE), Number("uint", _POINTER_SIZE))
+    return number in (Number("int", POINTER_SIZE), Number("uint", POINTER_SIZE))
 
 
-_POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
+POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
 def _address_in(value: Any) -> int:
@@ -539,7 +545,7 @@ def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
     """The addresses of arrays, for a pointer to pointers. What it gives keeps the arrays.
 
     Args:
-        pointed: type of the elements, "" for any, and whether they are only read.
+        pointed: type of the elements, "" for any, FUNCTION_ITEM; and whether they are only read.
         place: of the list, for errors; "" if that is told in front of them.
 
     Raises:
@@ -579,9 +585,9 @@ def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
         memory = (ctypes.c_char * len(item)).from_buffer(item)
         return ctypes.addressof(memory), memory
     array = item.numpy() if isinstance(item, Tensor) else item
-    if not isinstance(array, np.ndarray):
-        what = "a text" if dtype == "char" else f"an array of {dtype}" if dtype else "an array"
-        raise unexpected(what, item)
+    if not isinstance(array, np.ndarray) or dtype == FUNCTION_ITEM:
+        what = f"an array of {dtype}" if dtype else "an array"
+        raise unexpected(_ITEMS.get(dtype, ("", what))[1], item)
     is_text = dtype == "char" and array.dtype.itemsize == 1 and array.dtype.kind in "iuS"
     if dtype and not is_text and array.dtype != dtype:
         text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)

@@ -12,6 +12,8 @@ from typing import Any
 from mblob import errors, texts
 from mblob.format.functions_table import FUNCTION, parameter, split
 from mblob.loader.c_arguments import (
+    FUNCTION_ITEM,
+    POINTER_SIZE,
     FunctionPointer,
     Memory,
     Pointer,
@@ -43,6 +45,43 @@ class Callback(Memory):
         if is_data or isinstance(value, (_PointerType, Reference)):
             raise errors.ArgumentTypeError(texts.say(texts.NO_FUNCTION, self.declared))
         return super().from_param(value)
+
+
+class Callbacks(Memory):
+    """A parameter that is a pointer to pointers to functions."""
+
+    def __init__(self, declared: str, dims: tuple[str, ...]) -> None:
+        super().__init__(declared, True, dims, POINTER_SIZE, 1, (FUNCTION_ITEM, True))
+
+    def from_param(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            check_functions(self.declared, value, "")
+        return super().from_param(value)
+
+    def _expected(self, value: Any = None) -> str:
+        return "a list of functions of ctypes.CFUNCTYPE, or an array of their addresses"
+
+
+def check_functions(declared: str, items: Sequence[Any], place: str) -> None:
+    """Compare functions of ctypes in a list with the types of those that a parameter points at.
+
+    Args:
+        declared: the parameter in C.
+        place: of the list, for errors; "" if that is told in front of them.
+
+    Raises:
+        ArgumentTypeError: naming the item.
+    """
+    one = re.sub(FUNCTION, "(*)(", declared, count=1)
+    for i, item in enumerate(items):
+        is_own = callable(item) and not isinstance(item, FunctionPointer)
+        wrong = ""
+        if is_own:
+            wrong = not_of_ctypes(one, item)
+        elif isinstance(item, FunctionPointer):
+            wrong = mismatch(one, item)
+        if wrong:
+            raise errors.ArgumentTypeError(f"{place}{': ' * bool(place)}item {i}: {wrong}")
 
 
 def mismatch(declared: str, given: Any) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
-from mblob.loader.c_arguments import Memory, Number, Object, Pointer, number_type
-from mblob.loader.c_callbacks import Callback
+from mblob.loader.c_arguments import POINTER_SIZE, Memory, Number, Object, Pointer, number_type
+from mblob.loader.c_callbacks import Callback, Callbacks
 from mblob.loader.c_words import number_of, pointer_result, result_of
 from mblob.named_tuple import NamedTuple
 
@@ -123,19 +122,16 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
     element = number_of(list(p.words))
     if re.search(functions_table.FUNCTION, p.text):
-        return p.name, Callback(p.text)
+        return p.name, Callbacks(p.text, p.dims) if p.indirect else Callback(p.text)
     if p.indirect or element is None:
         if type_text.endswith(functions_table.OBJECT):
             return p.name, Object(p.text, True) if "*" in p.text else None
         size, alignment = functions_table.memory_of(type_text)
         pointed = (_name_of(element), const) if p.indirect else None
-        size = _POINTER_SIZE if p.indirect else size
+        size = POINTER_SIZE if p.indirect else size
         is_const = const or p.indirect or not p.words
         return p.name, Memory(p.text, is_const, p.dims, size, alignment, pointed)
     return p.name, Pointer(p.text, element, const, p.dims)
-
-
-_POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
 
 
 def _name_of(element: Number | None) -> str:
@@ -247,6 +243,8 @@ def _parameter_of_dwarf(found: CType) -> Any:
         if "(?)(" in target.text:
             return Callback(found.spelling)
         pointed = None
+        if target.kind == "pointer" and "(*?)(" in target.base:
+            return Callbacks(target.base.replace("*?", "**"), dims)
         if target.kind == "pointer" and target.target is not None:
             pointed = _name_of(_number_of_dwarf(target.target)), const
         if target.is_object:

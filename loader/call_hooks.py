@@ -12,10 +12,10 @@ from mblob.devices import Device
 from mblob.dtype import TypeName
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
 from mblob.format.functions_table import parameters
-from mblob.loader import prototype
-from mblob.loader.c_arguments import Memory
-from mblob.loader.c_arguments import addresses as addresses
+from mblob.loader import c_arguments, prototype
+from mblob.loader.c_arguments import FUNCTION_ITEM, Memory
 from mblob.loader.c_arguments import pointed as pointed
+from mblob.loader.c_callbacks import check_functions
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
 from mblob.loader.c_functions import comment_of
@@ -75,6 +75,18 @@ def signature(owner: OpenedNode, name: str) -> Any:
     ]
     result = text.partition("(")[0].rstrip().removesuffix(name).strip()
     return inspect.Signature(known, return_annotation=result or inspect.Signature.empty)
+
+
+def addresses(items: Any, pointed: tuple[str, bool], place: str) -> Any:
+    """As of `c_arguments.addresses`.
+
+    Args:
+        pointed: of functions the parameter in C, in place of the type of elements.
+    """
+    if "(" in pointed[0]:
+        check_functions(pointed[0], items, place)
+        pointed = (FUNCTION_ITEM, True)
+    return c_arguments.addresses(items, pointed, place)
 
 
 def by_reference(given: Any) -> Any:

@@ -57,6 +57,8 @@ def did_you_mean(name: object, names: Iterable[str]) -> str:
     names, name = list(names), name[:_WORD]
     close = difflib.get_close_matches(name, names, 1)
     close += [known for known in names if known.casefold() == name.casefold()]
+    last = name.casefold().rpartition("::")[2]  # ns::f for f
+    close += [known for known in names if known.casefold().rpartition("::")[2] == last]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

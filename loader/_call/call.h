@@ -125,6 +125,7 @@ typedef struct call_parameter {
   DLDataType pointed; /* of a pointer to pointers: what these point to */
   bool pointed_const; /* ... and whether the function only reads it */
   bool pointed_char;  /* ... texts */
+  bool functions;     /* ... functions */
   size_t size;        /* bytes of the struct that it points to, 0: not known */
   size_t alignment;   /* of that struct, 1: not known */
 } call_parameter;

@@ -470,7 +470,9 @@ static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
   if (p->pointed_char) strcpy(dtype, "char");
   if (p->pointed.bits != 0) call_dtype_text(p->pointed, dtype);
   PyObject *place = call_frame_place(frame, i);
-  PyObject *pointed = Py_BuildValue("(sO)", dtype, p->pointed_const ? Py_True : Py_False);
+  const char *text = p->functions ? p->text : dtype;
+  const Py_ssize_t size = (Py_ssize_t)(p->functions ? p->text_size : strlen(dtype));
+  PyObject *pointed = Py_BuildValue("(s#O)", text, size, p->pointed_const ? Py_True : Py_False);
   PyObject *made = place && pointed ? call_uncommon("addresses", arg, pointed, place) : NULL;
   Py_XDECREF(place);
   Py_XDECREF(pointed);

@@ -1,6 +1,8 @@
 /* convert_errors.c - the errors for Python arguments that a parameter does not take. */
 #include "call.h"
 
+#include <string.h>
+
 /* The error for what is no struct, where the parameter points at one; it takes over the reference. */
 bool call_no_struct(call_frame *frame, int i, PyObject *found) {
   PyObject *declared = found ? call_function_declared(frame->function, i) : NULL;
@@ -21,10 +23,9 @@ bool call_no_addresses(call_frame *frame, int i, PyObject *found) {
   PyObject *declared = call_function_declared(frame->function, i);
   PyObject *shown = declared && found ? PyObject_Str(found) : NULL;
   const char *elements = shown ? PyUnicode_AsUTF8(shown) : NULL;
-  PyObject *of = elements == NULL ? NULL
-                 : frame->parameters[i].pointed_char
-                     ? PyUnicode_FromFormat("texts for %U", declared)
-                     : PyUnicode_FromFormat("arrays for %U", declared);
+  const call_parameter *p = &frame->parameters[i];
+  const char *items = p->pointed_char ? "texts" : p->functions ? "functions" : "arrays";
+  PyObject *of = elements ? PyUnicode_FromFormat("%s for %U", items, declared) : NULL;
   const char *listed = of ? PyUnicode_AsUTF8(of) : NULL;
   if (listed != NULL)
     call_frame_error(frame, i, call_type_and_value, MB_TEXT_ADDRESSES, listed, elements);
@@ -40,7 +41,9 @@ bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *form
   PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
   if (dtype == NULL) {
     PyErr_Clear();
-    dtype = PyUnicode_FromFormat("format '%s'", format ? format : "");
+    dtype = format && strcmp(format, "X{}") == 0
+                ? PyUnicode_FromString(Py_TYPE(arg)->tp_name) /* a function of ctypes */
+                : PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
   if (frame->parameters != NULL && frame->parameters[i].indirect)

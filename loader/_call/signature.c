@@ -122,10 +122,13 @@ static call_parameter parse_one(const char *at, const char *end) {
   while (at < end && *at == ' ') ++at;
   p.text = at;
   p.text_size = (size_t)(end - at);
-  int stars = 0;
+  int stars = 0, of_function = 0; /* int (*)(float) has one, int (**)(float) two */
   bool is_const = false;
   while (at < end) {
-    if (*at == '(') { /* int (*)(float); pointers to arrays have their dimensions last */
+    if (*at == '(') { /* pointers to arrays have their dimensions last */
+      if (of_function == 0)
+        for (const char *q = at + 1; q < end && *q != '(' && *q != ')'; ++q)
+          of_function += *q == '*';
       p.function = true;
       ++at;
     } else if (*at == ':' && stars > 0) { /* a word of ours about the pointer */
@@ -152,6 +155,8 @@ static call_parameter parse_one(const char *at, const char *end) {
   if (p.function) {
     p.kind = PARAM_POINTER;
     p.is_const = p.opaque = true;
+    p.functions = p.indirect = of_function > 1;
+    p.function = !p.functions;
   } else if (stars > 0) {
     p.kind = PARAM_POINTER;
     p.is_const = is_const;

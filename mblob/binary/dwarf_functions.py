@@ -54,6 +54,7 @@ class Function(NamedTuple):
         names: of the parameters, "" without.
         qualified: of a C++ function whose name is mangled: its name with its namespaces.
         source_name: of a Fortran function its name in the source, with its module.
+        line: of its name in its source, 0 if that is not told.
         is_old_style: defined as `int f(a, b) char a; float b;`. Its parameters are those that a caller
             passes: double for float, int for smaller integers.
     """
@@ -69,6 +70,7 @@ class Function(NamedTuple):
     qualified: str = ""
     source_name: str = ""
     is_old_style: bool = False
+    line: int = 0
 
     @property
     def called(self) -> str:
@@ -166,7 +168,7 @@ def _has_code(dwarf: Any, unit: Any, address: int) -> bool:
 
 def agreed(candidates: Sequence[Function]) -> Function | None:
     """The function that all candidates are, but for their names."""
-    found = [f._replace(name="", names=(), source_name="") for f in candidates]
+    found = [f._replace(name="", names=(), source_name="", line=0) for f in candidates]
     if not found or any(f != found[0] for f in found):
         return None
     return candidates[0]._replace(name="")
@@ -365,7 +367,12 @@ def function_of(
         is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
         names=tuple(names),
         is_old_style=is_old_style and bool(parameters),
+        line=_line(die) or _line(declared),
     )
+
+
+def _line(die: Any) -> int:
+    return constant_of(die.attributes, "DW_AT_decl_line", 0, 0) or 0
 
 
 def _language(die: Any) -> int:

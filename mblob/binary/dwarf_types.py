@@ -25,6 +25,7 @@ _ENCODINGS = {
     0x06: "int",
     0x07: "uint",
     0x08: "uint",
+    0x10: "uint",  # char16_t and others of C++
 }
 RECORDS = {
     "DW_TAG_structure_type": "struct",
@@ -37,6 +38,7 @@ _COMPLEX = {
 }
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
 _POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+_NULL_TYPE = "DW_TAG_unspecified_type"  # of nullptr, which is passed as a pointer
 _LARGEST_ALIGNMENT = 4096
 _NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
 
@@ -57,7 +59,8 @@ class CType(NamedTuple):
             enum its integer type, "void" if that is not told.
         dims: of an array, outermost first, of Fortran as its source has them, where a pointer to an
             array has them; None for one that is no constant. Of a text its length.
-        base: name of a base type behind typedefs; of a plain char that of the type with its sign.
+        base: name of a base type or of a record behind typedefs; of a plain char that of the type with its
+            sign; of a pointer its spelling without them.
         alignment: of a record of which the source says it, or that has vectors; else 0.
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
@@ -145,18 +148,17 @@ def unnamed(die: Any) -> tuple[Any, str, bool]:
 def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     """A type, seen through its qualifiers and names."""
     die, named, const = unnamed(die)
-    kind, size, text, target = _concrete(die, pointer_size, depth)
-    text = named or text
+    kind, size, own, target = _concrete(die, pointer_size, depth)
+    is_null = kind == "pointer" and die.tag == _NULL_TYPE
+    text = own if is_null else named or own
     if const and "?" not in text:
         text = f"{text} const" if kind == "pointer" and not named else f"const {text}"
     if die is not None and die.tag == "DW_TAG_string_type":  # of Fortran
         length = constant_of(die.attributes, "DW_AT_byte_size", 0, None)
         return CType("char", 1, "character", dims=() if length is None else (length,))
-    base = (
-        ""
-        if die is None or die.tag != "DW_TAG_base_type"
-        else name_of(die).decode(errors="replace")
-    )
+    base = own if kind == "pointer" else ""
+    if die is not None and die.tag in ("DW_TAG_base_type", *RECORDS):
+        base = name_of(die).decode(errors="replace")
     if kind == "char":
         base = _CHARS.get(die.attributes["DW_AT_encoding"].value, base)
     dims = _dims(die) if kind == "other" else ()
@@ -305,6 +307,8 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
         star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
         declared = target.declaration(star + "?" * ("?" in target.text))
         return "pointer", pointer_size, declared, target
+    if die.tag == _NULL_TYPE and "nullptr" in name:
+        return "pointer", pointer_size, "void *", type_of(None, pointer_size)
     if die.tag == "DW_TAG_array_type" and depth < DEPTH:
         element = type_of(referred(die), pointer_size, depth + 1)
         if "DW_AT_GNU_vector" in die.attributes:

@@ -224,13 +224,16 @@ def split(text: str) -> list[str]:
     return [part for part in (*parts, text[start:]) if part.strip() not in ("", "void")]
 
 
-FUNCTION = r"\(\s*\*\s*([A-Za-z_]\w*)?\s*\)\s*\("  # int (*name)(float)
+# int (*name)(float), int (**name)(float), int (*name[2])(float): more stars, the name, dimensions
+FUNCTION = r"\(\s*\*((?:\s*(?:\*|const\b|restrict\b|volatile\b))*)\s*([A-Za-z_]\w*)?((?:\s*\[[^\]]*\])*)\s*\)\s*\("
 
 
 def parameter(text: str) -> Parameter:
     """One parameter of a prototype."""
     if (function := re.search(FUNCTION, text)) is not None:
-        return Parameter(function[1] or "", (), True, (), " ".join(text.split()))
+        dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", function[3]))
+        is_indirect = "*" in function[1] or bool(dims)
+        return Parameter(function[2] or "", (), True, dims, " ".join(text.split()), is_indirect)
     head = text.partition("[")[0]
     groups = re.findall(r"\[([^\]]*)\]", text)
     dims = tuple(d.strip() for group in groups for d in group.split(","))  # a[m, n]: of columns

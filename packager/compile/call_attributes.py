@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.first_look import has_array_types
 from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
@@ -133,9 +134,106 @@ def array_types(own: str) -> tuple[str, ...]:
     )
 
 
+class WithoutCode(NamedTuple):
+    """A function of which a compiler may make no code of its own.
+
+    Attributes:
+        words: that say so, such as "static" and "inline".
+        caller: a function that calls it, "" if none can be told.
+    """
+
+    words: tuple[str, ...]
+    caller: str
+
+
+_WORDS_WITHOUT_CODE = ("template", "static", "inline", "constexpr", "consteval")
+_SPELLINGS = {"__inline": "inline", "__inline__": "inline"}
+
+
+def without_code(own: str, name: str) -> WithoutCode | None:
+    """The function of a name that a text defines without code of its own; None if there is none.
+
+    Args:
+        own: as of `own_text`.
+        name: with its namespaces or without.
+    """
+    *scopes, last = name.split("::")
+    for tokens, around in _scoped_declarations(tokenize(own)[0]):
+        head = [_SPELLINGS.get(t.text, t.text) for t in tokens]
+        words = tuple(word for word in _WORDS_WITHOUT_CODE if word in head)
+        is_one = (
+            words
+            and _declared_function(tokens)[0] == last
+            and f"::{around}".endswith("::".join(["", *scopes]))
+        )
+        if is_one:
+            return WithoutCode(words, _caller(tokens, last, around))
+    return None
+
+
+def _caller(tokens: list[Token], name: str, around: str) -> str:
+    """A function that calls the one that tokens define; "" if none can be told."""
+    texts = [token.text for token in tokens]
+    at = next((i for i, pair in enumerate(zip(texts, texts[1:])) if pair == (name, "(")), 0)
+    end = ends(tokens).get(at + 1, 0) - 1
+    words = {*_WORDS_WITHOUT_CODE, *_SPELLINGS, "extern"}
+    head = _joined(token for token in tokens[:at] if token.text not in words)
+    parameters = _split(tokens[at + 2 : end])
+    if parameters and [token.text for token in parameters[0]] == ["void"]:
+        parameters = []
+    names = [_name_of(parameter) for parameter in parameters]
+    no_line = ATTRIBUTES.union(TYPEOF, ("[", "template", "consteval", "..."))
+    if not at or end < at or not head or not all(names) or not no_line.isdisjoint(texts[:at]):
+        return ""
+    call = f"{name}({', '.join(names)})"
+    told = f"call_{name}({', '.join(map(_joined, parameters)) or 'void'})"
+    text = f"{head} {told} {{ {'' if head == 'void' else 'return '}{call}; }}"
+    for scope in reversed(around.split("::") if around else ()):
+        text = f"namespace {scope} {{ {text} }}"
+    return text
+
+
+def _joined(tokens: Iterable[Token]) -> str:
+    return "".join(f"{' ' * bool(token.space)}{token.text}" for token in tokens).strip()
+
+
+def _split(tokens: list[Token]) -> list[list[Token]]:
+    """The parameters in a list, without default arguments."""
+    made: list[list[Token]] = [[]] if tokens else []
+    depth = 0
+    is_default = False
+    for token in tokens:
+        depth += (token.text in "([{<") - (token.text in ")]}>")
+        if token.text == "," and not depth:
+            made.append([])
+            is_default = False
+            continue
+        is_default = is_default or (token.text == "=" and not depth)
+        if not is_default:
+            made[-1].append(token)
+    return made
+
+
+def _name_of(parameter: list[Token]) -> str:
+    """The name of a parameter, "" if it has none that can be told."""
+    texts = [token.text for token in parameter]
+    if "(" in texts:  # int (*name)(float)
+        of_function = parameter[texts.index("(") + 1 : texts.index(")")] if ")" in texts else []
+        return of_function[-1].text if of_function and of_function[-1].kind == "name" else ""
+    at = (texts.index("[") if "[" in texts else len(texts)) - 1
+    is_named = at > 0 and parameter[at].kind == "name" and parameter[at - 1].text != "::"
+    return parameter[at].text if is_named else ""
+
+
 def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
     """The declarations outside of functions and types, without what braces hold."""
+    return (made for made, _ in _scoped_declarations(tokens))
+
+
+def _scoped_declarations(tokens: list[Token]) -> Iterator[tuple[list[Token], str]]:
+    """The same, each with the namespaces around it, but for inline ones."""
     made: list[Token] = []
+    scopes: list[str] = []
     closed = ends(tokens)
     at = 0
     while at < len(tokens):
@@ -143,20 +241,23 @@ def _declarations(tokens: list[Token]) -> Iterator[list[Token]]:
         if text == "{":
             words = [t.text for t in made]
             if (words[:1] == ["extern"] and len(words) == 2) or "namespace" in words[:2]:
+                scopes.append("".join(words[1:]) if words[0] == "namespace" else "")
                 made = []  # what is in it is declared as outside
             else:
                 at = closed.get(at, len(tokens))
                 if ")" in words:
-                    yield made
+                    yield made, "::".join(filter(None, scopes))
                     made = []
                 continue
         elif text in (";", "}"):
-            yield made
+            yield made, "::".join(filter(None, scopes))
             made = []
+            if text == "}" and scopes:
+                scopes.pop()
         else:
             made.append(tokens[at])
         at += 1
-    yield made
+    yield made, "::".join(filter(None, scopes))
 
 
 def _declared_function(tokens: list[Token]) -> tuple[str, str]:

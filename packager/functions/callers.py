@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 132  # characters of a line in Fortran
 _CXX_COMPLEX = "std::complex<"
+_STRING_VIEW = ("basic_string_view<char,", "basic_string_view<char>")  # which is made of a text
 
 
 def caller_of(function: Function) -> str:
@@ -52,8 +53,10 @@ def caller(
     declared, passed = [first] * bool(first), []
     for i, (found, own_name) in enumerate(parameters):
         own = own_name or f"x{i}"
-        pointed = _pointed(found)
-        declared.append(f"const {pointed} *{own}" if pointed else _number(found, own))
+        is_text = found.base.startswith(_STRING_VIEW)
+        pointed = "" if is_text else _pointed(found)
+        text = f"const char *{own}" if is_text else _number(found, own)
+        declared.append(f"const {pointed} *{own}" if pointed else text)
         passed.append(f"*{own}" if pointed else own)
     call = f"{called}({', '.join(passed)})"
     if pointed := _pointed(result):
@@ -78,6 +81,8 @@ def _pointed(found: CType) -> str:
     if found.kind == "complex" and _CXX_COMPLEX not in text:
         scalar = scalar_of(found)
         return scalar.name if scalar is not None else "?"
+    if found.kind == "record" and "<" in found.base:
+        return "?"  # what names a class of a template, names none of its namespaces
     return text if found.kind in ("complex", "record") else ""
 
 

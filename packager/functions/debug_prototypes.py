@@ -199,6 +199,8 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
         if target.dims:
             spelled = element.declaration("*") if "?" not in element.text else ""
             spelled = as_const(spelled) if is_const else spelled
+        elif target.kind == "pointer":
+            spelled = _pointer_to_pointers(target)
         is_record = element.kind == "record"
         size, alignment = (element.size, element.alignment) if is_record else (0, 0)
         dims = dims if size or (element.kind == "pointer" and spelled) else ()
@@ -211,6 +213,16 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     return Parameter(name, "tensor", scalar, is_const, dims)
 
 
+def _pointer_to_pointers(target: CType) -> str:
+    """The spelling of a pointer to pointers, as of `Parameter`, which shows through typedefs what these
+    point at; "" where C has none that can be told."""
+    text, own = target.text, target.base
+    is_const = text == f"{own} const" or (text != own and text.startswith("const "))
+    if "(*?)(" in own and own.count("?") == 1:
+        return own.replace("*?", "*const *?" if is_const else "**?")
+    return "" if "?" in own or "&" in own else f"{own} const *" if is_const else f"{own}*"
+
+
 def number_dim(size: int) -> Dim:
     return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
 
@@ -218,7 +230,8 @@ def number_dim(size: int) -> Dim:
 def _described(found: CType, remedy: str, of_object: str, narrow: str) -> str:
     """A type that no argument is passed as, and what to do: as of `_Remedies`."""
     text = found.spelling
-    if found.is_object:
+    # a class of a template, such as std::string_view
+    if found.is_object or (found.kind == "record" and "<" in found.base):
         return f"{text} by value, an object of C++: give {of_object}"
     if found.kind == "record":
         shown = "a struct" if text == "?" else text

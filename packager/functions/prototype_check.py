@@ -77,7 +77,7 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if actual.kind != "pointer" or actual.target is None:
         return False
     target = actual.target
-    if not _same_rows(p, target) or not _same_kind_of_pointer(p.spelled, target):
+    if not _same_rows(p, target) or not _same_kind_of_pointer(p, target):
         return False
     while target.kind == "other" and target.target is not None:  # rows of an array
         target = target.target
@@ -90,14 +90,14 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     return _same_number(p.element, target, pointer_size, by_value=False)
 
 
-def _same_kind_of_pointer(spelled: str, target: CType) -> bool:
+def _same_kind_of_pointer(p: Parameter, target: CType) -> bool:
     """True if a pointer as a prototype spells it may point at a type, as far as the spelling tells:
     names may stand for anything."""
-    if "(" in spelled:
+    if p.is_function:
         return target.kind in ("other", "void")
-    if spelled.count("*") > 1:
+    if p.is_indirect:
         return target.kind in ("pointer", "other", "void")
-    if "struct " in spelled or "union " in spelled:
+    if "struct " in p.spelled or "union " in p.spelled:
         return target.kind in ("record", "other", "void")
     return True
 

@@ -40,7 +40,7 @@ def found_prototypes(
     wrapped: Sequence[Wrapped],
     table_rows: Sequence[Row],
     dialect: Dialect,
-    comments: Callable[[HostNode], Mapping[str, str]],
+    comments: Callable[..., str | None],
     *,
     only_named: bool,
     has_names: bool,
@@ -52,7 +52,7 @@ def found_prototypes(
         files: all that may define functions.
         wrapped: functions with a prototype of the caller's.
         table_rows: rows of a table that came with the objects.
-        comments: what `HostNode.comments` of one of them says.
+        comments: the comment above a function of one of them, as of `Comments.of`.
         only_named: none but those that the caller asks for.
         has_names: functions may have names that are no symbols.
 
@@ -109,7 +109,7 @@ def found_prototypes(
                     if function.source_name
                     else _with_bounds(prototype_of(_with_addresses(function, own_text)), f)
                 )
-                comment = comments(node).get(name.rpartition("::")[2], "")
+                comment = _comment(comments, node, function) or ""
                 described = _with_values(comment, function, prototype)
                 prototype = prototype._replace(origin=origin, comment=described)
                 if name in texts:
@@ -138,6 +138,14 @@ def found_prototypes(
             if name in found and not found[name].prototype.mangled:
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
+
+
+def _comment(
+    comments: Callable[..., str | None], node: HostNode | None, function: Function
+) -> str | None:
+    """As of `Comments.of`."""
+    name = (function.source_name or function.called).rpartition("::")[2]
+    return None if node is None else comments(node, name, function.line)
 
 
 def expanded_names(files: Sequence[LinkInput]) -> dict[str, str]:
@@ -289,22 +297,29 @@ def _of_source(p: Parameter, described: Parameter) -> Parameter:
     return described._replace(name=p.name, dims=dims) if p.spelled else p
 
 
-def with_types(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> list[Wrapped]:
-    """Those with prototypes of the caller's that point at structs of which the source tells the sizes, or
-    have a plain char of which it tells the sign."""
+def with_types(
+    wrapped: Sequence[Wrapped],
+    nodes: Sequence[tuple[HostNode | None, LinkInput]],
+    comments: Callable[..., str | None],
+) -> list[Wrapped]:
+    """Those with prototypes of the caller's of which debug information tells more: the sizes of structs
+    that they point at, the sign of a plain char, or where a source defines them, and so their comments."""
     found = []
-    known = {function.name: function for f, _ in files for function in f.functions}
+    known = {function.name: (node, function) for node, (f, _) in nodes for function in f.functions}
     for w in wrapped:
         p = w.prototype
-        function = known.get(p.name)
-        if function is None or not (p.points_at_structs or p.has_char):
+        node, function = known.get(p.name, (None, None))
+        # the check of all prototypes tells contradictions
+        if function is None or contradiction(p, function):
             continue
-        if contradiction(p, function):  # which the check of all prototypes tells
-            continue
-        with suppress(NotCallable):
-            made = _merged(p, prototype_of(function))
-            if made != p:
-                found.append(w._replace(prototype=made))
+        made = p
+        if p.points_at_structs or p.has_char:
+            with suppress(NotCallable):
+                made = _merged(p, prototype_of(function))
+        comment = _comment(comments, node, function)
+        made = made._replace(comment=p.comment if comment is None else comment)
+        if made != p:
+            found.append(w._replace(prototype=made))
     return found
 
 

@@ -4,7 +4,7 @@ says of it, which is read once more, with functions that have no symbol of their
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,8 +22,10 @@ from mblob.binary.dwarf_types import (
     unnamed,
 )
 from mblob.binary.elf import ElfFile
+from mblob.binary.function_names import MANGLED
 from mblob.bytes.mapping import map_file
 from mblob.errors import did_you_mean
+from mblob.packager.compile.call_attributes import without_code
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.callers import caller
@@ -31,7 +33,11 @@ from mblob.packager.modules.prototypes import STATIC
 
 
 def undefined(
-    name: str, result_type: str, defined: Collection[str], files: Sequence[LinkInput]
+    name: str,
+    result_type: str,
+    defined: Collection[str],
+    files: Sequence[LinkInput],
+    texts: Callable[[], Sequence[str]],
 ) -> BuildError:
     """The error for a function that nobody defines.
 
@@ -40,11 +46,21 @@ def undefined(
         result_type: of the prototype.
         defined: symbols of all objects.
         files: all that may define it.
+        texts: gives the sources, as of `own_texts`.
     """
     cut: list[str] = []
     if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
-    last = name.rpartition("::")[2]
+    *_, last = name.split("::")
+    functions = [function for f, _ in files for function in f.functions]
+    procedures = {f.source_name for f in functions if f.source_name.endswith(f"::{last.lower()}")}
+    if procedures:
+        return BuildError(
+            f"functions: {name} is a procedure of a module: its name is {' or '.join(sorted(procedures))}"
+        )
+    is_cxx = any(f.cxx for f, _ in files)
+    if why := next(filter(None, (_without_code(name, text, is_cxx) for text in texts())), ""):
+        return BuildError(f"functions: {name} cannot be called: {why}")
     scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
     if scopes:
         declaration = f'extern "C" {result_type} {last}(...);'
@@ -62,11 +78,29 @@ def undefined(
     else:
         of_c = f"if it is static, {STATIC}"
         of_cxx = "if it is static, remove static in the source; if inline or a template, give a function that calls it"
-        is_cxx = any(f.cxx for f, _ in files)
-        why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, defined)}"
+        known = {f.called for f in functions}.union(d for d in defined if not d.startswith(MANGLED))
+        why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, sorted(known))}"
     if cut:
         why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
     return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+
+
+def _without_code(name: str, text: str, is_cxx: bool) -> str:
+    """The reason why a compiler made no code of a function in a source, and what to do; "" if it is none
+    of these."""
+    found = without_code(text, name)
+    if found is None:
+        return ""
+    if "template" in found.words:
+        return f"it is a template: {_CALLER}"
+    is_static = found.words == ("static",) and not is_cxx
+    remedy = STATIC if is_static else f"remove {' and '.join(found.words)} in the source"
+    if "consteval" not in found.words:
+        remedy += f", or {_CALLER}{': ' * bool(found.caller)}{found.caller}"
+    return f"it is {' '.join(found.words)}, and has no code of its own: {remedy}"
+
+
+_CALLER = "give a function that calls it"
 
 
 def _cxx_scope(symbol: str, name: str) -> str | None:
@@ -160,7 +194,7 @@ def _why(
     owners = [scope for scope in scopes if scope.tag in RECORDS]
     spaces = [_name(scope) for scope in scopes if scope.tag not in RECORDS]
     is_template = any(b"<" in name_of(d) for d in (*owners, die))
-    first, called, remedy = "", name, "give a function that calls it"
+    first, called, remedy = "", name, _CALLER
     result = type_of(referred(die), pointer_size)
     if owners:
         owner = "::".join(map(_name, owners))
@@ -183,7 +217,7 @@ def _why(
         is_cxx = _SYMBOL in attributes or bool(spaces)
         remedy = f"{'remove static in the source' if is_cxx else STATIC}; or {remedy}"
     elif "DW_AT_inline" in definition.attributes or text_of(die, _SYMBOL).decode() in shared:
-        what, remedy = "inline", f"remove inline in the source, or {remedy}"
+        what, remedy = "inline", f"remove inline or constexpr in the source, or {remedy}"
     else:
         return ""
     line = ""

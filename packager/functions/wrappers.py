@@ -353,7 +353,8 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     size = size.replace("&bad", f"&bad{i}")
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
-    of = quoted(f"{'texts' if p.points_at_texts else 'arrays'} for {p.text}")
+    items = "texts" if p.points_at_texts else "functions" if p.points_at_functions else "arrays"
+    of = quoted(f"{items} for {p.text}")
     checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
     return [
         _stored(p, f"void *{v}"),

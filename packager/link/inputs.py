@@ -4,9 +4,10 @@ called; what mblob compiles for them; what goes on the link line."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mblob.binary.elf import ElfFile
 from mblob.errors import HiddenNameWarning
@@ -131,11 +132,11 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
 
         request = with_places(request, host)
     known = request.wrapped()
-    asks = any(w.prototype.points_at_structs or w.prototype.has_char for w in known)
-    if completed := with_types(known, [*host, *addons]) if asks else []:
+    nodes = list(zip(request.host, host))
+    others = ((None, addon) for addon in addons)
+    if completed := with_types(known, [*nodes, *others], request.comments) if known else []:
         request = request.with_found(completed)
     if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
-        nodes = list(zip(request.host, host))
         found = found_prototypes(
             nodes, [*host, *addons], known, request.table_rows(), request.dialect, request.comments,
             only_named=hides, has_names=not request.system_lib,
@@ -153,7 +154,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     for f, contents in objects:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
     # A plug-in has no functions of the caller's: its names are all its own.
-    refuse_unlinkable(request, objects, [*host, *addons])
+    refuse_unlinkable(
+        request, objects, [*host, *addons], texts=lambda: _own_texts(tools, request, work)
+    )
     gathered = ExportObjects(request, tools, machine, host, with_table, words, addons, [], [])
     if not request.carry:
         return gathered
@@ -161,6 +164,12 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     carried_plugins.check_needs(carried, [*host, *addons])
     warn_of_unreadable(request, carried.plugins)
     return gathered._replace(carried=carried.files, plugins=carried.plugins)
+
+
+def _own_texts(tools: Toolchain, request: Request, work: Path) -> Sequence[str]:
+    from mblob.packager.compile.own_texts import own_texts  # only errors need it
+
+    return own_texts(tools, request.host, request.options, work)
 
 
 def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bool:
@@ -205,6 +214,7 @@ def refuse_unlinkable(
     declaring: Sequence[LinkInput],
     *,
     has_all: bool = True,
+    texts: Callable[[], Sequence[str]] = tuple,
 ) -> None:
     """Refuse objects that cannot be linked as the caller asks, whoever links them. `refuse_clashes`
     follows, when it is known what else defines names.
@@ -213,6 +223,7 @@ def refuse_unlinkable(
         objects: all that is linked.
         declaring: those among them that may define declared functions.
         has_all: whatever defines a function is among them.
+        texts: gives the sources for an error, as of `own_texts`.
 
     Raises:
         BuildError: naming the object or the function.
@@ -220,7 +231,7 @@ def refuse_unlinkable(
     wrapped = request.wrapped()
     _check_stack(objects, request.options)
     if has_all:
-        _check_functions(wrapped, request.named(), declaring)
+        _check_functions(wrapped, request.named(), declaring, texts)
     _check_prototypes(wrapped, declaring)
 
 
@@ -240,6 +251,7 @@ def _check_functions(
     wrapped: Sequence[Wrapped],
     named: Sequence[str],
     files: Sequence[LinkInput],
+    texts: Callable[[], Sequence[str]],
 ) -> None:
     """Refuse a function that nobody defines, or that is a variable.
 
@@ -257,21 +269,19 @@ def _check_functions(
         symbols = {name, f"{FFI_PREFIX}{name}"} & defined
         _refuse_variables(symbols, files)
         if not symbols:
-            raise _undefined(name, "void", defined, files)
+            raise _undefined(name, "void", defined, files, texts)
     for w in wrapped:
         name = w.prototype.name
         if w.prototype.symbol not in defined:
-            raise _undefined(name, w.prototype.result_type, defined, files)
+            raise _undefined(name, w.prototype.result_type, defined, files, texts)
         _refuse_variables({w.prototype.symbol}, files)
 
 
-def _undefined(
-    name: str, result_type: str, defined: Collection[str], files: Sequence[LinkInput]
-) -> BuildError:
+def _undefined(name: str, *args: Any) -> BuildError:
     """The error for a function that nobody defines."""
     from mblob.packager.functions.undefined import undefined  # it imports pyelftools
 
-    return undefined(name, result_type, defined, files)
+    return undefined(name, *args)
 
 
 def _refuse_variables(names: Collection[str], files: Sequence[LinkInput]) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -39,6 +38,7 @@ from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import (
     HostNode,
     ObjectNode,
+    comment_finder,
     file_of,
     files_in,
     files_of,
@@ -104,7 +104,7 @@ class Request(NamedTuple):
     Attributes:
         plan: of the blob; its target is `triple`.
         host: the host modules, which are linked.
-        comments: what `HostNode.comments` of one of them says; each is asked once.
+        comments: the comment above a function of one of them, as of `Comments.of`.
         old: the library whose blocks a new one may share.
         names: what graphs in the blob call instead of a plain C function.
         found: functions of the host modules that have a prototype since their objects are known
@@ -123,7 +123,7 @@ class Request(NamedTuple):
     cc: str | Sequence[str] | None
     target: str | None
     options: tuple[str, ...]
-    comments: Callable[[HostNode], Mapping[str, str]]
+    comments: Callable[..., str | None]
     system_lib: bool = False
     prefix: str = ""
     carry: tuple[tuple[HostNode, ...], ...] = ()
@@ -196,7 +196,7 @@ class Request(NamedTuple):
                     raise BuildError(
                         f"functions: {prototype.name} is declared by two modules, and differently"
                     )
-                comment = self.comments(node).get(prototype.name)
+                comment = self.comments(node, prototype.name)
                 comments.setdefault(prototype.name, []).extend([] if comment is None else [comment])
         for name, found_comments in comments.items():
             if len(found_comments) == 1:  # else two modules define it
@@ -303,7 +303,7 @@ def request_of(
         cc=cc,
         target=target,
         options=as_options(options),
-        comments=cache(lambda node: node.comments()),
+        comments=comment_finder(),
         system_lib=system_lib,
         prefix=prefix,
         carry=_plugins(carry),

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import (
@@ -29,6 +29,9 @@ from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.modules.prototypes import Prototype
 from mblob.packager.path_arguments import existing_file
 from mblob.source_suffixes import LANGUAGE_OF
+
+if TYPE_CHECKING:
+    from mblob.packager.modules.source_comments import Comments
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -162,6 +165,18 @@ def _is_name(text: str) -> bool:
 NOTHING = DeclaredFunctions()
 
 
+def comment_finder() -> Callable[..., str | None]:
+    """The comment above a function of a host module, as of `Comments.of`, behind the module; each source is
+    read once."""
+    read = cache(lambda node: node.comments())
+
+    def find(node: HostNode, name: str, line: int = 0) -> str | None:
+        found = read(node)
+        return None if found is None else found.of(name, line)
+
+    return find
+
+
 class HostNode(Node):
     """Host code: linked into the library, never serialized.
 
@@ -189,9 +204,9 @@ class HostNode(Node):
         prototypes = self.declared.functions
         return name in self.declared.names or any(p.name == name for p in prototypes)
 
-    def comments(self) -> Mapping[str, str]:
-        """The comments above functions that its source defines, by their names."""
-        return {}
+    def comments(self) -> Comments | None:
+        """The comments above functions that its source defines; None if it has no comment."""
+        return None
 
     def explain(self, name: str) -> str | None:
         return "its code is not linked yet: call export_library, then load_module"
@@ -234,18 +249,18 @@ class SourceNode(HostNode):
     def source(self, fmt: str) -> str | None:
         return self.text() if fmt in ("", self.fmt) else None
 
-    def comments(self) -> Mapping[str, str]:
+    def comments(self) -> Comments | None:
         try:
             text = self.text()
         except OSError:
-            return {}  # which the compiler tells
+            return None  # which the compiler tells
         is_fortran = LANGUAGE_OF[self.fmt] == "fortran"
         has_some = any(mark in text for mark in (("!",) if is_fortran else ("//", "/*")))
         if not has_some:
-            return {}
-        from mblob.packager.modules.source_comments import comments_of
+            return None
+        from mblob.packager.modules.source_comments import Comments
 
-        return comments_of(text, is_fortran=is_fortran)
+        return Comments(text, is_fortran=is_fortran)
 
 
 class ObjectNode(HostNode):

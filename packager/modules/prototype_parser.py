@@ -264,6 +264,9 @@ def _parameter(
     if kind is node.type:
         return Parameter(name, "scalar", _by_value(_scalar(_specifiers(kind, where), where), where))
     if isinstance(kind, (c_ast.PtrDecl, c_ast.ArrayDecl)):
+        if isinstance(kind.type, c_ast.FuncDecl):  # int (*f[2])(float), int (**f)(float)
+            own = re.sub(r"\?(?:\[[^\]]*\])+", "*?", spelled)
+            return Parameter(name, "pointer", None, False, tuple(dims), own)
         if "(" in spelled:
             return Parameter(name, "pointer")
         own = spelled.partition("?")[0].rstrip() + "*" * bool(dims)

@@ -95,9 +95,16 @@ class Parameter(NamedTuple):
         return self.kind in ("length", "present")
 
     @property
+    def points_at_functions(self) -> bool:
+        """True if the parameter is a pointer to pointers to functions: `int (**?)(float)`."""
+        return (
+            re.search(r"\*\s*(?:(?:const|restrict|volatile)\s*)*\*\s*\?", self.spelled) is not None
+        )
+
+    @property
     def is_function(self) -> bool:
         """True if the parameter is a pointer to a function."""
-        return "(" in self.spelled
+        return "(" in self.spelled and not self.points_at_functions
 
     @property
     def is_indirect(self) -> bool:
@@ -127,13 +134,15 @@ class Parameter(NamedTuple):
     @property
     def text(self) -> str:
         """The parameter as a prototype has it: `const float a[n]`."""
-        if "?" in self.spelled:
+        if "?" in self.spelled and not (self.dims and self.points_at_functions):
             return self.spelled.replace("?", self.name)
         if not self.dims:
             shown = self.spelled or self.c_type
             return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
         dims = reversed(self.dims) if self.columns else self.dims
         shown = "".join(f"[{'static ' if d.at_least else ''}{d.text}]" for d in dims)
+        if "?" in self.spelled:  # int (*f[2])(float)
+            return self.spelled.replace("*?", self.name + shown)
         base = (self.spelled or self.c_type).removesuffix("*")
         return f"{base}{'' if base.endswith(('*', ' ')) else ' '}{self.name}{shown}"
 

@@ -21,10 +21,10 @@ typedef int (*F)(int);
 typedef struct { F f, g; } pair;
 #define BOTH { return f[0](3) * 100 + f[1](3); }
 int constant(const F *f) BOTH
-int array(F f[2]) BOTH
+int array(F f[2]) { BOTH }
 int counted(F *f) BOTH
 int spelled(int (**f)(int)) BOTH
-int rows(int (*f[2])(int)) BOTH
+int rows(int (*f[2])(int)) { BOTH }
 int any(void *v) { F *f = v; BOTH }
 int addresses(void **v) { F *f = (F *)v; BOTH }
 int two(const pair *p) { return p->f(3) * 100 + p->g(3); }
@@ -32,6 +32,8 @@ int hidden(struct unknown *p) { F *f = (F *)p; BOTH }
 int one(F f) { return f(3); }
 """
 DATA = ("constant", "array", "counted", "spelled", "rows", "any", "addresses", "two", "hidden")
+POINTERS = ("constant", "array", "counted", "spelled", "rows", "addresses")  # to pointers
+FUNCTIONS = POINTERS[:-1]
 WAYS: dict[str, Callable[..., Any]] = {
     "call": lambda lib, name, *args: lib[name](*args),
     "bind": lambda lib, name, *args: lib[name].bind(*args)(),
@@ -65,7 +67,7 @@ def call_all(path: str) -> None:
     lib = mblob.load_module(path)
     for kind, value in list(held().items())[:6]:
         for name in DATA:
-            if name == "addresses" and "struct" in kind:
+            if name in POINTERS and "struct" in kind:
                 continue  # a struct is no address
             for way, call in WAYS.items():
                 print(kind, name, way, flush=True)
@@ -98,11 +100,44 @@ def test_one_function_is_no_data(path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_pointer_to_pointers_to_functions_takes_a_list_of_them(path: Path, way: str) -> None:
+    lib, call = mblob.load_module(path), WAYS[way]
+    f, g = F(lambda x: x + 1), F(lambda x: 2 * x)
+    other = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_float)(lambda x: 1)
+    for name in FUNCTIONS:
+        assert call(lib, name, [f, g]) == 406
+        for wrong, found in (
+            (f, r"expected a list of functions for int \(.*found CFunctionType"),
+            (
+                [f, other],
+                r"item 1: expected int \(\*\)\(int\), found CFUNCTYPE\(c_int, c_float\); declare",
+            ),
+            (
+                [abs, f],
+                r"item 0: expected a function of ctypes.CFUNCTYPE.*CFUNCTYPE\(c_int, c_int\)\(f\)",
+            ),
+            ([f, "x"], "item 1: expected a function of ctypes.CFUNCTYPE, found str"),
+        ):
+            with pytest.raises(TypeError, match=rf"{name}: argument 0( \(f\))?: {found}"):
+                call(lib, name, wrong)
+
+
+def test_pointers_to_pointers_to_functions_show_what_they_take(path: Path) -> None:
+    lib = mblob.load_module(path)
+    assert [str(lib.functions[name]) for name in FUNCTIONS] == [
+        "int constant(int (*const *f)(int))", "int array(int (*f[2])(int))", "int counted(int (**f)(int))",
+        "int spelled(int (**f)(int))", "int rows(int (*f[2])(int))",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match=r"at least 16 bytes for int \(\*f\[2\]\)\(int\), found 8"):
+        lib.ctypes.rows([F(abs)])
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_list_of_callbacks_is_told_what_to_become(path: Path, way: str) -> None:
     lib, call = mblob.load_module(path), WAYS[way]
     f = F(abs)
-    with pytest.raises(TypeError, match=r"found list; make it an array with \(F \* 2\)\(\*[fx]\)"):
-        call(lib, "counted", [f, f])
+    with pytest.raises(TypeError, match=r"found list; make it an array with \(F \* 2\)\(\*[vx]\)"):
+        call(lib, "any", [f, f])
     with pytest.raises(
         TypeError, match=r"a function of ctypes.CFUNCTYPE, or an address, found list$"
     ):

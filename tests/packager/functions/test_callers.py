@@ -105,7 +105,9 @@ def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
     for name, says in {
         "int Acc::get(int x)": r"Acc::get cannot be called: it is a method of Acc",
         "Own::secret": r"Own::secret cannot be called: it is a method of Own: make it public, and give a function",
-        "ns::nobody": r"check the spelling; .*; if inline or a template, give a function that calls it",
+        "ns::nobody": "ns::nobody cannot be called: it is a template: give a function that calls it$",
+        "ns::nothing": r"check the spelling; .*; if inline or a template, give a function that calls it",
+        "ns::tur": r"check the spelling; .*; did you mean 'ns::turn'\?$",
     }.items():
         assert re.search(says, refused(CXX, "cpp", name)), name
     (tmp_path / "k.cpp").write_text(CXX)
@@ -138,6 +140,89 @@ def test_functions_in_errors_about_c_work(tmp_path: Path) -> None:
     assert pair.tolist() == [5, 6] and z[0] == -2 + 1j
 
 
+UNUSED = {
+    "twice": ("inline int twice(int x) { return 2 * x; }", "remove inline", (4,), 8),
+    "last": ("static inline float last(const float x[4], int n) { return x[n - 1]; }", "remove static and inline",
+             (np.arange(4, dtype="f4"), 3), 2),
+    "first": ("static float first(const float *x) { return x[0]; }", "remove static", (np.array([5], "f4"),), 5),
+    "nothing": ("__inline__ void nothing(void) {}", "remove inline", (), None),
+    "included": ('#include "included.h"', "remove static and inline", (3,), 6),
+}  # fmt: skip
+UNUSED_CXX = {
+    "half": ("constexpr double half(double x) { return x / 2; }", "remove constexpr", (5,), 2.5),
+    "ns::n::most": ("namespace ns { namespace n { inline int most(int a, const int &b = 2) { return a + b; } } }",
+                    "remove inline", (3, 4), 7),
+    "ns::counted": ("namespace ns { inline bool counted(const int *x, bool (*f)(int)) { return f(*x); } }",
+                    "remove inline", (np.array([2], "i4"), ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_int)(bool)), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fmt", "cc"), [("c", "gcc"), ("cpp", "gcc"), ("cpp", "clang")])
+def test_functions_that_compilers_leave_out_are_told(
+    tmp_path: Path, require: Callable[[str], str], fmt: str, cc: str
+) -> None:
+    (tmp_path / "included.h").write_text("static inline int included(int x) { return 2 * x; }\n")
+    asked = UNUSED if fmt == "c" else {**UNUSED, **UNUSED_CXX}
+    text = "#include <stdio.h>\nint other(int x) { return x; }\n"
+    text += "\n".join(source for source, *_ in asked.values()) + "\n"
+    path = tmp_path / f"k.{fmt}"
+    path.write_text(text)
+    errors = {name: refused(path, fmt, name, cc=require(cc)) for name in asked}
+    lines = [line_in(error) for error in errors.values()]
+    path.write_text(text + "\n".join(lines))
+    mblob.csource_module(path).export_library(tmp_path / "k.so", cc=cc)
+    lib = mblob.load_module(tmp_path / "k.so")
+    for name, (source, remedy, args, result) in asked.items():
+        assert f"functions: {name} cannot be called: it is " in errors[name]
+        assert f"{remedy} in the source" in errors[name]
+        scope, _, last = name.rpartition("::")
+        assert lib[f"{scope}{'::' * bool(scope)}call_{last}"](*args) == result
+        without = source
+        for word in remedy.split(" ")[1::2] if "#include" not in source else ():
+            without = without.replace(f"__{word}__", "").replace(word, "", 1)
+        module = mblob.csource_module(without, fmt, functions=[name])
+        if without != source:
+            module.export_library(tmp_path / "one.so", cc=cc)
+            assert mblob.load_module(tmp_path / "one.so")[name](*args) == result
+    for source, name in (
+        ("template <class T> T any(T x) { return x; }", "any"),
+        ("consteval int early(int x) { return x; }", "early"),
+    ):
+        if cc == "gcc" and fmt == "cpp":
+            error = refused(source, fmt, name, options=["-std=c++20"])
+            assert re.search(
+                "a template: give a func.*calls it$|consteval, .*remove consteval in the source$",
+                error,
+            )
+
+
+OF_CXX_17 = """#include <string_view>
+#include <cstddef>
+namespace ns { int count(std::string_view s, char c) { int n = 0; for (char x : s) n += x == c; return n; } }
+std::string_view made(int) { return "a"; }
+char16_t wide(char16_t c, const char16_t *more, char32_t last) { return c + more[1] + (char16_t)last; }
+int none(std::nullptr_t p, int x) { return x + (p == nullptr); }
+"""
+
+
+def test_types_of_newer_releases_of_cxx(tmp_path: Path) -> None:
+    how: Any = {"options": ["-std=c++17"]}
+    error = refused(OF_CXX_17, "cpp", "ns::count", **how)
+    assert (
+        "string_view by value, an object of C++: give a function that takes numbers, texts" in error
+    )
+    assert refused(OF_CXX_17, "cpp", "made", **how).endswith(
+        "its result is string_view by value, an object of C++: give a function that writes what is in it to arrays"
+    )
+    lib = packed(tmp_path, f"{OF_CXX_17}{line_in(error)}\n", "cpp", export=how)
+    assert lib["ns::call_count"]("banana", ord("a")) == 3
+    assert lib.wide(1, np.array([5, 7], "uint16"), 1 << 16 | 2) == 10
+    assert str(lib.functions["none"]) == "int none(void *p, int x)"
+    assert lib.none(None, 4) == lib.ctypes.none(None, 4) == 5
+    with pytest.raises(mblob.ArgumentError, match="expected an array of uint16, found int32"):
+        lib.wide(1, np.array([5, 7], "int32"), 2)
+
+
 FORTRAN = """
 complex(8) function mean(x, n)
   integer, intent(in) :: n
@@ -165,6 +250,12 @@ def test_subroutines_in_errors_about_fortran_work(
         "turned = cmplx(0, x * k(1))\nend function\n@end module\n"
     )
     line = line_in(refused(of_module.replace("@", ""), "f90", "m::turned"))
+    of_name = (
+        of_module.replace("@", "").replace("complex function", "subroutine").split("turned = ")[0]
+    )
+    for name in ("turned", "Turned", "M::TURNED", "other::turned", "void turned(float x, int *k)"):
+        error = refused(f"{of_name}end subroutine\nend module\n", "f90", name)
+        assert error.endswith("is a procedure of a module: its name is m::turned"), error
     lib = packed(tmp_path, of_module.replace("@", line + "\n"), "f90")
     result = np.zeros(1, "complex64")
     lib["m::call_turned"](3.0, np.array([2], "i4"), result)

@@ -12,7 +12,7 @@ import pytest
 
 import mblob
 from mblob.packager.modules import source_comments
-from mblob.packager.modules.source_comments import comments_of
+from mblob.packager.modules.source_comments import Comments
 from tests.packager.functions.test_tvm_executor import pack_verb
 
 pytestmark = pytest.mark.own_process
@@ -182,7 +182,7 @@ def test_inspect_shows_prototypes_of_what_stays_plain(
     ],
 )
 def test_the_comment_of_one_function(text: str, name: str, comment: str | None) -> None:
-    assert comments_of(text, is_fortran=False).get(name) == comment
+    assert Comments(text, is_fortran=False).of(name) == comment
 
 
 ONE_LINE = "// of it\nint f%d(int x) { if (x) { return f0(x, (1), g(2)); } return 0; } // %d\n"
@@ -206,7 +206,7 @@ def test_a_source_is_read_in_time_of_its_length(source: Callable[[int], str]) ->
         text, taken = source(count), []
         for _ in range(3):
             start = process_time()
-            comments_of(text, is_fortran=False)
+            Comments(text, is_fortran=False).of("f")
             taken.append(process_time() - start)
         return min(taken)
 
@@ -217,8 +217,8 @@ def test_an_export_reads_a_source_once(tmp_path: Path, monkeypatch: pytest.Monke
     asked = []
     monkeypatch.setattr(
         source_comments,
-        "comments_of",
-        lambda *args, **named: asked.append(1) or comments_of(*args, **named),
+        "Comments",
+        lambda *args, **named: asked.append(1) or Comments(*args, **named),
     )
     path = tmp_path / "k.c"
     module = None
@@ -268,7 +268,7 @@ def test_help_is_no_error_where_the_file_was_written_over(tmp_path: Path, old: b
     ],
 )
 def test_the_comment_of_one_procedure(text: str, comment: str) -> None:
-    assert comments_of(text, is_fortran=True)["f"] == comment
+    assert Comments(text, is_fortran=True).of("f") == comment
 
 
 def test_comments_of_fortran(tmp_path: Path, require: Callable[[str], str]) -> None:
@@ -282,7 +282,111 @@ def test_comments_of_fortran(tmp_path: Path, require: Callable[[str], str]) -> N
     assert lib["shapes::fill"].__doc__.endswith(")\n\nFills it\nwith zeros.")
 
 
-def test_comments_around_macros_and_else_are_those_of_the_function() -> None:
+LINES = r"""#define DECL(name) float name(float x) { return x; }
+#define LATE(name, body) \
+  float name(float x) { return body; }
+#define MORE
+/* of one */
+DECL(one)
+/* about two */
+int two(int a) { return a; }
+/* of one_three */
+LATE(one_three,
+     x + 1)
+int four(int a) { return a; }
+/* about five */
+MORE
+int five(int a) { return a; }
+#if 0
+/* dropped */
+int six(int a) { return a; }
+#else
+/* about six */
+int six(int a) { return a; }
+#endif
+#ifndef ONE
+int seven(int a) { return a; }
+#else
+/* dropped */
+int seven(int a) { return a; }
+#endif
+#if 0
+/* dropped */
+DECL(eight)
+#endif
+float eight(float x) { return x; }
+// Of nine, above
+// its declaration.
+int nine(int a, const float *);
+/* not of nine */
+int nine_times(void);
+#if 0
+/* dropped */
+int ten(void);
+#endif
+static int other = 1;
+int nine(int a, const float *x) { return a + x[0]; }
+int ten(void) { return other; }
+int nine_times(void) { return 9; }
+/* at the definition */
+int eleven(void) { return 11; }
+/* at a declaration */
+int eleven(void);
+struct s { int (*twelve)(void); };
+int twelve(void) { return nine_times(); }
+#include "included.h"
+"""
+OF_LINES = {
+    "one": "of one", "two": "about two", "one_three": "of one_three", "four": "", "five": "about five",
+    "six": "about six", "seven": "", "eight": "", "nine": "Of nine, above\nits declaration.", "ten": "",
+    "nine_times": "not of nine", "eleven": "at the definition", "twelve": "", "included": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fmt", ["c", "cc"])
+def test_a_comment_is_one_above_code_that_the_compiler_has(tmp_path: Path, fmt: str) -> None:
+    (tmp_path / "included.h").write_text("/* a */\n\n/* b */\nint included(void) { return 1; }\n")
+    text = LINES if fmt == "c" else f'extern "C" {{\n{LINES}}}\n'
+    (tmp_path / f"k.{fmt}").write_text(text)
+    prototypes = None
+    for name in ("found", "given"):
+        module = mblob.csource_module(tmp_path / f"k.{fmt}", functions=prototypes)
+        module.export_library(tmp_path / f"{name}.so")
+        lib = mblob.load_module(tmp_path / f"{name}.so")
+        prototypes = [str(signature) for signature in lib.functions.values()]
+        told = {n: lib[n].__doc__.partition("\n\n")[2] for n in lib.functions}
+        assert told == OF_LINES
+
+
+def test_a_comment_above_a_declaration_is_not_of_another_function_of_that_name(
+    tmp_path: Path,
+) -> None:
+    source = """
+    // of float
+    void f(float);
+    // of int
+    void f(int n);
+    namespace a { struct S {
+      // of a method
+      int g(float x);
+    }; }
+    void f(int x) {}
+    // of double
+    void f(const double &x) {}
+    int g(float x) { return x; }
+    // of h
+    float h(const float *, int);
+    float h(const float *x, int n) { return x[n]; }
+    """
+    told = Comments(source, is_fortran=False)
+    lines = {line: i for i, line in enumerate(source.split("\n"), 1)}
+    assert told.of("f", lines["    void f(int x) {}"]) == "of int"
+    assert told.of("f", lines["    void f(const double &x) {}"]) == "of double"
+    assert told.of("f") == ""
+    assert (told.of("g"), told.of("h"), told.of("i")) == ("", "of h", None)
+
+
+def test_comments_around_macros_are_those_of_the_function() -> None:
     source = """/* about DECL */
 DECL(one)
 /* about two */
@@ -293,24 +397,10 @@ int four(int a) { return a; }
 /* about five */
 EXPORT(int)
 five(int a) { return a; }
-#ifdef ONE
-int six(int a) { return a; }
-#else
-/* about six */
-int six(int a) { return a; }
-#endif
-#ifdef ONE
-/* one */
-int seven(int a) { return a; }
-#else
-/* another */
-int seven(int a) { return a; }
-#endif
 /* of int */
 int eight(int a) { return a; }
 int eight(float a) { return 1; }
 """
-    told = comments_of(source, is_fortran=False)
-    assert told == {
-        "two": "about two", "four": "", "five": "about five", "six": "about six", "seven": "", "eight": "",
-    }  # fmt: skip
+    told = Comments(source, is_fortran=False)
+    names = ("one", "two", "three", "four", "five", "eight")
+    assert list(map(told.of, names)) == [None, "about two", None, "", "about five", ""]

@@ -93,7 +93,11 @@ def test_types_come_from_the_source(
     rows = np.zeros(2)
     lib.last(np.arange(8.0).reshape(2, 4), rows, 2)
     assert rows.tolist() == [3.0, 7.0]
-    assert (lib.pick(1, 2), lib.both(True, False), lib.length("abc")) == (12, 0, 3)
+    assert (lib.pick(1, 2), lib.length("abc")) == (12, 3)
+    for both in (lib.both, lib.both.bind, lib.symbol("both"), lib.ctypes.both):
+        found = [both(True, x) for x in (False, True)]
+        assert [x() if callable(x) else x for x in found] == [False, True]
+        assert {type(x() if callable(x) else x) for x in found} == {bool}
     with pytest.raises(mblob.MblobError, match="expected an array of float32, found float64"):
         lib.vadd(x.astype("float64"), x, y, 4)
     with pytest.raises(mblob.MblobError, match="expected shape"):

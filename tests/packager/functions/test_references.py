@@ -28,6 +28,8 @@ int second(const pair &p) { return p.b; }
 float *moved(float *&p) { return p += 1; }
 int hidden(const opaque &o) { return &o != nullptr; }
 int call(int (&f)(int), int x) { return f(x); }
+typedef int (*function)(int);
+int called(function &f) { return f(2); }
 """
 TOLD = {
     "last": "float last(const float x[4])",
@@ -40,9 +42,11 @@ TOLD = {
     "moved": "float *moved(float *p[static 1])",
     "hidden": "int hidden(const struct opaque o[static 1])",
     "call": "int call(int (*f)(int), int x)",
+    "called": "int called(int (*f[static 1])(int))",
 }
 X = np.arange(6, dtype="float32")
 ONE = np.ones(1, "int32")
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(lambda x: x + 1)
 
 
 @pytest.fixture(scope="module", params=["classic", "ffi"])
@@ -58,6 +62,7 @@ def test_references_are_arrays_of_their_size_and_constant_ones_numbers(lib: mblo
     assert (lib.add(2, b), lib.add.bind(2, b)(), b[0]) == (3, 5, 5)
     assert (lib.same(2.5), lib.letter(65), lib.second(bytes(8))) == (2.5, 65, 0)
     assert lib.ctypes.corner(X.reshape(2, 3)) == 5
+    assert lib.called([FUNCTION]) == lib.ctypes.called(ctypes.byref(FUNCTION)) == 3
     assert lib.ctypes.add(ONE, ctypes.byref(ctypes.c_int(4))) == 5
 
 
@@ -77,6 +82,8 @@ def test_references_are_neither_null_nor_of_other_sizes(lib: mblob.Module, way: 
         ("second", (bytes(4),)),
         ("moved", (None,)),
         ("hidden", (None,)),
+        ("called", (FUNCTION,)),
+        ("called", (None,)),
     ]
     for name, args in wrong:
         with pytest.raises((TypeError, ValueError, mblob.KernelError), match="argument"):
