@@ -74,6 +74,13 @@ NOT_MINIMAL = (
     "entry/profile_full.c",
     "entry/registry.c",
 )
+# What MBLOB_STANDALONE leaves out: packager/standalone/runtime.c, which is compiled behind mblob.c, has what
+# others need of it, for one library that is in memory.
+NOT_STANDALONE = (
+    "elf/", "core/link/", "core/plugin/", "core/library/load.c", "entry/host_", "entry/open", "entry/profile_",
+    "entry/registry",
+)  # fmt: skip
+NOT_WITH = {"MBLOB_PROFILE_MINIMAL": NOT_MINIMAL, "MBLOB_STANDALONE": NOT_STANDALONE}
 INCLUDED = re.compile(r'^#\s*include ["<]([^">]+)[">].*$')
 # At the start of a line, which is where clang-format puts what a file declares.
 MACRO = re.compile(r"#\s*define (?!_GNU_SOURCE)(\w+)")
@@ -218,8 +225,10 @@ def whole() -> str:
         for kind in ("*.h", "*.c"):
             for path in sorted((SRC / layer).glob(kind)):
                 name = path.relative_to(SRC).as_posix()
-                if kind == "*.c" and name.startswith(NOT_MINIMAL):
-                    writer.add_if("#ifndef MBLOB_PROFILE_MINIMAL", path)
+                macros = [m for m, names in NOT_WITH.items() if name.startswith(names)]
+                if kind == "*.c" and macros and name not in LEFT_OUT:
+                    without = " && ".join(f"!defined({macro})" for macro in macros)
+                    writer.add_if(f"#if {without}", path)
                 elif name not in LEFT_OUT:
                     writer.add(path)
         rest = MINIMAL / f"{layer.replace('/', '_')}.c"

@@ -110,3 +110,5 @@ class ExportOptions(BuildOptions, total=False):
     """Options of `export_library` that are given by name."""
 
     dialect: Dialect | None
+    standalone: bool
+    header: PathLike | None

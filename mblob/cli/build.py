@@ -34,6 +34,13 @@ def configure(verbs: Any) -> None:
         "mblob-pack build add.c --graph graph.json --params model.safetensors "
         "--function 'void add(const float a[8], const float b[8], float c[8])' -o model.so",
     )
+    add_options(parser)
+    parser.usage = "mblob-pack build INPUT... -o deploy.so [options] [-- CFLAGS...]"
+    parser.set_defaults(run=run)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `build` and `standalone` take."""
     parser.add_argument(
         "-o",
         "--output",
@@ -117,7 +124,18 @@ def configure(verbs: Any) -> None:
     how.add_argument(
         "--prefix",
         metavar="PREFIX",
-        help="prefix of the symbols of a system library; programs find the library by it",
+        help="prefix of the symbols of a system library; programs find the library by it. Of a standalone library, "
+        "prefix of its C functions (default: the name of the output)",
+    )
+    how.add_argument(
+        "--standalone",
+        action="store_true",
+        help="link the runtime into the library, with a C interface: the verb standalone does the same",
+    )
+    how.add_argument(
+        "--header",
+        metavar="FILE.h",
+        help="write the header of the interface of a standalone library",
     )
     how.add_argument(
         "--no-reuse",
@@ -143,8 +161,7 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--json", action="store_true", help="one JSON object, schema mblob/build/1, on stdout"
     )
-    parser.usage = "mblob-pack build INPUT... -o deploy.so [options] [-- CFLAGS...]"
-    parser.set_defaults(run=run, manifest=[])
+    parser.set_defaults(manifest=[])
 
 
 SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
@@ -226,7 +243,7 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     }
     changes.update(
         (name, Path(getattr(args, name)))
-        for name in ("graph", "params", "order", "depfile")
+        for name in ("graph", "params", "order", "depfile", "header")
         if getattr(args, name) is not None
     )
     if args.no_index:
@@ -235,6 +252,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         changes["reuse"] = False
     if args.system_lib:
         changes["system_lib"] = True
+    if args.standalone:
+        changes["standalone"] = True
     if (functions := functions_of(args)) is not None:
         changes["functions"] = functions and [*(plan.functions or ()), *functions]
     plan = plan._replace(

@@ -97,7 +97,7 @@ _ARGUMENTS = {
     "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
                                       "name", "assume", "order", "packed", "params", "prefix", "replace", "target",
-                                      "weights")},
+                                      "standalone", "header", "weights")},
 }  # fmt: skip
 # Functions, which the command line leaves out.
 _FUNCTIONS = (

@@ -6,6 +6,7 @@ from __future__ import annotations
 # those before it made.
 VERBS = {
     "build": "pack kernels, objects, blobs and weights into one library",
+    "standalone": "pack a model with the runtime that it needs into one library, with a C interface",
     "inspect": "show what is in a library, without running it",
     "verify": "check a library for damage and for undefined symbols, without running it",
     "extract": "write payloads or tensors of a library to files, without running it",

@@ -44,13 +44,13 @@ class CompilerAnswers(Generic[Answer]):
         """The answer of a command, asked now if it was not before; what `ask` raises is not
         kept."""
         variables = sorted(item for item in os.environ.items() if item[0].startswith(_HEEDED))
-        state = (tuple(command), *_programs_of(command), os.environ.get("PATH"), *variables)
+        state = (tuple(command), *programs_of(command), os.environ.get("PATH"), *variables)
         if state not in self._known:
             self._known[state] = ask()
         return self._known[state]
 
 
-def _programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
+def programs_of(command: Sequence[str]) -> Iterator[tuple[object, ...]]:
     """The path, device, inode, size and time of each program of a command: the compiler, and any in
     front of it. These tell programs of one name apart."""
     for word in command:

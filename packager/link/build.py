@@ -51,7 +51,7 @@ class BuildPlan(NamedTuple):
         order: a JSON list of the names of these, in the order of the program.
         name: of the factory's function.
         options: of all compilations and the link.
-        cc, target, dialect, embed, index, digest, system_lib, prefix, reuse: as of
+        cc, target, dialect, embed, index, digest, system_lib, prefix, standalone, header, reuse: as of
         `export_library`.
         depfile: the rule of make that tells what was read is written there.
         manifest: the file that all this stands in, None without one.
@@ -82,6 +82,8 @@ class BuildPlan(NamedTuple):
     digest: Digest = "crc32"
     system_lib: bool = False
     prefix: str = ""
+    standalone: bool = False
+    header: Path | None = None
     reuse: bool = True
     imports: Sequence[tuple[str, Sequence[str]]] = ()
     manifest: Path | None = None
@@ -116,7 +118,7 @@ def build(plan: BuildPlan) -> None:
     export_library(
         module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
-        carry=plan.carry, reuse=plan.reuse,
+        carry=plan.carry, standalone=plan.standalone, header=plan.header, reuse=plan.reuse,
     )  # fmt: skip
     if plan.depfile is not None:
         write_depfile(plan, plan.depfile)

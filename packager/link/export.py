@@ -17,6 +17,8 @@ each is a function of another file.
    functions without a prototype add rows to it. Give functions their
    final names: `make_link_line` in `inputs.py`, with `packager/functions/adapters.py` and
    `packager/functions/slot_shims.py`.
+   Of a standalone library, link once to see what it runs, and compile its runtime and its interface:
+   `packager/standalone/parts.py`.
 6. Choose the way of `embed=`; link with a placeholder for the blob and the note that announces its index:
    `link` in `linking.py`, with `packager/write/elf_writer.py`.
 7. Write the blob in that way: `grow` in `packager/write/grow.py`, `append` and others in `embed.py`.
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from mblob.packager.link.background_copy import BackgroundCopy
+    from mblob.packager.link.inputs import LinkLine
     from mblob.typed import Dialect, Digest, Embed, ExportOptions
 
     R = TypeVar("R")
@@ -99,6 +102,8 @@ def export_library(
     system_lib: bool = False,
     prefix: str = "",
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    standalone: bool = False,
+    header: str | os.PathLike[str] | None = None,
     reuse: bool = True,
     **kwargs: Any,
 ) -> R: ...
@@ -122,6 +127,8 @@ def export_library(
     system_lib: bool = False,
     prefix: str = "",
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
+    standalone: bool = False,
+    header: str | os.PathLike[str] | None = None,
     reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
@@ -171,12 +178,17 @@ def export_library(
             and TVM's `runtime.SystemLib` find it there. All its symbols are hidden, so that the
             program does not export them.
         prefix: prefix of all symbols of a system library. With different prefixes, a program can
-            contain several, and finds each by its prefix.
+            contain several, and finds each by its prefix. Of a standalone library, prefix of the
+            functions of its C interface; by default the stem of `file_name`.
         carry: plug-ins (mblob/plugin.h) that run modules of this library. mblob links them into the
             library, and exports only their tables. Each is a C or C++ source, an object, an archive
             (of which only the needed members are linked), a module of host code with its imports,
             or the name of a plug-in that comes with mblob. mblob compiles the sources itself, even
             with `fcompile`, with `cc`, `target` and `options`.
+        standalone: link the runtime that the modules need into the library, hidden, and a C interface
+            of four functions (docs/howto/standalone.md). A program then runs its one model, or its
+            one function with a prototype, without mblob.
+        header: write the header of that interface here.
         reuse: share unchanged blocks with the old `file_name`, if the file system can share blocks.
             The old file is compared byte for byte.
         kwargs: for `fcompile`.
@@ -215,6 +227,8 @@ def export_library(
             "system_lib": system_lib,
             "prefix": prefix,
             "carry": carry,
+            "standalone": standalone,
+            "header": header,
             "fcompile": fcompile,
             "fpack_imports": fpack_imports,
             "addons": addons,
@@ -224,6 +238,15 @@ def export_library(
             mod, path, dialect=dialect, index=index, digest=digest, reuse=reuse, others=others
         )
         return None
+    asked = None
+    if standalone or header is not None:
+        from mblob.packager.standalone.parts import asked_of
+
+        others = {
+            "system_lib": system_lib, "fcompile": fcompile, "fpack_imports": fpack_imports,
+            "carry": carry, "index": index is False,
+        }  # fmt: skip
+        asked, prefix = asked_of(standalone, path, prefix, header, others), ""
     request = request_of(
         mod,
         dialect=dialect_of(mod) if dialect is None else dialect,
@@ -238,7 +261,7 @@ def export_library(
         fpack_imports=fpack_imports,
         addons=addons,
         carry=carry,
-    )
+    )._replace(standalone=asked)
     check_request(request, path, fcompile is not None)
     with (
         DeferredSignals(),
@@ -260,6 +283,8 @@ def export_library(
             _export_objects(request, temporary, work)
         else:
             _export_shared(request, temporary, work)
+            if asked is not None:
+                asked.write_header(work)
         check_format(path, temporary)
         return made
 
@@ -298,6 +323,8 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
 
         from mblob.packager.link import linking  # imported while compilers ran
 
+        if request.standalone is not None:
+            request, line = _with_runtime(request, line, work)
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
         with _import_beside("mblob.packager.link.read_back", "mblob.inspect.library"):
             blob_size = linking.link(request, line, library, work, copy)
@@ -305,6 +332,23 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
 
         # Read the library back, and check it.
         read_back.check(request, line, library, blob_size)
+
+
+def _with_runtime(request: Request, line: LinkLine, work: Path) -> tuple[Request, LinkLine]:
+    """The link of a standalone library: the library is linked without its runtime, to tell what that has
+    to be."""
+    from mblob.packager.link import linking
+    from mblob.packager.standalone.parts import LINK_OPTIONS, make_parts
+
+    assert request.standalone is not None
+    plain = work / "plain.so"
+    linking.link(request, line, plain, work, None)
+    files = make_parts(
+        plain, request.standalone, line.tools, request.options, work, catches=line.needs_cxx
+    )
+    plain.unlink()
+    line = line._replace(files=[*line.files, *files], objects=[*line.objects, *files])
+    return request._replace(options=(*request.options, *LINK_OPTIONS)), line
 
 
 @contextmanager

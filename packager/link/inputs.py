@@ -354,6 +354,7 @@ def classify_functions(
     adapted = needed_adapters(request.dialect, wrapped, undeclared.not_packed, objects, table_rows)
     kept = kept_rows(request.dialect, table_rows, objects)
     others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]
+    others += request.standalone.rows() if request.standalone else []
     if request.dialect.is_ffi:  # whose functions have names of their own
         return Functions(wrapped, undeclared, adapted, [*others, *undeclared.plain])
     is_announced = request.plan.index and request.embed != "c" and request.fpack_imports is None

@@ -21,6 +21,8 @@
     digest = "crc32"
     system_lib = true                          # for static linking: output .o, .a or .tar
     prefix = "vadd_"                           # of its symbols
+    standalone = true                          # with the runtime inside, and a C interface
+    header = "whole.h"                         # of that interface
     reuse = false                              # share no blocks with the library that is there
 
     [blobs]
@@ -71,9 +73,9 @@ _STRINGS = re.compile(
 _LONG_KEY = re.compile(rf"(?:\.[^.=,\[\]{{}}\n]*){{{NESTING_LIMIT}}}")
 
 _TEXTS = ("cc", "target", "dialect", "embed", "digest", "prefix", "name")
-_FLAGS = ("index", "system_lib", "reuse")
+_FLAGS = ("index", "system_lib", "standalone", "reuse")
 _PATHS = ("kernels", "objects", "weights")
-_FILES = ("graph", "params", "order")
+_FILES = ("graph", "params", "order", "header")
 _KEYS = (
     "output",
     *_PATHS,

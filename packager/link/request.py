@@ -57,6 +57,7 @@ from mblob.source_suffixes import SOURCES
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.packager.compile.toolchain import Toolchain
+    from mblob.packager.standalone.parts import Standalone
     from mblob.packager.write.file_sink import OldLibrary
 
 # Programs of Relax begin so, but for one byte. In the classic dialect, their length stands in front.
@@ -110,6 +111,7 @@ class Request(NamedTuple):
         found: functions of the host modules that have a prototype since their objects are known
             (`mblob.packager.link.inputs.gather`).
         expanded_names: functions whose names in prototypes are macros, by the macros.
+        standalone: the interface of a standalone library; None of others.
     """
 
     module: Module
@@ -131,6 +133,7 @@ class Request(NamedTuple):
     names: Mapping[str, str] = MappingProxyType({})
     found: tuple[Wrapped, ...] = ()
     expanded_names: Mapping[str, str] = MappingProxyType({})
+    standalone: Standalone | None = None
 
     def tools(self) -> Toolchain:
         """The compilers.
@@ -149,6 +152,7 @@ class Request(NamedTuple):
             or linker_named(self.options) == "mold"
             or self.embed not in ("auto", "grow")
             or self.fpack_imports is not None
+            or self.standalone is not None  # which is linked twice
         ):
             return False
         try:

@@ -49,6 +49,9 @@ LATE = {
     "the command line imports the module of the verb that runs, and `dataclasses` for models only": {
         "mblob.cli.completion", "mblob.cli.run_model",
     },
+    "few libraries are standalone ones, and fewer of them run Relax": {
+        "mblob.packager.standalone.parts", "mblob.packager.standalone.relax_outputs",
+    },
     "only a link that fails asks for it": {"mblob.packager.objects.fixed_addresses"},
     "pages, C files and sources that are linked first are rare": {
         "mblob.binary.c_text", "mblob.cli.pages", "mblob.inspect.html", "mblob.loader.link_object",

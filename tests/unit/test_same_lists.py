@@ -281,6 +281,9 @@ CHOICES = {
     ("build", "--dialect"): DIALECTS,
     ("build", "--embed"): EMBEDDINGS,
     ("build", "--digest"): ALGORITHMS,
+    ("standalone", "--dialect"): DIALECTS,
+    ("standalone", "--embed"): EMBEDDINGS,
+    ("standalone", "--digest"): ALGORITHMS,
     ("convert", "--dialect"): DIALECTS,
     ("extract", "--format"): extract.FORMATS,
     ("run", "--assume"): load.ASSUME,
@@ -332,6 +335,8 @@ OPTIONS: dict[str, tuple[object, list[str], str]] = {
     "options": (["-O1"], ["--", "-O1"], '["-O1"]'),
     "system_lib": (True, ["--system-lib"], "true"),
     "prefix": ("p_", ["--prefix", "p_"], '"p_"'),
+    "standalone": (True, ["--standalone"], "true"),
+    "header": (Path("/no/h.h"), ["--header", "/no/h.h"], '"/no/h.h"'),
     "carry": (["opencl"], ["--carry", "opencl"], '["opencl"]'),
     "reuse": (False, ["--no-reuse"], "false"),
 }

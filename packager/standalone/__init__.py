@@ -1,0 +1,1 @@
+"""Standalone libraries: a library with the runtime that it needs, and a small C interface."""

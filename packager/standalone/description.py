@@ -1,0 +1,262 @@
+"""The description of a standalone library: its one model or function, with inputs and outputs. The library tells it,
+before the runtime is linked with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mblob.argument_types import BY_C
+from mblob.dtype import DataType
+from mblob.errors import listed
+from mblob.format import functions_table
+from mblob.format.exported_functions import HostFunction, is_tvm_code
+from mblob.format.type_keys import (
+    AOT_FACTORY,
+    CONST_LOADER,
+    GRAPHS,
+    LIBRARY,
+    METADATA,
+    METADATA_MODULE,
+    RELAX_EXECUTABLES,
+    RELAY_EXECUTABLE,
+    ROWS,
+)
+from mblob.inspect.library import Library
+from mblob.inspect.models import Model, Value
+from mblob.named_tuple import NamedTuple
+from mblob.packager.errors import BuildError
+from mblob.packager.modules.prototype_parser import parse
+from mblob.packager.modules.prototypes import Parameter
+
+_WITH = {
+    **dict.fromkeys(GRAPHS, "MBLOB_WITH_GRAPH"),
+    AOT_FACTORY: "MBLOB_WITH_AOT",
+    RELAY_EXECUTABLE: "MBLOB_WITH_RELAY",
+    **dict.fromkeys(RELAX_EXECUTABLES, "MBLOB_WITH_RELAX"),
+    CONST_LOADER: "MBLOB_ALONE_CONSTANTS",
+    METADATA: "MBLOB_ALONE_CONSTANTS",
+}
+_BY_NAME = re.compile(rb"tvm\.contrib\.(?:sort|random)\.|relax\.run\.")  # exec/contrib
+_SHOWN = 6  # names in an error
+
+
+class Tensor(NamedTuple):
+    """An input or output.
+
+    Attributes:
+        name: as the library has it.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+
+
+class Description(NamedTuple):
+    """The model or function of a standalone library.
+
+    Attributes:
+        kind: "graph", "aot", "relay", "relax" or "function".
+        module: the number of the model's module.
+        name: of the model, or of the function.
+        inputs: what has no value in the library.
+        arguments: of a function: "input", "output" or "stored" (a tensor of the library), and the name of each.
+        blob: the symbol of the packed modules.
+        is_compiled_by_tvm: functions that no table lists are packed.
+        macros: what mblob.c has to have.
+    """
+
+    kind: str
+    module: int
+    name: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    arguments: tuple[tuple[str, str], ...]
+    blob: str
+    is_compiled_by_tvm: bool
+    macros: tuple[str, ...]
+
+
+def describe(library: Library) -> Description:
+    """The description of a linked library.
+
+    Raises:
+        BuildError: no runtime that fits into a library runs one of its modules; or the library has no model or function
+            whose inputs and outputs are known, or several.
+    """
+    if library.dialect == "ffi":
+        raise BuildError(
+            "standalone: the library is of the ffi dialect, whose runtime (libmblob-ffi) does not go into a library;"
+            " pack it without standalone, or export the model with TVM up to 0.20"
+        )
+    macros = _macros(library)
+    found = _of_model(library, _chosen(library.models)) if library.models else _of_function(library)
+    return found._replace(macros=macros)
+
+
+def _macros(library: Library) -> tuple[str, ...]:
+    macros = set()
+    for entry in library.entries:
+        key = entry.type_key
+        if key in _WITH:
+            macros.add(_WITH[key])
+        elif not (entry.data or key in (LIBRARY, METADATA_MODULE)):
+            needs = ROWS[key].needs if key in ROWS else ""
+            why = (
+                f"it needs {needs}" if needs else "only a program that registers a loader opens it"
+            )
+            raise BuildError(
+                f"standalone: entry {entry.index}: no runtime that goes into a library runs {key!r}: {why}; leave the"
+                " module out, or pack without standalone, and open the library with mblob"
+            )
+    image = library.elf.data
+    blob = library.blob_bytes()
+    outside = image[: library.blob_offset], image[library.blob_offset + len(blob) :]
+    programs = [e.view() for e in library.entries if _WITH.get(e.type_key, "").endswith("X")]
+    if any(_BY_NAME.search(part) for part in (*outside, *programs)):
+        macros.add("MBLOB_WITH_CONTRIB")
+    return tuple(sorted(macros))
+
+
+# -- a model ---------------------------------------------------------------------------------------
+
+
+def _chosen(models: Sequence[Model]) -> Model:
+    """The one model, or of the functions of a program `main`."""
+    if len(models) == 1:
+        return models[0]
+    mains = [m for m in models if m.name == "main"]
+    if len(mains) == 1:
+        return mains[0]
+    raise BuildError(
+        f"standalone: the library has {len(models)} models ({listed([m.name for m in models], _SHOWN)}), and a"
+        " standalone library runs one: pack each of them alone"
+    )
+
+
+def _of_model(library: Library, model: Model) -> Description:
+    what = f"the model {model.name!r}"
+    outputs, names = model.outputs, {p.name for p in model.parameters}
+    given = [v for v in model.inputs or () if v.name not in names]
+    if model.kind == "relax":
+        from mblob.packager.standalone.relax_outputs import given_inputs, outputs_of
+
+        outputs, given = outputs_of(library, model), [*given_inputs(library, model)]
+    if outputs is None:
+        raise BuildError(
+            f"standalone: {what} ({model.kind}): its code does not tell the type and a fixed shape of each output,"
+            " which the struct of outputs needs; pack it without standalone, and run it with mblob"
+        )
+    return Description(
+        kind=model.kind,
+        module=model.entry,
+        name=model.name,
+        inputs=tuple(_tensor(v, f"{what}: input", i) for i, v in enumerate(given)),
+        outputs=tuple(_tensor(v, f"{what}: output", i) for i, v in enumerate(outputs)),
+        arguments=(),
+        blob=_blob(library),
+        is_compiled_by_tvm=_is_compiled_by_tvm(library),
+        macros=(),
+    )
+
+
+def _blob(library: Library) -> str:
+    if library.blob is None:
+        raise BuildError(
+            "standalone: the library has no index of its modules; pack it with one (index=True)"
+        )
+    return library.blob.symbol
+
+
+def _is_compiled_by_tvm(library: Library) -> bool:
+    """True if functions that no table lists are packed ones, as the runtime decides it of a file."""
+    elf = library.elf
+    with_table = elf.find(functions_table.SYMBOL) is not None
+    defined = (s.name for s in elf.exports)
+    return is_tvm_code(defined, (s.name for s in elf.imports), with_table=with_table)
+
+
+def _tensor(value: Value, what: str, i: int) -> Tensor:
+    name = value.name or str(i)
+    shape = value.shape
+    if value.type:
+        raise BuildError(
+            f"standalone: {what} {name!r} is a {value.type}, and a struct has tensors alone"
+        )
+    if value.dtype is None or shape is None:
+        raise BuildError(
+            f"standalone: {what} {name!r}: the file tells no type and shape of it, which the struct needs"
+        )
+    open_dim = next((d for d in shape if not isinstance(d, int) or d < 0), None)
+    if open_dim is not None:
+        raise BuildError(
+            f"standalone: {what} {name!r} has the shape {value.type_text}, whose dimension {open_dim!r} is open;"
+            " compile the model with fixed shapes"
+        )
+    return Tensor(name, DataType.parse(value.dtype), tuple(int(d) for d in shape))
+
+
+# -- a function ------------------------------------------------------------------------------------
+
+_WORDS = {
+    "char": "int8",
+    "int": "int32",
+    "unsigned int": "uint32",
+    "float": "float32",
+    "double": "float64",
+}
+_WORDS |= {
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+}
+
+
+def _of_function(library: Library) -> Description:
+    """The one packed function with a prototype. Its arguments are arrays; constant ones that have the name of a tensor
+    of the library are that."""
+    function = _chosen_function(library)
+    stored = {t.name for e in library.entries for t in e.content.tensors}
+    (prototype,) = parse([function.prototype or ""])
+    values: dict[str, list[Tensor]] = {"input": [], "output": []}
+    arguments = []
+    for p in prototype.parameters:
+        place = "output" if not p.const else "stored" if p.name in stored else "input"
+        arguments.append((place, p.name))
+        if place != "stored":
+            values[place].append(_array(p, f"{function.name}: parameter {p.name!r}"))
+    return Description(
+        "function", 0, function.name, tuple(values["input"]), tuple(values["output"]), tuple(arguments),
+        _blob(library), _is_compiled_by_tvm(library), (),
+    )  # fmt: skip
+
+
+def _chosen_function(library: Library) -> HostFunction:
+    known = [f for f in library.host_functions if f.abi != "plain" and f.prototype]
+    if len(known) > 1:
+        known = [f for f in known if f.name in ("main", library.entry_function)] or known
+    if len(known) == 1:
+        return known[0]
+    shown = listed([f.name for f in known], _SHOWN) if known else "no function"
+    raise BuildError(
+        f"standalone: the library has no model, and {shown} with a prototype, expected one function that run calls;"
+        " choose it with functions= (--function)"
+    )
+
+
+def _array(p: Parameter, what: str) -> Tensor:
+    found = BY_C.get(p.scalar.name) if p.scalar else None
+    word = found.word if found else _WORDS.get(p.scalar.name if p.scalar else "")
+    if (
+        p.kind != "tensor"
+        or word is None
+        or not p.dims
+        or not all(d.text.isdecimal() for d in p.dims)
+    ):
+        raise BuildError(
+            f"standalone: {what} is neither an array of a fixed size, as `const float x[8]`, nor has it the name of"
+            " a tensor of the library"
+        )
+    return Tensor(p.name, DataType.parse(word), tuple(int(d.text) for d in p.dims))

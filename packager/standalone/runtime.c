@@ -1,0 +1,586 @@
+/* The runtime of a standalone library: it stands behind mblob.c, compiled with MBLOB_STANDALONE, and
+ * behind runtime.h.
+ *
+ * There is one library, the one that this code is in, and it is in memory. So nothing is opened: the
+ * library's symbols are found in its own dynamic section. */
+#include <dlfcn.h>
+#include <link.h>
+
+/* ---- the library in memory ------------------------------------------------------------------- */
+
+static struct {
+  uintptr_t base;
+  const ElfW(Sym) * symbols;
+  const char *strings;
+  const uint32_t *gnu_hash, *hash; /* one of them, or both */
+} alone_image;
+
+static void alone_read_dynamic(const ElfW(Dyn) * tag) {
+  for (; tag->d_tag != DT_NULL; tag++) {
+    /* glibc adds the base where the section can be written. */
+    const uintptr_t at =
+        tag->d_un.d_ptr + (tag->d_un.d_ptr < alone_image.base ? alone_image.base : 0);
+    if (tag->d_tag == DT_SYMTAB) alone_image.symbols = (const void *)at;
+    if (tag->d_tag == DT_STRTAB) alone_image.strings = (const void *)at;
+    if (tag->d_tag == DT_GNU_HASH) alone_image.gnu_hash = (const void *)at;
+    if (tag->d_tag == DT_HASH) alone_image.hash = (const void *)at;
+  }
+}
+
+static int alone_find_own(struct dl_phdr_info *info, size_t size, void *unused) {
+  const ElfW(Phdr) *dynamic = NULL;
+  bool is_own = false;
+  (void)size;
+  (void)unused;
+  for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+    if (p->p_type == PT_LOAD)
+      is_own |= (uintptr_t)&alone_image - info->dlpi_addr - p->p_vaddr < p->p_memsz;
+    if (p->p_type == PT_DYNAMIC) dynamic = p;
+  }
+  if (!is_own || !dynamic) return 0;
+  alone_image.base = info->dlpi_addr;
+  alone_read_dynamic((const void *)(alone_image.base + dynamic->p_vaddr));
+  return alone_image.symbols && alone_image.strings && (alone_image.gnu_hash || alone_image.hash);
+}
+
+static const ElfW(Sym) * alone_symbol_if_named(uint32_t i, const char *name) {
+  const ElfW(Sym) *symbol = &alone_image.symbols[i];
+  return strcmp(alone_image.strings + symbol->st_name, name) == 0 ? symbol : NULL;
+}
+
+static const ElfW(Sym) * alone_find_by_gnu_hash(const char *name) {
+  const uint32_t *head = alone_image.gnu_hash, count = head[0], first = head[1];
+  const uint32_t *buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t *chains = buckets + count;
+  uint32_t hash = 5381;
+  for (const char *c = name; *c; c++) hash = hash * 33 + (uint8_t)*c;
+  for (uint32_t i = count ? buckets[hash % count] : 0; i >= first && i; i++) {
+    const uint32_t found = chains[i - first];
+    if ((found | 1) == (hash | 1) && alone_symbol_if_named(i, name)) return &alone_image.symbols[i];
+    if (found & 1) break;
+  }
+  return NULL;
+}
+
+static const ElfW(Sym) * alone_find_by_hash(const char *name) {
+  const uint32_t *buckets = alone_image.hash + 2, *chains = buckets + alone_image.hash[0];
+  uint32_t hash = 0;
+  for (const char *c = name; *c; c++) {
+    hash = (hash << 4) + (uint8_t)*c;
+    hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+  }
+  for (uint32_t i = buckets[hash % alone_image.hash[0]]; i; i = chains[i])
+    if (alone_symbol_if_named(i, name)) return &alone_image.symbols[i];
+  return NULL;
+}
+
+/* The address of what the library defines under that name; NULL if it does not. */
+static void *alone_own_address(const char *name, ElfW(Sym) * out) {
+  const ElfW(Sym) *found =
+      alone_image.gnu_hash ? alone_find_by_gnu_hash(name) : alone_find_by_hash(name);
+  if (!found || found->st_shndx == SHN_UNDEF) return NULL;
+  if (out) *out = *found;
+  const unsigned type = ELF64_ST_TYPE(found->st_info);
+  return type == STT_TLS || type == STT_GNU_IFUNC ? NULL
+                                                  : (void *)(alone_image.base + found->st_value);
+}
+
+/* ---- what other layers need of those that open files ------------------------------------------ */
+
+void *mb_library_symbol(const struct mb_library *library, const char *name, ElfW(Sym) * symbol) {
+  (void)library;
+  return alone_own_address(name, symbol);
+}
+
+bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags) {
+  (void)elf, (void)vaddr, (void)size, (void)flags;
+  return false;
+}
+bool mb_elf_find(const struct mb_elf *elf, const char *name, ElfW(Sym) * out) {
+  (void)elf, (void)name, (void)out;
+  return false;
+}
+int mb_elf_object(const struct mb_elf *elf, const ElfW(Sym) * symbol, const char *name,
+                  struct mb_slice *out) {
+  (void)elf, (void)symbol, (void)out;
+  return mb_fail(MBLOB_E_NOT_FOUND, "no object %s", name);
+}
+ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i) {
+  (void)elf, (void)i;
+  return (ElfW(Sym)){0};
+}
+const char *mb_elf_symbol_name(const struct mb_elf *elf, const ElfW(Sym) * symbol) {
+  (void)elf, (void)symbol;
+  return "";
+}
+bool mb_elf_is_exported(const ElfW(Sym) * symbol) {
+  (void)symbol;
+  return false;
+}
+
+enum mb_cxx mb_ffi_cxx(struct mb_library *library) {
+  (void)library;
+  return MB_CXX_NONE;
+}
+const char *mb_ffi_function_name(const char *symbol) {
+  (void)symbol;
+  return NULL;
+}
+int mb_plugin_convention(const mblob_convention **out) {
+  *out = NULL;
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "functions of the ffi dialect need libmblob");
+}
+void mb_library_code_names(const struct mb_library *library, mb_name_visitor visit, void *context) {
+  (void)library, (void)visit, (void)context;
+}
+
+/* No file is opened. */
+int mb_library_load(struct mb_library *library, const mblob_open_options *options,
+                    mblob_module **out) {
+  (void)library, (void)options, (void)out;
+  return mb_fail(MBLOB_E_INCOMPATIBLE, "the runtime of a standalone library opens no files");
+}
+int mb_library_add_tree(struct mb_library *library, const mblob_open_options *options,
+                        mblob_module **out) {
+  return mb_library_load(library, options, out);
+}
+
+/* Nobody registers a loader, and there are no plug-ins. */
+bool mb_no_loader(const char *function, const mblob_loader *loader) {
+  (void)function;
+  return !loader;
+}
+int mb_loader_copy(const mblob_loader *given, mblob_loader *out) {
+  *out = *given;
+  return MBLOB_OK;
+}
+void mb_loader_free(mblob_loader *copy) { (void)copy; }
+void mb_loader_measure(const mblob_loader *loader, struct mb_measure *out) {
+  (void)loader, (void)out;
+}
+enum mb_found mb_registered_loader(enum mb_loader_order order, const char *type_key,
+                                   mblob_loader *out) {
+  (void)order, (void)type_key, (void)out;
+  return MB_ABSENT;
+}
+bool mb_registered_measure(enum mb_loader_order order, const char *type_key,
+                           struct mb_measure *out) {
+  (void)order, (void)type_key, (void)out;
+  return false;
+}
+void mb_list_registered_loaders(FILE *out, size_t *count) { (void)out, (void)count; }
+enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key,
+                                const mblob_runtime **out) {
+  (void)library, (void)type_key, (void)out;
+  return MB_ABSENT;
+}
+enum mb_found mb_plugin_in_files(const char *type_key, const mblob_runtime **out) {
+  (void)type_key, (void)out;
+  return MB_ABSENT;
+}
+bool mb_plugin_measure(const struct mb_library *library, const char *type_key,
+                       struct mb_measure *out) {
+  (void)library, (void)type_key, (void)out;
+  return false;
+}
+mblob_loader mb_plugin_loader(const mblob_runtime *runtime) {
+  (void)runtime;
+  return (mblob_loader){0};
+}
+bool mb_plugin_has_function(const mblob_function *function) {
+  (void)function;
+  return false;
+}
+char *mb_plugin_candidates(const char *name) {
+  (void)name;
+  return NULL;
+}
+const char *mb_plugin_path(void) { return ""; }
+void mb_carried_free(struct mb_library *library) { (void)library; }
+bool mb_library_unlink(struct mb_library *library) {
+  (void)library;
+  return true;
+}
+void mb_library_release_needed(struct mb_needed *needed) { (void)needed; }
+
+static void *alone_no_symbol(const char *name) {
+  (void)name;
+  return NULL;
+}
+static int alone_no_device(int device_type) {
+  (void)device_type;
+  return MBLOB_OK;
+}
+
+/* What runs here: graphs are made without a class. */
+const struct mb_profile mb_profile = {
+    .classes =
+        {
+#ifdef MBLOB_ALONE_CONSTANTS
+            &mb_const_loader_class, &mb_metadata_class,
+#endif
+#ifdef MBLOB_WITH_AOT
+            &mb_aot_factory_class,
+#endif
+#ifdef MBLOB_WITH_RELAY
+            &mb_vm_executable_class,
+#endif
+#ifdef MBLOB_WITH_RELAX
+            &mb_relax_executable_class, &mb_relax_executable_of_0_16_class,
+#endif
+            NULL},
+    .methods =
+        {
+#ifdef MBLOB_WITH_RELAX
+            relax_memory_functions, relax_shape_functions, relax_check_functions,
+            relax_closure_functions, relax_executable_functions,
+#endif
+#ifdef MBLOB_WITH_CONTRIB
+            mb_sort_functions, mb_random_functions, mb_run_functions,
+#endif
+            NULL},
+    .symbol = alone_no_symbol,
+    .find_device = alone_no_device,
+};
+
+/* ---- the alone_slots ------------------------------------------------------------------------------- */
+
+#define SLOT(name) {"__" #name, (void (*)(void))mblob_alone_##name}
+static const struct {
+  char name[28];
+  void (*function)(void);
+} alone_slots[] = {SLOT(TVMFuncCall),
+                   SLOT(TVMAPISetLastError),
+                   SLOT(TVMBackendGetFuncFromEnv),
+                   SLOT(TVMBackendAllocWorkspace),
+                   SLOT(TVMBackendFreeWorkspace),
+                   SLOT(TVMBackendParallelLaunch),
+                   SLOT(TVMBackendParallelBarrier)};
+static void **alone_context_slot;
+
+/* Let kernels reach this runtime. Where libmblob or TVM opens the same file, they fill the alone_slots with
+ * their own, so it is done again when the context is another's. */
+static void alone_fill_slots(struct mb_library *library) {
+  void *context = &library->context;
+  if (alone_context_slot && __atomic_load_n(alone_context_slot, __ATOMIC_RELAXED) == context)
+    return;
+  for (size_t i = 0; i < sizeof(alone_slots) / sizeof(*alone_slots); i++) {
+    void *slot = alone_own_address(alone_slots[i].name, NULL);
+    if (slot) memcpy(slot, &alone_slots[i].function, sizeof(alone_slots[i].function));
+  }
+  alone_context_slot = alone_own_address("__tvm_module_ctx", NULL);
+  if (alone_context_slot) __atomic_store_n(alone_context_slot, context, __ATOMIC_RELAXED);
+}
+
+/* ---- the tree of modules --------------------------------------------------------------------- */
+
+static int alone_read_table(struct mb_library *library) {
+  ElfW(Sym) symbol;
+  const uint8_t *table = alone_own_address(MB_FUNCTION_TABLE_SYMBOL, &symbol);
+  return table ? mb_function_table_read((struct mb_slice){table, symbol.st_size}, NULL,
+                                        &library->table)
+               : MBLOB_OK;
+}
+
+static int alone_make_tree(const struct mblob_alone *a, struct mb_library *library) {
+  static const mblob_open_options options = {.struct_size = sizeof(options),
+                                             .missing = MBLOB_MISSING_STUB};
+  ElfW(Sym) symbol;
+  const uint8_t *bytes = alone_own_address(a->blob, &symbol);
+  if (!bytes) return mb_fail(MBLOB_E_FORMAT, "no symbol %s", a->blob);
+  library->has_blob = library->index_expected = true;
+  library->blob = bytes;
+  library->blob_size = symbol.st_size;
+  library->blob_dialect = MB_CLASSIC;
+  library->is_compiled_by_tvm = a->is_compiled_by_tvm;
+  struct mb_blob blob = {.bytes = bytes, .size = symbol.st_size};
+  int status = mb_index_find(&blob, true, true);
+  if (!status) status = mb_tree_new(library, &blob, bytes, &options, &library->trees);
+  mb_blob_free(&blob);
+  return status ? status : alone_read_table(library);
+}
+
+/* The library of the process, which nothing closes: kernels keep addresses. */
+static int alone_get_library(const struct mblob_alone *a, struct mb_library **out) {
+  static struct mb_lock lock = MB_LOCK_INIT;
+  static struct mb_library *library;
+  int status = MBLOB_OK;
+  mb_lock(&lock);
+  if (!library) {
+    atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
+    struct mb_library *made = new_library_without_file();
+    if (!dl_iterate_phdr(alone_find_own, NULL))
+      status = mb_fail(MBLOB_E_FORMAT, "the library does not find its own dynamic section");
+    else
+      status = made ? alone_make_tree(a, made) : MBLOB_E_MEMORY;
+    if (status && made)
+      mb_library_free(made);
+    else
+      library = made;
+  }
+  *out = library;
+  mb_unlock(&lock);
+  return status;
+}
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+struct mblob_alone_model {
+  const struct mblob_alone *of;
+  struct mb_library *library;
+#ifdef MBLOB_WITH_GRAPH
+  void *factory;
+  struct mb_graph_executor *graph;
+#endif
+  mblob_module *executor;   /* a reference */
+  mblob_function *function; /* a reference */
+  TVMValue *values;         /* of arguments of a function */
+  int *codes;
+  DLTensor *tensors;
+};
+
+static DLTensor alone_tensor_of(const struct mblob_alone_value *value, const void *data) {
+  return (DLTensor){.data = (void *)(uintptr_t)data,
+                    .device = {kDLCPU, 0},
+                    .ndim = value->ndim,
+                    .dtype = {value->code, value->bits, value->lanes},
+                    .shape = (int64_t *)(uintptr_t)value->shape};
+}
+
+#ifdef MBLOB_WITH_GRAPH
+static int alone_open_graph(struct mblob_alone_model *model, mblob_module *module) {
+  const DLDevice cpu = {kDLCPU, 0};
+  const mblob_module_info info = {.struct_size = sizeof(info),
+                                  .type_key = module->type_key,
+                                  .path = "",
+                                  .payload = module->payload,
+                                  .payload_size = module->payload_size,
+                                  .module = module};
+  int status = open_graph_factory(&info, &model->factory);
+  if (status) return status;
+  const struct graph_factory *f = model->factory;
+  return mb_graph_executor_new(&(struct mb_graph_source){.json = f->json,
+                                                         .json_size = f->json_size,
+                                                         .kernels = module,
+                                                         .kernels_scope = MB_IMPORTS_ONLY,
+                                                         .devices = &cpu,
+                                                         .device_count = 1,
+                                                         .parameters = &f->parameters,
+                                                         .parameters_module = module},
+                               &model->graph);
+}
+
+static int alone_run_graph_locked(const struct mblob_alone *a, struct mb_graph_executor *x,
+                                  const void *const *inputs, void *const *outputs) {
+  int status = MBLOB_OK;
+  for (uint32_t i = 0; !status && i < a->input_count; i++) {
+    const DLTensor t = alone_tensor_of(&a->inputs[i], inputs[i]);
+    status = mb_graph_set_input(x, (uint32_t)mb_graph_find_input(&x->graph, a->inputs[i].name), &t);
+  }
+  if (!status) status = mb_graph_run(x, MB_THREADS_AS_MEASURED);
+  for (uint32_t i = 0; !status && i < a->output_count; i++) {
+    DLTensor t = alone_tensor_of(&a->outputs[i], outputs[i]);
+    status = mb_graph_copy_out(x, "output", x->graph.outputs[i], &t);
+  }
+  return status;
+}
+
+static int alone_run_graph(struct mblob_alone_model *model, const void *const *inputs,
+                           void *const *outputs) {
+  struct mb_graph_frame frame;
+  int status = mb_graph_enter(model->graph, &frame);
+  if (status) return status;
+  status = alone_run_graph_locked(model->of, model->graph, inputs, outputs);
+  mb_graph_leave(model->graph, &frame);
+  return status;
+}
+#endif
+
+#if defined(MBLOB_WITH_AOT) || defined(MBLOB_WITH_RELAY) || defined(MBLOB_WITH_RELAX)
+#define MB_ALONE_EXECUTORS
+
+/* Call a function of a module; `made` NULL: what it returns is not kept, else it is a module. */
+static int alone_call_method(mblob_module *module, const char *name, const TVMValue *args,
+                             const int *codes, int count, mblob_module **made) {
+  mblob_function *function = NULL;
+  TVMValue result = {.v_handle = NULL};
+  int code = kTVMNullptr;
+  int status = mblob_module_function(module, name, 0, &function);
+  if (!status) status = mblob_function_call(function, args, codes, count, &result, &code);
+  mblob_function_release(function);
+  if (status) return status;
+  if (made && code == kTVMModuleHandle) {
+    *made = result.v_handle;
+    return MBLOB_OK;
+  }
+  mblob_value_release(result, code);
+  return made ? mb_fail(MBLOB_E_FORMAT, "'%s' of '%s' makes no executor", name, module->type_key)
+              : MBLOB_OK;
+}
+
+static int alone_open_executor(struct mblob_alone_model *model, mblob_module *module) {
+  static const int ints[] = {kTVMArgInt, kTVMArgInt, kTVMArgInt}, text = kTVMStr;
+  const TVMValue device[] = {{.v_int64 = kDLCPU}, {.v_int64 = 0}, {.v_int64 = 2 /* pooled */}};
+  const TVMValue name = {.v_str = model->of->name};
+  const bool relax = model->of->kind == MBLOB_ALONE_RELAX;
+  if (model->of->kind == MBLOB_ALONE_AOT)
+    return alone_call_method(module, name.v_str, device, ints, 2, &model->executor);
+  int status =
+      alone_call_method(module, "vm_load_executable", &name, &text, relax, &model->executor);
+  return status ? status
+                : alone_call_method(model->executor, relax ? "vm_initialization" : "init", device,
+                                    ints, 3, NULL);
+}
+
+/* Methods of virtual machines have the name of a function in front, NULL for the model. */
+static int alone_call_with_tensor(const struct mblob_alone_model *model, const char *method,
+                                  TVMValue which, int code, DLTensor *tensor) {
+  const TVMValue args[] = {{.v_handle = NULL}, which, {.v_handle = tensor}};
+  const int codes[] = {kTVMOpaqueHandle, code, kTVMDLTensorHandle};
+  const bool bare = model->of->kind == MBLOB_ALONE_AOT || strcmp(method, "get_output") == 0;
+  return alone_call_method(model->executor, method, args + bare, codes + bare, 3 - bare, NULL);
+}
+
+static int alone_run_executor(struct mblob_alone_model *model, const void *const *inputs,
+                              void *const *outputs) {
+  const struct mblob_alone *a = model->of;
+  const bool aot = a->kind == MBLOB_ALONE_AOT;
+  const TVMValue nothing = {.v_handle = NULL};
+  const int handle = kTVMOpaqueHandle;
+  int status = MBLOB_OK;
+  for (uint32_t i = 0; !status && i < a->input_count; i++) {
+    DLTensor t = alone_tensor_of(&a->inputs[i], inputs[i]);
+    status = alone_call_with_tensor(model, aot ? "set_input" : "set_one_input",
+                                    (TVMValue){.v_str = a->inputs[i].name}, kTVMStr, &t);
+  }
+  if (!status)
+    status = alone_call_method(model->executor, aot ? "run" : "invoke_stateful", &nothing, &handle,
+                               !aot, NULL);
+  for (uint32_t i = 0; !status && i < a->output_count; i++) {
+    DLTensor t = alone_tensor_of(&a->outputs[i], outputs[i]);
+    status =
+        alone_call_with_tensor(model, a->kind == MBLOB_ALONE_RELAX ? "copy_output" : "get_output",
+                               (TVMValue){.v_int64 = i}, kTVMArgInt, &t);
+  }
+  return status;
+}
+#endif
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static int alone_open_function(struct mblob_alone_model *model, mblob_module *root) {
+  const struct mblob_alone *a = model->of;
+  const size_t count = a->argument_count;
+  int status = mb_module_need(root, a->name, MB_WITH_IMPORTS, &model->function);
+  model->values = calloc(count + 1, sizeof(*model->values));
+  model->codes = calloc(count + 1, sizeof(*model->codes));
+  model->tensors = calloc(count + 1, sizeof(*model->tensors));
+  if (!status && !(model->values && model->codes && model->tensors))
+    status = mb_fail_memory(count * sizeof(*model->tensors));
+  for (size_t i = 0, stored = 0; !status && i < count; i++) {
+    model->values[i].v_handle = &model->tensors[i];
+    model->codes[i] = kTVMDLTensorHandle;
+    if (a->arguments[i] == MBLOB_ALONE_STORED)
+      status = mblob_module_tensor(root, a->stored[stored++], &model->tensors[i]);
+  }
+  return status;
+}
+
+static int alone_run_function(struct mblob_alone_model *model, const void *const *inputs,
+                              void *const *outputs) {
+  const struct mblob_alone *a = model->of;
+  uint32_t input = 0, output = 0;
+  for (size_t i = 0; i < a->argument_count; i++) {
+    if (a->arguments[i] == MBLOB_ALONE_INPUT) {
+      model->tensors[i] = alone_tensor_of(&a->inputs[input], inputs[input]);
+      input++;
+    } else if (a->arguments[i] == MBLOB_ALONE_OUTPUT) {
+      model->tensors[i] = alone_tensor_of(&a->outputs[output], outputs[output]);
+      output++;
+    }
+  }
+  return mblob_function_call(model->function, model->values, model->codes, (int)a->argument_count,
+                             NULL, NULL);
+}
+
+/* ---- the interface --------------------------------------------------------------------------- */
+
+static int alone_open_kind(struct mblob_alone_model *model) {
+  mblob_module *modules = model->library->trees->modules;
+  switch (model->of->kind) {
+#ifdef MBLOB_WITH_GRAPH
+    case MBLOB_ALONE_GRAPH: return alone_open_graph(model, &modules[model->of->module]);
+#endif
+#ifdef MB_ALONE_EXECUTORS
+    case MBLOB_ALONE_AOT:
+    case MBLOB_ALONE_RELAY:
+    case MBLOB_ALONE_RELAX: return alone_open_executor(model, &modules[model->of->module]);
+#endif
+    default: return alone_open_function(model, modules);
+  }
+}
+
+int32_t mblob_alone_open(const struct mblob_alone *library, struct mblob_alone_model **out) {
+  if (!out) return mb_fail(MBLOB_E_ARGUMENT, "open: the place for the model is NULL");
+  *out = NULL;
+  struct mblob_alone_model *model = calloc(1, sizeof(*model));
+  if (!model) return mb_fail_memory(sizeof(*model));
+  model->of = library;
+  int status = alone_get_library(library, &model->library);
+  if (!status) {
+    alone_fill_slots(model->library);
+    status = alone_open_kind(model);
+  }
+  if (status)
+    mblob_alone_close(model);
+  else
+    *out = model;
+  return status;
+}
+
+static int alone_check_data(const char *what, const struct mblob_alone_value *values,
+                            uint32_t count, const void *const *data) {
+  if (count && !data) return mb_fail(MBLOB_E_ARGUMENT, "run: the struct of %ss is NULL", what);
+  for (uint32_t i = 0; i < count; i++)
+    if (!data[i]) return mb_fail(MBLOB_E_ARGUMENT, "run: %s '%s' is NULL", what, values[i].name);
+  return MBLOB_OK;
+}
+
+int32_t mblob_alone_run(struct mblob_alone_model *model, const void *const *inputs,
+                        void *const *outputs) {
+  if (!model) return mb_fail(MBLOB_E_ARGUMENT, "run: the model is NULL");
+  const struct mblob_alone *a = model->of;
+  int status = alone_check_data("input", a->inputs, a->input_count, inputs);
+  if (!status)
+    status = alone_check_data("output", a->outputs, a->output_count, (const void *const *)outputs);
+  if (status) return status;
+  alone_fill_slots(model->library);
+  switch (a->kind) {
+#ifdef MBLOB_WITH_GRAPH
+    case MBLOB_ALONE_GRAPH: return alone_run_graph(model, inputs, outputs);
+#endif
+#ifdef MB_ALONE_EXECUTORS
+    case MBLOB_ALONE_AOT:
+    case MBLOB_ALONE_RELAY:
+    case MBLOB_ALONE_RELAX: return alone_run_executor(model, inputs, outputs);
+#endif
+    default: return alone_run_function(model, inputs, outputs);
+  }
+}
+
+void mblob_alone_close(struct mblob_alone_model *model) {
+  if (!model) return;
+#ifdef MBLOB_WITH_GRAPH
+  if (model->graph) mb_graph_executor_free(model->graph);
+  if (model->factory) close_graph_factory(model->factory);
+#endif
+  mblob_module_release(model->executor);
+  mblob_function_release(model->function);
+  free(model->values);
+  free(model->codes);
+  free(model->tensors);
+  free(model);
+}
+
+const char *mblob_alone_error(void) { return mblob_last_error(); }
