@@ -147,7 +147,7 @@ release: ## sdist and wheels, checked, installed and tried, in WHEELS=dist; PYTH
 	@$(PYTHON) release.py $(PYTHONS:%=--python %) $(TARGETS:%=--target %) --output '$(WHEELS)'
 
 install: ## headers, libmblob, files for pkg-config and CMake, the manual page: PREFIX=/usr/local DESTDIR= COMPAT=1 adds TVM's names
-	@$(MAKE) --no-print-directory -C csrc install COMPAT='$(COMPAT)' $(FOLDERS)
+	@$(MAKE) --no-print-directory -C csrc install COMPAT='$(COMPAT)' PYTHON='$(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON))' $(FOLDERS)
 	@install -d '$(MAN1)' && install -m 644 docs/mblob-pack.1 '$(MAN1)'
 
 uninstall: ## remove what make install put there: the same PREFIX, DESTDIR

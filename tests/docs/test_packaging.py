@@ -22,6 +22,8 @@ from mblob.binary.file_kind import ELF_MAGIC
 from tests.docs.test_one_package import check_program
 from tests.wheel import MADE, built_wheel, call_backend, unpack
 
+LARGEST = 2_600_000  # bytes of a wheel: a machine that runs libraries downloads all of it
+
 
 def files_of(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
@@ -85,6 +87,11 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
         *("_call", "_copy", "_native", "_programs", "libmblob"),
         *(f"libmblob-{name}" for name in plugins),
     }
+    lib = tmp_path / "site" / "mblob" / "loader" / "_lib"
+    sources = {p for p in (tmp_path / "site").rglob("*.c")}
+    assert sources == {lib / "mblob.c", lib / "mblob-plugins.c"}  # in place of csrc
+    assert {p.name for p in lib.glob("*.[ao]")} == {"libmblob.a", "libmblob-ffi.a", "mblob-core.o"}
+    assert built_wheel().stat().st_size <= LARGEST
     for path in compiled:
         names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
         assert [name for name in names if name.startswith(".debug")] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -112,6 +113,48 @@ def test_the_shared_library_has_its_version_in_its_name_and_in_its_symbols(insta
         assert set(exported(plugin).values()) == {"MBLOB_PLUGIN_1"}
 
 
+def test_a_program_that_pkg_config_links_starts_at_once(
+    built: Path, installed: Path, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    """In a folder where the dynamic linker does not look."""
+    own = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    own["PKG_CONFIG_PATH"] = str(installed / "lib" / "pkgconfig")
+    words = run(require("pkg-config"), "--cflags", "--libs", "mblob", env=own).stdout.split()
+    (tmp_path / "host.c").write_text(ADDS)
+    run("cc", tmp_path / "host.c", "-o", tmp_path / "host", *words)
+    assert run(tmp_path / "host", built / "lib" / "plain.so", env=own).stdout == "21\n"
+
+
+def test_the_libraries_are_stripped_and_stand_beside_the_one_c_file(
+    installed: Path, tmp_path: Path
+) -> None:
+    for path in (installed / "lib").glob("libmblob*"):
+        shown = run("readelf", "-SW", path).stdout
+        assert ".debug_info" not in shown, path
+    made = runpy.run_path(str(ROOT / "csrc" / "amalgamation.py"))["whole"]()
+    assert (installed / "share" / "mblob" / "mblob.c").read_text() == made
+
+
+def test_an_installation_says_what_programs_and_pkg_config_need(
+    objects: Path, tmp_path: Path
+) -> None:
+    words = [
+        "make",
+        "-C",
+        ROOT / "csrc",
+        "install",
+        f"PREFIX={tmp_path / 'usr'}",
+        f"BUILD={objects}",
+    ]
+    printed = run(*words).stdout
+    assert f"  export LD_LIBRARY_PATH={tmp_path}/usr/lib\n" in printed
+    if shutil.which("pkg-config"):
+        assert f"  export PKG_CONFIG_PATH={tmp_path}/usr/lib/pkgconfig\n" in printed
+    staged = run(*words, f"DESTDIR={tmp_path / 'stage'}").stdout
+    assert "export" not in staged
+    assert "rpath" not in (tmp_path / f"stage{tmp_path}/usr/lib/pkgconfig/mblob.pc").read_text()
+
+
 def test_the_wheels_library_has_the_same_symbols(installed: Path) -> None:
     package = ROOT / "loader" / "_lib"
     for name in ("libmblob.so.0", "libmblob-ffi.so"):
@@ -200,7 +243,7 @@ def test_a_staged_installation_goes_without_a_trace(objects: Path, tmp_path: Pat
     stage = tmp_path / "a stage"
     stage.mkdir()
     install(Path("/usr"), objects, f"DESTDIR={stage}")
-    assert {p.name for p in (stage / "usr").iterdir()} == {"include", "lib"}
+    assert {p.name for p in (stage / "usr").iterdir()} == {"include", "lib", "share"}
     files = "".join(p.read_text() for p in (stage / "usr" / "lib" / "pkgconfig").iterdir())
     assert "stage" not in files and "prefix=${pcfiledir}/../.." in files
     install(Path("/usr"), objects, f"DESTDIR={stage}", goal="uninstall")
