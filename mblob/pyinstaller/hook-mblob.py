@@ -10,8 +10,12 @@ from mblob.installed import library_dir
 hiddenimports = collect_submodules(
     "mblob", filter=lambda name: not name.startswith("mblob.pyinstaller")
 )
-# csrc has the headers with which the packager compiles; programs that are frozen link nothing statically.
-datas = collect_data_files("mblob", excludes=["**/*.a", "csrc/src", "csrc/plugins", "pyinstaller"])
+# Headers, with which the packager compiles; not libmblob.a: programs that are frozen link nothing statically.
+datas = [
+    (source, target)
+    for source, target in collect_data_files("mblob", excludes=["csrc/src", "csrc/plugins"])
+    if not source.endswith((".a", ".o", ".so", ".so.0"))
+]
 binaries = [
     (str(path), "mblob/loader/_lib")
     for path in sorted(library_dir().glob("libmblob*.so*"))
