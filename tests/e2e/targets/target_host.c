@@ -36,25 +36,12 @@ static int graph(mblob_module *lib) {
   return 0;
 }
 
-static int relax(mblob_module *lib) {
-  float x[1] = {0};
-  signed char y[5];
-  mblob_module *model;
-  if (mblob_executor_create(lib, NULL, 1, 0, &model)) return failed("main");
-  if (mblob_executor_set_input(model, "x", "float32[1]", x) || mblob_executor_run(model) ||
-      mblob_executor_get_output(model, 0, "int8[5]", y))
-    return failed("run");
-  mblob_module_release(model);
-  printf("%d %d %d %d %d\n", y[0], y[1], y[2], y[3], y[4]);
-  return 0;
-}
-
 int main(int argc, char **argv) {
   mblob_module *lib;
   int status;
   if (argc != 3) return 3;
   if (mblob_open(argv[2], NULL, &lib)) return failed("open");
-  status = argv[1][0] == 'k' ? kernels(lib) : argv[1][0] == 'g' ? graph(lib) : relax(lib);
+  status = argv[1][0] == 'k' ? kernels(lib) : graph(lib);
   mblob_module_release(lib);
   return status;
 }

@@ -1,5 +1,5 @@
-"""Kernels, graphs and Relax programs that are packed here with `target=` run on the other machine, in
-qemu, with mblob.c as their runtime."""
+"""Kernels and graphs that are packed here with `target=` run on the other machine, in qemu, with mblob.c
+as their runtime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import mblob
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, make_amalgamation, run
 from tests.e2e.test_other_machines import CONVERTED, Machine
-from tests.loader.executors.relax_programs import BUILTINS, ITEM, Function, Program, call, i, r, ret
 from tests.packager.edit.test_add_params import TEN
 from tests.packager.graphs import KERNELS_C, PROTOTYPES
 
@@ -25,7 +24,6 @@ HOST = Path(__file__).with_name("target_host.c")
 PRINTS = {
     "kernels": '2 4 6, 9, {"labels": []}\n',
     "graph": "111 112 113 114\n",
-    "relax": "0 1 2 3 4\n",
 }
 
 
@@ -45,18 +43,7 @@ def graph() -> mblob.Module:
     return factory
 
 
-def relax() -> mblob.Module:
-    """main(x, params): field 1 of the parameters."""
-    functions = [Function(f"vm.builtin.{name}") for name in BUILTINS]
-    functions.append(Function("main", [call(ITEM, [r(1), i(1)], 2), ret(2)], ["x", "params"]))
-    root = mblob.blob_module("relax.VMExecutable", Program(functions).payload())
-    root.import_module(mblob.csource_module(""))
-    params = {"a": np.zeros(3, "int8"), "b": np.arange(5, dtype="int8")}
-    root.import_module(mblob.safetensors_module(params, order=True))
-    return root
-
-
-KINDS: dict[str, Callable[[], Any]] = {"kernels": kernels, "graph": graph, "relax": relax}
+KINDS: dict[str, Callable[[], Any]] = {"kernels": kernels, "graph": graph}
 
 
 def _build(folder: Path, machine: Machine) -> None:
@@ -91,13 +78,12 @@ def run_there(machine: Machine, host: Path, *words: object) -> str:
     return run(*emulator, host, *words, timeout=120).stdout
 
 
-@pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_packed_for_a_machine_runs_there(
-    machine: Machine, host: Path, tmp_path: Path, kind: str, dialect: str
+    machine: Machine, host: Path, tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / f"{kind}.so"
-    KINDS[kind]().export_library(path, target=machine.triplet, dialect=dialect)
+    KINDS[kind]().export_library(path, target=machine.triplet)
     assert run_there(machine, host, kind, path) == PRINTS[kind]
 
 
