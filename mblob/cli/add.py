@@ -41,7 +41,8 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="shared library of mblob, of TVM or of anybody else; or the .tar with its objects",
+        help="shared library of mblob, of TVM or of anybody else; or the .tar with its objects, a folder of these "
+        "objects, or one of them, with the others among INPUT",
     )
     new = add_inputs(
         parser, "what to add", "source, object, archive, weights or KEY=FILE (any file) to add"

@@ -95,8 +95,14 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
 
 def find_library(args: argparse.Namespace) -> None:
     """Let FILE, the first word, be the library to add to, wherever it is among the words: the only
-    shared library, or else the first .tar."""
-    for is_library, most in ((_is_shared, 1), (_is_tar, len(args.inputs))):
+    shared library, or else the first .tar, folder or object."""
+    first = len(args.inputs)
+    for is_library, most in (
+        (_is_shared, 1),
+        (_is_tar, first),
+        (_is_folder, first),
+        (_is_object, first),
+    ):
         found = [word for word in args.inputs if is_library(word)]
         if is_library(args.file):
             return
@@ -109,6 +115,14 @@ def find_library(args: argparse.Namespace) -> None:
 
 def _is_tar(word: str) -> bool:
     return Path(word).suffix == ".tar"
+
+
+def _is_folder(word: str) -> bool:
+    return Path(word).is_dir()
+
+
+def _is_object(word: str) -> bool:
+    return Path(word).suffix in (".o", ".a")
 
 
 def _is_shared(word: str) -> bool:

@@ -54,7 +54,7 @@ class HostFile(NamedTuple):
         cxx: needs the C++ library.
         cuda: needs the CUDA runtime.
         fortran: may need the library of Fortran.
-        own: made here, so it may be rewritten.
+        own: compiled or copied here, so it may be rewritten.
         generated: the packed functions, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
@@ -528,7 +528,7 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
         node.content.stat()
         return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
     path.write_bytes(node.content)
-    return HostFile(path, node.label)
+    return HostFile(path, node.label, own=False)
 
 
 def with_names(file: HostFile, names: Mapping[str, str], copy: Path) -> HostFile:
@@ -556,7 +556,7 @@ def unshared(files: Sequence[LinkInput], folder: Path) -> list[LinkInput]:
                 path = folder / str(i) / f.path.name
                 path.parent.mkdir(parents=True, exist_ok=True)
             unshare(f.path, path, f.label)
-            f = f._replace(path=path, own=True)
+            f = f._replace(path=path)
         made.append(LinkInput(f, contents))
     return made
 

@@ -52,11 +52,12 @@ from mblob.packager.modules.weights import named_parameters, safetensors_module
 from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
 from mblob.packager.write.blob_stream import out_entry
 from mblob.packager.write.dialects import DIALECTS
+from mblob.source_suffixes import FORMAT_OF
 
 
 @suggesting()
 def add(
-    file: PathLike,
+    file: PathLike | Sequence[PathLike],
     *,
     weights: Any = (),
     params: Any = None,
@@ -80,7 +81,8 @@ def add(
     the code of the library. Without new code, no compiler and no linker is needed.
 
     Args:
-        file: the library; or the `.tar` with its objects, which are then linked with what is added.
+        file: the library; or the `.tar` with its objects, or a folder or list of its members, which are then
+            linked with what is added.
         weights: what `safetensors_module` takes, such as the path of a `.safetensors` or `.npz` file
             or a dictionary of arrays by name; or a list of these.
         params: the parameters of the one model in the library, as `weights`. A Relax program gets them as
@@ -129,12 +131,15 @@ def add(
         OSError: a file cannot be read or written.
     """
     export_options = {"cc": cc, "target": target, "options": options}
-    path = Path(checked_path(file, "add: file"))
-    if path.is_dir():
-        raise BuildError(f"{path}: a folder; build links the objects in it with what is added")
-    existing_file(path, "add: file")
     new_imports = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
+    path, members = _file(file, [*others, *sources])
+    if members is not None:
+        if output is None:
+            raise BuildError(
+                f"{path}: one of several files of a library; output= names the new one"
+            )
+        sources, others = ([p for p in row if p not in members] for row in (sources, others))
     code: list[Module] = []
     if sources or others:
         from mblob.packager.link.build import host_modules
@@ -142,8 +147,6 @@ def add(
         made = host_modules(sources, others, functions, None, "add")
         code = [m for m in made if is_host(m)]
         new_imports[0] += [m for m in made if not is_host(m)]  # the root of a .tar
-    if functions and not (sources or others):
-        raise BuildError("functions= needs kernels or objects that define them")
     if isinstance(params, (str, os.PathLike)):
         params = checked_path(params, "add: params")
     if order is not None and params is None:
@@ -153,13 +156,18 @@ def add(
     result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
-        names = Names(opened, replace)
+        is_of_objects = opened.kind == "tar" or members is not None
+        if functions and not (code or is_of_objects):
+            raise BuildError("functions= needs kernels or objects that define them")
+        names = Names(opened, replace, of_objects=is_of_objects)
         _check_importers(opened, new_imports)
-        if opened.kind == "tar":
+        if is_of_objects:
             from mblob.packager.edit.add_code import link_again
 
             link_again(
                 opened,
+                members or [path],
+                () if functions and code else functions,
                 *_for_objects(opened, new_imports, params, order, names),
                 code,
                 result,
@@ -374,6 +382,25 @@ def _check_has_no_code(module: Module) -> None:
                 f"modules: {node_of(m).path or m.type_key}: linked code of another library, which cannot be linked"
                 " again; give its objects (objects=) or sources (kernels=)"
             )
+
+
+def _file(given: Any, others: Sequence[Path]) -> tuple[Path, list[Path] | None]:
+    """The file of the library that is added to, and the members of the library if it is given as these.
+
+    Args:
+        others: files that are added, of which some may be further members.
+    """
+    if not isinstance(given, (list, tuple)):
+        path = Path(checked_path(given, "add: file"))
+        is_member = path.suffix in (".o", ".a", *FORMAT_OF) and path.is_file()
+        if not (is_member or path.is_dir()):
+            return existing_file(path, "add: file"), None
+        given = [path]
+    elif not given:
+        raise BuildError("add: file: an empty list, expected the members of a library")
+    from mblob.packager.edit.add_code import members_of
+
+    return members_of([Path(checked_path(p, "add: file")) for p in given], others)
 
 
 def _paths(given: Any, what: str) -> list[Path]:

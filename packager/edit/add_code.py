@@ -24,18 +24,49 @@ from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
 from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import warn_of_undefined
-from mblob.packager.link.relink import tree_of
+from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
 from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
-from mblob.packager.modules.nodes import NOTHING, HostNode, files_in, is_host, node_of
+from mblob.packager.modules.nodes import DeclaredFunctions, HostNode, files_in, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
-from mblob.packager.path_arguments import check_output
+from mblob.packager.path_arguments import check_output, existing_file
 from mblob.packager.write.blob_stream import producer
 from mblob.packager.write.dialects import DIALECTS
+from mblob.source_suffixes import FORMAT_OF
 from mblob.temporary import replacing
+
+
+def members_of(files: Sequence[Path], others: Sequence[Path]) -> tuple[Path, list[Path] | None]:
+    """The file with the packed modules among the members of a library, or the first if none has any; and all members.
+
+    Args:
+        files: members and folders of members; or one member, and `others` has the rest.
+        others: files that are added. Beside one member its objects are members, too, if one of all has the packed
+            modules; and its sources, if that is a source.
+
+    Returns:
+        No members for a single file that is none of a library's, or that is a `.tar`.
+
+    Raises:
+        BuildError: a folder without members. OSError: no such file.
+    """
+    members = [existing_file(p, "add: file") for path in files for p in parts_in(path)]
+    if len(members) == 1 and is_tar(members[0]):
+        return members[0], None
+    is_alone = len(files) == 1 and files == members
+    together = [*members, *(p for p in others if is_alone and p.is_file())]
+    found = next(filter(has_blob, together), None)
+    if is_alone and found is None:
+        return members[0], None
+    if is_alone and found is not None:
+        is_of_sources = found.suffix in FORMAT_OF
+        members += [p for p in together[1:] if is_of_sources or p.suffix not in FORMAT_OF]
+    return found or members[0], members
 
 
 def link_again(
     library: Library,
+    members: Sequence[Path],
+    functions: Sequence[str] | str | None,
     new_imports: Sequence[Module],
     parameters: Module | None,
     code: Sequence[Module],
@@ -45,11 +76,16 @@ def link_again(
     """Link the objects of a library with more code, with modules that the root imports, and with the
     parameters of its one Relax program.
 
+    Args:
+        library: the file with the packed modules.
+        members: the `.tar` of its objects, or these.
+        functions: of the objects, as of `static_library`.
+
     Raises:
         As of `static_library` and `export_library`. ChangedError: somebody replaced the file meanwhile.
     """
     path = library.path
-    root = tree_of([path], NOTHING)
+    root = tree_of(members, DeclaredFunctions(functions, None, "add"))
     dialect = dialect_of(root)
     check_dialect([*code, *(m for new in new_imports for m in new.walk())], dialect, path)
     host = next(m for m in root.walk() if is_host(m))

@@ -16,13 +16,17 @@ from mblob.packager.modules.repeated_names import is_found_by_key
 
 
 class Names:
-    """Names of payloads and tensors that a library has, and that are added to it."""
+    """Names of payloads and tensors that a library has, and that are added to it.
 
-    def __init__(self, library: Library, replace: bool) -> None:
+    Args:
+        of_objects: the library is given as its objects, which are linked again.
+    """
+
+    def __init__(self, library: Library, replace: bool, *, of_objects: bool) -> None:
         self._library = library
-        self._replace = replace and library.kind != "tar"
+        self._replace = replace and not of_objects
         self._how, self._swap = "replace=True replaces it", "swap replaces"
-        if library.kind == "tar":
+        if of_objects:
             build = f"make a library of {library.path} with build"
             self._how = f"{build}, and add to that with replace=True"
             self._swap = f"{build}, in which swap replaces"

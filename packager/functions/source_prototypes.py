@@ -88,9 +88,10 @@ def found_prototypes(
             if name in found or name in listed or (name in of_cxx and not function.qualified):
                 continue
             packed_symbol = dialect.packed_symbol(name)
-            if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
-                continue
             if not _is_callable(function, contents):
+                continue
+            if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
+                _check_is_its_own(packed_symbol, function, name, name in asked, f, files)
                 continue
             if function.qualified and (name in taken or not has_names):
                 continue
@@ -359,6 +360,31 @@ def _enumerators(enums: tuple[str, ...]) -> dict[str, int]:
     from mblob.packager.modules.source_words import enumerators  # with pycparser
 
     return enumerators(enums)
+
+
+def _check_is_its_own(
+    packed_symbol: str,
+    function: Function,
+    name: str,
+    is_asked: bool,
+    file: HostFile,
+    files: Sequence[LinkInput],
+) -> None:
+    """Refuse a plain function that cannot be called, as there is a packed function of its name which has nothing
+    to do with it, such as that of a model. Who writes a packed function of a plain one calls it there, or defines
+    both in one file.
+
+    Raises:
+        BuildError: naming the function, and where the other one is.
+    """
+    for f, c in files:
+        its_names = c.defined | c.weak | c.undefined | c.hidden
+        if packed_symbol in c.defined | c.weak and its_names.isdisjoint((name, function.name)):
+            other = "" if is_asked else ", or list the functions to call, without it, in functions="
+            raise BuildError(
+                f"{f.label}: has a function {name!r} already, so that of {file.label} cannot be called; give it another"
+                f" name{other}"
+            )
 
 
 def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:

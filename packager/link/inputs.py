@@ -233,6 +233,24 @@ def refuse_unlinkable(
     if has_all:
         _check_functions(wrapped, request.named(), declaring, texts)
     _check_prototypes(wrapped, declaring)
+    _check_packed_names(wrapped, objects)
+
+
+def _check_packed_names(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
+    """Refuse a plain function if an object has the packed function of its name already.
+
+    Raises:
+        BuildError: naming both.
+    """
+    symbols = {
+        w.packed_symbol: w.prototype.name for w in wrapped if w.packed_symbol != w.prototype.symbol
+    }
+    for f, contents in files:
+        found = symbols.keys() & contents.defined if not (f.generated or f.elsewhere) else ()
+        if found:
+            raise BuildError(
+                f"{f.label}: has a function {symbols[min(found)]!r} already; give the other one another name"
+            )
 
 
 def _check_stack(files: Sequence[LinkInput], options: Sequence[str]) -> None:

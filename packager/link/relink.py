@@ -142,16 +142,15 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
     """The module tree of the objects of a library.
 
     Args:
-        declared: of its functions; without a list of them, of those of objects that no `.tar` has, and of sources
-            in a `.tar` without packed modules.
+        declared: of its functions; without a list of them, of all but those of sources in a `.tar` with packed
+            modules, which a compiler of models wrote.
 
     Raises:
         BuildError, FormatError, OSError: as of `static_library`.
     """
     with workspace(None) as work:
         contents = Contents()
-        beside: list[int] = []  # numbers of objects that no .tar has
-        of_tars: list[int] = []
+        of_tars: set[int] = set()  # numbers of objects
         for i, path in enumerate(paths):
             folder = work / str(i)
             folder.mkdir()
@@ -160,13 +159,12 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
                 contents.add_file(path, str(path), folder)
             else:
                 read_into(contents, path, folder)
-            (of_tars if is_tar(path) else beside).extend(range(first, len(contents.host)))
+            of_tars.update(range(first, len(contents.host)) if is_tar(path) else ())
         contents.check_linkable()
         contents.expose_forms(work)
-        if contents.blob is None:  # sources of the caller's, not of a compiler of models
-            beside += (i for i in of_tars if isinstance(contents.host[i], SourceNode))
-        for i in beside if declared.is_open else ():
-            contents.host[i].declared = declared
+        for i, node in enumerate(contents.host if declared.is_open else ()):
+            if i not in of_tars or contents.blob is None or not isinstance(node, SourceNode):
+                node.declared = declared
         root = contents.tree()
         for node in contents.host:
             if not isinstance(node, ObjectNode) or not isinstance(node.content, Path):
@@ -177,9 +175,14 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
             node = next(n for n in map(node_of, root.walk()) if isinstance(n, HostNode))
             node.declared = declared
         if contents.dialect is not None:
-            for m in root.walk():
-                node_of(m).home = contents.dialect, contents.label
-                node_of(m).opens_in_tvm = contents.opens_in_tvm
+            is_of_mblob = (
+                contents.rows and not of_tars
+            )  # with adapters for objects of another dialect
+            its_own = set(contents.host if is_of_mblob else (contents.host[i] for i in of_tars))
+            for found in map(node_of, root.walk()):
+                found.opens_in_tvm = contents.opens_in_tvm
+                if not isinstance(found, HostNode) or found in its_own:  # others tell their own
+                    found.home = contents.dialect, contents.label
     return root
 
 

@@ -138,6 +138,16 @@ def test_an_object_for_another_machine(old: Path, foreign: Path, vadd: mblob.Mod
     fails(mblob.IncompatibleError, message, vadd, old, addons=[foreign])
     vadd.import_module(mblob.static_library(foreign))
     fails(mblob.IncompatibleError, message, vadd, old)
+    in_bytes = mblob.static_library(foreign.read_bytes())
+    fails(mblob.IncompatibleError, message.replace(r"foreign\.o", "bytes"), in_bytes, old)
+    tar = foreign.with_suffix(".tar")
+    subprocess.run(["tar", "-cf", tar, "-C", tar.parent, foreign.name], check=True)
+    message = message.replace(r"foreign\.o", r"foreign\.tar\(foreign\.o\)")
+    fails(mblob.IncompatibleError, message, mblob.static_library(tar), old)
+    model = tar.with_name("model.so")
+    mblob.csource_module("int g(void) { return 1; }").export_library(model)
+    with pytest.raises(mblob.IncompatibleError, match=message):
+        mblob.add(model, objects=[tar])
 
 
 def test_an_archive_of_two_machines(old: Path, foreign: Path, tmp_path: Path) -> None:

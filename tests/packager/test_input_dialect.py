@@ -62,6 +62,26 @@ def test_inputs_of_both_need_the_option(folder: Path, capsys: pytest.CaptureFixt
     assert dialect("a.so") == "classic"
 
 
+@pytest.mark.parametrize("own", ["classic", "ffi"])
+def test_an_object_beside_a_tar_of_the_other_dialect(folder: Path, own: str) -> None:
+    other = "ffi" if own == "classic" else "classic"
+    root = mblob.csource_module(SOURCES["plain"])
+    root.import_module(mblob.blob_module("k", b"1"))
+    root.export_library("m.tar", dialect=own)  # type: ignore[arg-type]
+    for make in (
+        lambda: mblob.static_library([f"{other}.o", "m.tar"]).export_library("x.so"),
+        lambda: mblob.add("m.tar", objects=[f"{other}.o"], output="x.so"),
+    ):
+        with pytest.raises(
+            mblob.BuildError, match=rf"(?=.*m\.tar)(?=.*{other}\.o is of|.*, {other}\.o of)"
+        ):
+            make()
+    assert main(["build", f"{other}.o", "m.tar", "-o", "x.so"]) == 2
+    assert not Path("x.so").exists()
+    assert main(["build", f"{own}.o", "m.tar", "-q", "-o", "x.so"]) == 0
+    assert dialect("x.so") == own
+
+
 def test_a_graph_is_classic(folder: Path) -> None:
     assert main(["build", "plain.o", "--graph", "graph.json", "-o", "a.so", "-q"]) == 0
     assert dialect("a.so") == "classic"

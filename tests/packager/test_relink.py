@@ -120,6 +120,48 @@ def test_by_command(
     check(tmp_path / "a.so", dialect, "labels")
 
 
+@pytest.mark.parametrize("dialect", ["classic", "ffi", None])
+def test_objects_in_a_tar_are_callable_as_in_a_folder(
+    tmp_path: Path, monkeypatch: Any, dialect: Any
+) -> None:
+    """With debug information; alone, or beside the members of a model's library."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "members"
+    if dialect is None:
+        folder.mkdir()
+    else:
+        members(exported(tmp_path / "m.tar", dialect), folder)
+    for name in ("one", "two"):
+        text = f"int {name}(int x) {{ return x + 1; }}"
+        words = ["cc", "-g", "-fPIC", "-c", "-xc", "-", "-o", folder / f"{name}.o"]
+        subprocess.run(words, input=text.encode(), check=True)
+    subprocess.run(["tar", "-cf", "x.tar", "-C", folder, "."], check=True)
+    Path("k.c").write_text("int three(void) { return 3; }")
+    old = mblob.csource_module("int f(void) { return 1; }")
+    if dialect == "classic":  # the module of a graph imports the library
+        root = mblob.blob_module("root", b"1")
+        root.import_module(old)
+        old = root
+    old.export_library("l.so", dialect=dialect or "classic")
+    for make in (
+        lambda: mblob.static_library(folder).export_library("a.so"),
+        lambda: mblob.static_library("x.tar").export_library("a.so"),
+        lambda: main(["build", "x.tar", "-q", "-o", "a.so"]),
+        lambda: main(["build", "x.tar", "k.c", "-q", "-o", "a.so"]),
+        lambda: mblob.add("x.tar", blobs={"k": b"1"}, output="a.so"),
+        lambda: mblob.add("x.tar", blobs={"k": b"1"}, functions=["one"], output="a.so"),
+        lambda: mblob.add("l.so", objects=["x.tar"], output="a.so"),
+    ):
+        Path("a.so").unlink(missing_ok=True)
+        assert not make()  # type: ignore[func-returns-value]
+        assert mblob.load_module("a.so").one(1) == 2
+    mblob.static_library("x.tar", functions=["two"]).export_library("a.so")
+    lib = mblob.load_module("a.so")
+    assert lib.two(1) == 2
+    with pytest.raises(mblob.NotFoundError):
+        lib.get_function("one")
+
+
 @pytest.mark.parametrize("name", ["llama_legacy.bytecode", "llama_paged.bytecode"])
 def test_models_of_tvm(golden: Path, tmp_path: Path, name: str) -> None:
     root = mblob.static_library(golden / "lm" / f"{name}.tar")

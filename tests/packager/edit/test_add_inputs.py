@@ -41,8 +41,54 @@ def test_a_folder_of_objects_is_an_input(tmp_path: Path, monkeypatch: Any) -> No
     assert mblob.load_module("added.so").two() == 2
     assert main(["add", "m.so", "--object", folder, "-q", "-o", "again.so"]) == 0
     assert (tmp_path / "again.so").read_bytes() == (tmp_path / "added.so").read_bytes()
-    with pytest.raises(mblob.BuildError, match="of_classic: a folder; build links the objects"):
-        mblob.add(folder, blobs={"k": b"1"}, output="no.so")
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_library_may_be_given_as_its_members(
+    tmp_path: Path, monkeypatch: Any, capsys: Any, dialect: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / f"of_{dialect}"
+    root = mblob.csource_module(TWO)
+    root.import_module(mblob.blob_module("one", b"1"))
+    root.export_library(folder.with_suffix(".tar"), dialect=dialect)
+    folder.mkdir()
+    subprocess.run(["tar", "xf", folder.with_suffix(".tar"), "-C", folder], check=True)
+    Path("labels.json").write_text("[]")
+    Path("k.c").write_text("int three(void) { return 3; }")
+    more: dict[str, Any] = {"blobs": {"labels": Path("labels.json")}, "kernels": ["k.c"]}
+    mblob.add(folder.with_suffix(".tar"), output="tar.so", **more)
+    expected = mblob.load_module("tar.so")
+    assert (expected.two(), expected.three(), list(expected.payloads)) == (2, 3, ["labels", "one"])
+    parts = [str(p) for p in sorted(folder.iterdir())]
+    assert any(p.endswith("devc.o") for p in parts)
+    words = ["labels=labels.json", "k.c", "-q", "-o", "made.so"]
+    for make in (
+        lambda: mblob.add(folder, output="made.so", **more),
+        lambda: mblob.add(parts, output="made.so", **more),
+        lambda: mblob.add([folder], output="made.so", **more),
+        lambda: mblob.add(parts[-1], objects=parts[:-1], output="made.so", **more),
+        lambda: main(["add", folder.name, *words]),
+        lambda: main(["add", *parts, *words]),
+        lambda: main(["add", "k.c", "labels=labels.json", *parts, "-q", "-o", "made.so"]),
+    ):
+        Path("made.so").unlink(missing_ok=True)
+        assert make() == 0
+        lib = mblob.load_module("made.so")
+        assert [m.type_key for m in lib.walk()] == [m.type_key for m in expected.walk()]
+        assert (lib.two(), lib.three(), lib.payloads["labels"]) == (2, 3, b"[]")
+    with pytest.raises(mblob.BuildError, match="several files of a library; output= names"):
+        mblob.add(folder, **more)
+    with pytest.raises(mblob.BuildError, match="has a payload of this key already"):
+        mblob.add(folder, blobs={"one": b"2"}, output="no.so")
+    for given, said in (([], "an empty list"), (tmp_path / "TMPDIR", "a folder without objects")):
+        (tmp_path / "TMPDIR").mkdir(exist_ok=True)
+        with pytest.raises(mblob.BuildError, match=said):
+            mblob.add(given, blobs={"k": b"1"}, output="no.so")
+    assert main(["add", *parts, "-o", "no.so"]) == 2
+    assert "nothing to add" in capsys.readouterr().err
+    assert not Path("no.so").exists()
 
 
 def test_a_library_of_tvm_without_modules_is_one_of_tvm(golden: Path, tmp_path: Path) -> None:

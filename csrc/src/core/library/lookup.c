@@ -115,7 +115,8 @@ static int assume_kernel(const mblob_module *module, const char *name, const cha
 }
 
 /* With the library's lock. The table decides where it says something: a symbol that it calls
- * plain has not the packed convention. */
+ * plain has not the packed convention. In the ffi dialect a plain function may have the name of a
+ * packed one, whose symbol is another: the packed one is called. */
 static int find_kernel(const mblob_module *module, const char *name, mblob_function **out) {
   struct mb_library *library = module->library;
   *out = mb_map_get(&library->functions, name);
@@ -129,7 +130,7 @@ static int find_kernel(const mblob_module *module, const char *name, mblob_funct
     if (library->dialect == MB_FFI || library->system_prefix)
       return find_kernel(module, "main", out);
   }
-  if (library->dialect == MB_FFI && !(row && strcmp(row->name, name) == 0))
+  if (library->dialect == MB_FFI && !(row && row->packed && strcmp(row->name, name) == 0))
     return find_prefixed(library, name, out); /* others are no functions of the module */
   if (is_recorded_packed(library, symbol, row)) return make_kernel(library, name, symbol, row, out);
   return is_assumed_packed(module, symbol, row) ? assume_kernel(module, name, symbol, out)
