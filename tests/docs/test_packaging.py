@@ -89,7 +89,10 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     }
     lib = tmp_path / "site" / "mblob" / "loader" / "_lib"
     sources = {p for p in (tmp_path / "site").rglob("*.c")}
-    assert sources == {lib / "mblob.c", lib / "mblob-plugins.c"}  # in place of csrc
+    part = (
+        tmp_path / "site" / "mblob" / "packager" / "standalone" / "runtime.c"
+    )  # a standalone library's own
+    assert sources == {lib / "mblob.c", lib / "mblob-plugins.c", part}  # in place of csrc
     assert {p.name for p in lib.glob("*.[ao]")} == {"libmblob.a", "libmblob-ffi.a", "mblob-core.o"}
     assert built_wheel().stat().st_size <= LARGEST
     for path in compiled:
