@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -60,7 +60,8 @@ class CType(NamedTuple):
         dims: of an array, outermost first, of Fortran as its source has them, where a pointer to an
             array has them; None for one that is no constant. Of a text its length.
         base: name of a base type or of a record behind typedefs; of a plain char that of the type with its
-            sign; of a pointer its spelling without them.
+            sign; of a pointer its spelling without them, and of a function that with the base types of its
+            numbers.
         alignment: of a record of which the source says it, or that has vectors; else 0.
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
@@ -159,6 +160,8 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     base = own if kind == "pointer" else ""
     if die is not None and die.tag in ("DW_TAG_base_type", *RECORDS):
         base = name_of(die).decode(errors="replace")
+    elif die is not None and die.tag == "DW_TAG_subroutine_type":
+        base = _function(die, pointer_size, _with_base)
     if kind == "char":
         base = _CHARS.get(die.attributes["DW_AT_encoding"].value, base)
     dims = _dims(die) if kind == "other" else ()
@@ -316,8 +319,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
         dims = "".join(f"[{'' if d is None else d}]" for d in _dims(die))
         return "other", size, element.declaration(f"(?){dims}"), element
     if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
-        result = type_of(referred(die), pointer_size, _FUNCTION_DEPTH)
-        return "other", size, result.declaration(f"(?)({_parameters(die, pointer_size)})"), None
+        return "other", size, _function(die, pointer_size, lambda t: t), None
     if die.tag in RECORDS and _COMPLEX.get(name) == size:
         return "complex", size, f"std::{name}", None
     if die.tag in RECORDS:
@@ -334,12 +336,20 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     return "other", size, "?", None
 
 
-def _parameters(die: Any, pointer_size: int) -> str:
-    """The types of the parameters of a type of functions, as C lists them."""
+def _with_base(found: CType) -> CType:
+    is_named = found.base and found.kind not in ("record", "other")
+    return found._replace(text=found.base) if is_named else found
+
+
+def _function(die: Any, pointer_size: int, shown: Callable[[CType], CType]) -> str:
+    """A type of functions, with its types as `shown` has them."""
+
+    def type_at(at: Any) -> CType:
+        return shown(type_of(referred(at), pointer_size, _FUNCTION_DEPTH))
+
     found = [
-        type_of(referred(c), pointer_size, _FUNCTION_DEPTH).spelling.replace("?", "{...}")
-        if c.tag == "DW_TAG_formal_parameter"
-        else "..."
+        type_at(c).spelling.replace("?", "{...}") if c.tag == "DW_TAG_formal_parameter" else "..."
         for c in islice(children(die), _LISTED)
     ]
-    return ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"
+    listed = ", ".join([*found, *["..."] * (len(found) == _LISTED)]) or "void"
+    return type_at(die).declaration(f"(?)({listed})")

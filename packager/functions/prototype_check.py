@@ -60,8 +60,8 @@ _NAMELESS = "a type without a name"
 
 def _text(found: CType) -> str:
     """A type as C spells it."""
-    if "?" not in found.text:
-        return found.text
+    if "?" not in found.text or found.text.count("?") == found.text.count("(*?)(") == 1:
+        return found.spelling
     rows = found.target
     if found.kind == "pointer" and rows is not None and rows.dims and rows.target is not None:
         dims = "".join(f"[{'*' if d is None else d}]" for d in rows.dims)
@@ -81,8 +81,14 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
         return False
     while target.kind == "other" and target.target is not None:  # rows of an array
         target = target.target
-    if p.kind == "pointer" or target.kind in ("void", "record", "other"):
+    if p.is_indirect or p.is_function:
+        from mblob.packager.functions.pointer_types import may_be_one  # with pycparser
+
+        return may_be_one(p.spelled, actual)
+    if p.kind == "pointer" or target.kind in ("void", "record"):
         return True
+    if target.kind == "other":
+        return "(?)(" not in target.text  # a function
     if p.kind == "string":
         return target.size == 1
     if target.kind == "complex" and p.element.kind == "float":  # its parts
@@ -120,7 +126,7 @@ def _same_result(prototype: Prototype, function: Function) -> bool:
 
 def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
     """True if the target sees one type in both: same size, same kind."""
-    size = _size(scalar.name, pointer_size)
+    size = size_of(scalar.name, pointer_size)
     if size is not None and size != actual.size:
         return False
     if not by_value and size == 2 and scalar.kind in ("float", "bfloat") and actual.kind == "uint":
@@ -134,7 +140,7 @@ def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: boo
     return scalar.kind == actual.kind
 
 
-def _size(name: str, pointer_size: int) -> int | None:
+def size_of(name: str, pointer_size: int) -> int | None:
     """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
     opinion."""
     if name in SIZES:

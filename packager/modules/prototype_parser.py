@@ -201,13 +201,13 @@ def _integer(node: Any) -> Scalar | None:
     if not isinstance(node, c_ast.TypeDecl) or not isinstance(node.type, c_ast.IdentifierType):
         return None
     try:
-        scalar = _scalar(node.type.names, "")
+        scalar = named_scalar(node.type.names, "")
     except BuildError:
         return None
     return scalar if scalar.is_integer else None
 
 
-def _scalar(names: list[str], where: str) -> Scalar:
+def named_scalar(names: list[str], where: str) -> Scalar:
     """The arithmetic type that a list of specifiers names."""
     if len(names) == 1 and names[0] in argument_types.KINDS:
         return Scalar(argument_types.ALIASES.get(*names, *names), argument_types.KINDS[names[0]])
@@ -262,7 +262,7 @@ def _parameter(
             spelled = spelled.replace("?", "(*?)", 1)
         return Parameter(name, "pointer", None, False, (), spelled)
     if kind is node.type:
-        return Parameter(name, "scalar", _by_value(_scalar(_specifiers(kind, where), where), where))
+        return Parameter(name, "scalar", _by_value(named_scalar(_specifiers(kind, where), where), where))
     if isinstance(kind, (c_ast.PtrDecl, c_ast.ArrayDecl)):
         if isinstance(kind.type, c_ast.FuncDecl):  # int (*f[2])(float), int (**f)(float)
             own = re.sub(r"\?(?:\[[^\]]*\])+", "*?", spelled)
@@ -280,7 +280,7 @@ def _parameter(
         elif dimensions:
             own = own.removesuffix("(*") + "*"
         return Parameter(name, "pointer", None, const, tuple(dims), own.rstrip())
-    element = _scalar(names, where)
+    element = named_scalar(names, where)
     if element.kind == "char" and const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", element, const, tuple(dims))
@@ -346,7 +346,7 @@ def _result(node: Any, function: str) -> tuple[str, Scalar | None, str]:
             kind = "string" if const and pointed == "char" else "pointer"
             return kind, None, f"{const}{pointed} *"
         return "pointer", None, "void *"
-    scalar = _by_value(_scalar(_specifiers(node, where), where), where)
+    scalar = _by_value(named_scalar(_specifiers(node, where), where), where)
     return "scalar", scalar, scalar.name
 
 
