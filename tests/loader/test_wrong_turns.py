@@ -160,6 +160,8 @@ int main(int argc, char **argv) {
   puts(mblob_last_error());
   mblob_call(lib, "scale", "float32[4,tensor", x, x);
   puts(mblob_last_error());
+  mblob_call(lib, "scale", "int,(int,(float32[4]", x, x);
+  puts(mblob_last_error());
   mblob_call(lib, "scale", "float32[4]", x);
   puts(mblob_last_error());
   mblob_call(lib, "all", "float32[2,3],float32[4],float32[4],float32", x, x, x, 1.0);
@@ -180,8 +182,9 @@ def test_c_says_what_was_meant(path: Path, tmp_path: Path) -> None:
     lines = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
     assert lines[0].endswith("there are: w; did you mean 'w'?")
     assert lines[1].endswith("; a ] is missing")
-    assert lines[2] == "scale: expected 2 arguments, found 1: const float *, float *"
-    assert "expected int, found float" in lines[3]
+    assert "argument 1 of" in lines[2] and lines[2].endswith("; a ) is missing")
+    assert lines[3] == "scale: expected 2 arguments, found 1: const float *, float *"
+    assert "expected int, found float" in lines[4]
 
 
 @pytest.mark.own_process
