@@ -25,8 +25,9 @@ class NotCallable(Exception):
     """A function cannot have a packed function; the text says why, and what to do."""
 
 
-def why_not(function: Function, file: HostFile, files: Sequence[LinkInput]) -> str:
-    """The reason why no packed function can call a function, and what to do; "" if one can.
+def told(function: Function, file: HostFile, files: Sequence[LinkInput]) -> Prototype | str:
+    """The prototype of a function, or the reason why no packed function can call it, and what to do; "" if its
+    types are not known.
 
     Args:
         file: it is one of.
@@ -34,11 +35,9 @@ def why_not(function: Function, file: HostFile, files: Sequence[LinkInput]) -> s
     """
     try:
         check_callable(function, file, files)
-        if not function.is_guess:
-            prototype_of(with_places(function, file))
+        return "" if function.is_guess else prototype_of(with_places(function, file))
     except NotCallable as exc:
         return str(exc)
-    return ""
 
 
 def check_callable(function: Function, file: HostFile, files: Sequence[LinkInput]) -> None:

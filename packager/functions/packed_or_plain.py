@@ -19,7 +19,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
-from mblob.packager.functions.debug_prototypes import why_not
+from mblob.packager.functions.debug_prototypes import told
 from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects.object_files import ObjectSymbols
@@ -176,11 +176,14 @@ def _plain_functions(
                 name = function.called
                 row = row if name in defined else row._replace(name=name)
             if row is not None and function.name not in rows:
-                origin = "source" if f.own else "debug information"
-                commented = row._replace(comment=why_not(function, f, files))
-                rows[function.name] = (
-                    commented._replace(origin=origin) if row.prototype else commented
-                )
+                found = told(function, f, files)
+                if isinstance(found, str):
+                    row = row._replace(comment=found)
+                elif row.types == "?" or any(p.is_function for p in found.parameters):
+                    row = row._replace(types=found.types, prototype=found.text)
+                if row.prototype:
+                    row = row._replace(origin="source" if f.own else "debug information")
+                rows[function.name] = row
     return [rows[name] for name in sorted(rows)]
 
 

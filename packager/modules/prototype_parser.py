@@ -262,7 +262,9 @@ def _parameter(
             spelled = spelled.replace("?", "(*?)", 1)
         return Parameter(name, "pointer", None, False, (), spelled)
     if kind is node.type:
-        return Parameter(name, "scalar", _by_value(named_scalar(_specifiers(kind, where), where), where))
+        return Parameter(
+            name, "scalar", _by_value(named_scalar(_specifiers(kind, where), where), where)
+        )
     if isinstance(kind, (c_ast.PtrDecl, c_ast.ArrayDecl)):
         if isinstance(kind.type, c_ast.FuncDecl):  # int (*f[2])(float), int (**f)(float)
             own = re.sub(r"\?(?:\[[^\]]*\])+", "*?", spelled)

@@ -52,6 +52,10 @@ double added(int n, ...) {
 }
 long double third(long double x) { return x / 3; }
 struct pair { int a, b; } pair_of(int x) { return (struct pair){x, x}; }
+typedef float real;
+typedef real (*unary)(real);
+real applied(unary f, real x) { return f(x); }
+void doubled(int m, int n, float a[m][n]) { for (int i = 0; i < m * n; i++) a[0][i] *= 2; }
 """
 PROTOTYPES = """
 double half(double x); float same(float x); int64_t big(int64_t); uint64_t last(uint64_t x);
@@ -263,6 +267,14 @@ def test_a_function_that_is_not_packed_has_the_types_of_its_source(lib: mblob.Mo
         lib.ctypes.added()
     with pytest.raises(TypeError, match="ctypes has no type for its result, struct pair"):
         lib.ctypes.pair_of(1)
+
+
+def test_functions_that_are_not_packed_take_callbacks_and_rows(lib: mblob.Module) -> None:
+    callback = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_float)(lambda x: 3 * x)
+    assert lib.symbol("applied")(callback, 2) == 6
+    rows = np.ones((2, 3), np.float32)
+    lib.symbol("doubled")(2, 3, rows)
+    assert (rows == 2).all()
 
 
 def test_a_function_without_prototype_says_so(lib: mblob.Module) -> None:

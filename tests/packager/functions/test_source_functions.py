@@ -39,7 +39,7 @@ PLAIN = {
     "vadd": "const f32 *, float * const, int64_t",
     "odd": "struct s *:4, const char *, long long unsigned int",
     "many": "int, ...",
-    "hook": "?",
+    "hook": "int (*)(int)",
     "none": "void",
     "of_old_tvm": "void *, void *, int32_t",
     "like_packed": "float *, float *, int",
@@ -335,8 +335,14 @@ def test_a_prototype_that_contradicts_the_source(
         ("void f(enum e a, bool b)", "void f(int a, _Bool b)"),
         ("void f(char *a)", "void f(const char *a)"),
         ("void f(const f32 **a, long **b)", "void f(float *const *a, void **b)"),
-        ("void f(f32 (*g)(f32, void *), void (*h)(void))", "void f(float g(float, int *), void (*)())"),
-        ("void f(int (*g)(struct s *, enum e), int8_t **a)", "void f(int (*g)(void *, int), char **a)"),
+        (
+            "void f(f32 (*g)(f32, void *), void (*h)(void))",
+            "void f(float g(float, int *), void (*)())",
+        ),
+        (
+            "void f(int (*g)(struct s *, enum e), int8_t **a)",
+            "void f(int (*g)(void *, int), char **a)",
+        ),
         ("void f(int8_t *a)", "void f(int8_t *)"),
     ],
 )

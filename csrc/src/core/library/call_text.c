@@ -262,7 +262,8 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
   c->result.is_inner = true; /* no parameter */
   p = skip_spaces(p + 2);
   status = read_text_part(c, &p, &c->result, &extents);
-  if (!status && (*p || c->result.passed == AS_SHAPE)) status = unreadable(c, c->passed, &none, p, false);
+  if (!status && (*p || c->result.passed == AS_SHAPE))
+    status = unreadable(c, c->passed, &none, p, false);
   return status;
 }
 
