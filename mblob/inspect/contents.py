@@ -116,6 +116,19 @@ def check(key: str, payload: memoryview, grammars: Grammars) -> bool:
     return key == SAFETENSORS or key in grammars or is_param_dict(payload)
 
 
+def check_stored(place: str, key: str, payload: memoryview, grammars: Grammars) -> bool:
+    """`check` of a payload in a file.
+
+    Args:
+        place: of the payload; begins errors.
+    """
+    try:
+        return check(key, payload, grammars)
+    except FormatError as error:
+        error.prefix(f"{place} breaks the grammar of its key")
+        raise
+
+
 def _described(tensors: Iterable[StoredTensor]) -> tuple[Tensor, ...]:
     return tuple(Tensor(t.name, str(t.dtype), t.shape, t.offset, len(t.data)) for t in tensors)
 

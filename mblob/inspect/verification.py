@@ -247,9 +247,8 @@ def _checked(
     walked = False
     if level == "full":
         try:
-            walked = contents.check(entry.type_key, entry.view(), grammars)
+            walked = contents.check_stored(entry.place, entry.type_key, entry.view(), grammars)
         except FormatError as error:
-            error.prefix(f"{entry.place} breaks the grammar of its key")
             error.entry = entry.index
             raise
     algorithm = ALGORITHM_NAMES.get(blob.algorithm) if entry.digest else None

@@ -64,7 +64,7 @@ def convert(
     Raises:
         BuildError: the library has that dialect already, or it has a module or function that the
             other dialect cannot have.
-        FormatError: the file is damaged, or is no model library.
+        FormatError, DigestError: the file is damaged, or is no model library.
         IncompatibleError: it is for another machine than the compiler.
         ToolchainError, OSError: as of `export_library`.
     """

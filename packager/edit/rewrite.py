@@ -29,6 +29,7 @@ from mblob.format.grammar import FFI_GRAMMARS, GRAMMARS
 from mblob.format.import_tree import find_cycle, topological_order
 from mblob.format.index import FOOTER, check_structure, find_footer
 from mblob.format.type_keys import SAFETENSORS
+from mblob.inspect.contents import check_stored
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import EntryView, Library
 from mblob.inspect.library_search import shared_elf
@@ -94,7 +95,8 @@ def rewritten(
         changed: new payloads by index of their entries; their sizes must be known.
         index: whether the new blob has an index.
         digest: as of `BlobPlan`; None: as the old blob has it. Another one is taken of all payloads,
-            which must have been checked.
+            which must have been checked. A payload that had none is held against what is known of its key:
+            a digest says that it is whole.
         added: more modules; their numbers follow those of the old ones.
         importers: what old modules import of them, by number, behind what they import already.
 
@@ -102,6 +104,7 @@ def rewritten(
         BuildError: a payload whose size is not known.
         DigestError: keys or tree of the old blob are damaged: they would be written anew, and
             nobody would see it.
+        FormatError: a payload that gets its first digest is damaged.
     """
     blob = blob_of(library)
     data = library.blob_bytes()[: blob.size]
@@ -111,6 +114,9 @@ def rewritten(
     is_ffi = blob.dialect == "ffi" and not blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21)
     had = ALGORITHM_NAMES[blob.algorithm] if had_index else "crc32"
     digest = had if digest is None else digest
+    for e in library.entries if index and digest != "none" else ():
+        if e.offset is not None and not e.digest and e.index not in changed:
+            check_stored(e.place, e.type_key, e.view(), library.grammars)
     entries = [
         _entry(library, e if digest == had else e._replace(digest=b""), changed.get(e.index))
         for e in blob.entries

@@ -19,12 +19,14 @@ from mblob.binary.elf_records import ET_REL, STT_FUNC
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, linkable_kind
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
-from mblob.errors import FormatError
+from mblob.errors import FormatError, MblobError
 from mblob.format import classic, ffi_dialect, functions_table
 from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
+from mblob.format.grammar import GRAMMARS
 from mblob.format.system_library_prefixes import BLOBS
 from mblob.format.type_keys import GRAPHS, SAFETENSORS
+from mblob.inspect.contents import check_stored
 from mblob.inspect.library import Library
 from mblob.inspect.payload_layouts import size_of
 from mblob.inspect.tensors import tensors_of
@@ -253,7 +255,7 @@ class Contents:
 
     def add_library(self, path: Path) -> None:
         """A finished library. Views of it outlive its closing: they keep the mapping."""
-        with Library(path) as library:
+        with Library(path, verify="full") as library:  # new digests would hide damage
             if not library.is_model_library:
                 raise FormatError(
                     f"{path}: no model library: it has no blob and no name of TVM's", code="no_blob"
@@ -326,11 +328,15 @@ class Contents:
 
     def _add_blob(self, elf: ElfFile, name: str, label: str) -> None:
         data = _contents(elf, name, label)
-        blob = (
-            classic.read(data, measures=size_of)
-            if name == classic.SYMBOL
-            else ffi_dialect.read(data, name, measures=size_of)
-        )
+        try:
+            blob = (
+                classic.read(data, level="full", measures=size_of)
+                if name == classic.SYMBOL
+                else ffi_dialect.read(data, name, level="full", measures=size_of)
+            )
+        except MblobError as error:
+            error.prefix(label)
+            raise
         self._set_blob(blob, data, label)
 
     def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
@@ -409,16 +415,25 @@ class Contents:
                 self.host[i] = ObjectNode(copy, label=node.label)
 
     def tree(self) -> Module:
-        """The module tree."""
+        """The module tree.
+
+        Raises:
+            FormatError: a payload without a digest is damaged.
+        """
         host = self._host()
         if self.blob is None:
             return host
+        grammars = GRAMMARS if self.dialect == "classic" else ffi_dialect.grammars_of(self.blob)
         made: list[Module] = []
         for e in self.blob.entries:
             if e.offset is None:
                 made.append(host)
                 continue
             payload = self.data[e.offset : e.offset + e.size]
+            if not e.digest:
+                check_stored(
+                    f"{self.label}: entry {e.index} ({e.type_key})", e.type_key, payload, grammars
+                )
             if e.type_key == SAFETENSORS and e.data:
                 made.append(safetensors_module(payload))
                 continue

@@ -127,6 +127,54 @@ def test_damage_is_found_before_its_trace_is_lost(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+def damaged(source: Path, path: Path) -> bytes:
+    """A copy of a library whose graph is no JSON any more, and its bytes."""
+    data = source.read_bytes()
+    assert GRAPH.encode() in data
+    path.write_bytes(data.replace(GRAPH.encode(), GRAPH.replace("[]", "[}", 1).encode()))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("verb", ["add_index", "add", "add code", "swap", "convert", "export"])
+def test_damage_gets_no_first_digest(tmp_path: Path, verb: str) -> None:
+    """A digest says that a payload is whole."""
+    path, labels = tmp_path / "a.so", {"labels": b"[]"}
+    with_index = {"index": True, "digest": "none"} if verb == "swap" else {"index": False}
+    before = damaged(model(tmp_path / "whole.so", **with_index), path)
+    calls: dict[str, Callable[[], object]] = {
+        "add_index": lambda: mblob.add_index(path),
+        "add": lambda: mblob.add(path, blobs=labels),
+        "add code": lambda: mblob.add(path, blobs=labels, kernels=tmp_path / "one.c"),
+        "swap": lambda: mblob.swap(path, digest="crc32"),
+        "convert": lambda: mblob.convert(path, path.with_name("b.so"), dialect="ffi"),
+        "export": lambda: mblob.load_module(path, missing="stub").export_library(
+            path.with_name("b.so"), index=True
+        ),
+    }
+    (tmp_path / "one.c").write_text("int one(void) { return 1; }")
+    with pytest.raises(mblob.FormatError, match=r"entry 0 \(GraphExecutorFactory\) breaks the"):
+        calls[verb]()
+    assert path.read_bytes() == before and not path.with_name("b.so").exists()
+
+
+@pytest.mark.parametrize("how", ["build", "add", "convert"])
+@pytest.mark.parametrize("index", [False, True])
+def test_damage_in_a_tar_gets_no_digest(tmp_path: Path, how: str, index: bool) -> None:
+    from mblob.packager.link.build import BuildPlan, build
+
+    tar, out = tmp_path / "a.tar", tmp_path / "out.so"
+    before = damaged(model(tmp_path / "whole.tar", index=index), tar)
+    calls: dict[str, Callable[[], object]] = {
+        "build": lambda: build(BuildPlan(out, objects=[tar])),
+        "add": lambda: mblob.add(tar, blobs={"labels": b"[]"}, output=out),
+        "convert": lambda: mblob.convert(tar, out, dialect="ffi"),
+    }
+    error = mblob.DigestError if index else mblob.FormatError
+    with pytest.raises(error, match=r"a\.tar.*(GraphExecutorFactory)"):
+        calls[how]()
+    assert tar.read_bytes() == before and not out.exists()
+
+
 def test_verbs(tmp_path: Path) -> None:
     from mblob.cli.main import main
 
