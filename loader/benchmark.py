@@ -72,7 +72,8 @@ class Benchmarked:
         Args:
             device: accepted for compatibility with TVM; the model runs on its own device.
             args: inputs of a function of a virtual machine; for other executors, `func_name`.
-            func_name: "run", or a function of a virtual machine ("main").
+            func_name: "run", or a function of a virtual machine: "main" by default, or the only one of a
+                Relax program.
             repeat, number: number of measurements, and of runs per measurement.
             min_repeat_ms: repeat the runs of a measurement until it takes this long.
             limit_zero_time_iterations: accepted for compatibility with TVM and ignored: no run has

@@ -258,7 +258,8 @@ class VirtualMachine(Benchmarked):
         return evaluate
 
     def _timed_run(self, asked: BenchmarkRun) -> Callable[[], object]:
-        name = asked.func_name or "main"
+        known = self.functions
+        name = asked.func_name or (known[0] if len(known) == 1 else "main")
         if asked.parallel is not None:
             raise ArgumentValueError(
                 "benchmark: parallel is for graph executors; a program runs in its order"

@@ -10,13 +10,11 @@ from mblob.named_tuple import NamedTuple
 Extents = Optional[Tuple[Union[int, str], ...]]  # noqa: UP006
 
 CONTEXT_START = "ErrorContext(fn="
-_PLACE = r"loc=(?:param\[(?P<index>[0-9]+)\], param=(?P<param>.*?)|return), annotation=(?P<annotation>.*)"
-CONTEXT = re.compile(rf"ErrorContext\(fn=(?P<function>.*?), {_PLACE}\) ?$", re.DOTALL)
 _INTEGER = re.compile(r"\bT\.int64\((-?[0-9]+)\)")
 _TENSOR = re.compile(
     r'\bR\.Tensor\((?:\(((?:[^()]|\([^()]*\))*)\))?(?:, )?(?:dtype="(\w+)")?(?:, )?(?:ndim=([0-9]+))?\)'
 )
-_COMMA = re.compile(r",(?![^(]*\))")  # outside of parentheses
+_DIMENSION = re.compile(r"(?:[^,()]|\([^()]*\))+")
 DIMENSIONS = 64  # of one tensor; more are damage
 _LETTERS = 100  # of a type that is no tensor
 
@@ -61,11 +59,41 @@ def annotated(annotation: str) -> Parameter:
 def _tensor(found: re.Match[str]) -> Parameter:
     shape: Extents = None
     if found[1] is not None:
-        dims = [dim.strip() for dim in _COMMA.split(found[1]) if dim.strip()]
+        dims = [dim.strip() for dim in _DIMENSION.findall(found[1]) if dim.strip()]
         shape = tuple(int(dim) if re.fullmatch("[0-9]{1,18}", dim) else dim for dim in dims)
     elif found[3] is not None:
         shape = ("?",) * min(int(found[3][:3]), DIMENSIONS)
     return Parameter(found[2], shape)
+
+
+class Context(NamedTuple):
+    """The place that a text is about: `ErrorContext(fn=main, loc=param[0], param=x, annotation=R.Tensor((2,))) `.
+
+    Attributes:
+        function: its name.
+        index, param: number and name of the parameter, None of the result.
+        annotation: the type that it has to be of.
+    """
+
+    function: str
+    index: str | None  # type: ignore[assignment]  # a tuple has a method of that name
+    param: str | None
+    annotation: str
+
+
+def context_of(text: str) -> Context | None:
+    """The place that a text says; None if it says none."""
+    said = text[:-1] if text.endswith(" ") else text
+    if not (said.startswith(CONTEXT_START) and said.endswith(")")):
+        return None
+    function, _, rest = said[len(CONTEXT_START) : -1].partition(", loc=")
+    place, mark, annotation = rest.partition(", annotation=")
+    if mark and place == "return":
+        return Context(function, None, None, annotation)
+    start, _, param = place.partition("], param=")
+    index = start[len("param[") :]
+    is_place = mark and start.startswith("param[") and index.isdecimal() and index.isascii()
+    return Context(function, index, param, annotation) if is_place else None
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -112,7 +140,7 @@ def in_plain_words(message: str) -> str:
     ...`
     """
     split = _SPLIT.search(message)
-    context = CONTEXT.match(split[0]) if split else None
+    context = context_of(split[0]) if split else None
     if split is None or context is None:
         return message
     compared = _COMPARED.search(message[: split.start()])
@@ -133,9 +161,9 @@ def in_plain_words(message: str) -> str:
     return f"{start}{colon}{_place(context)}: {said}; TVM says: {rest}"
 
 
-def _place(context: re.Match[str]) -> str:
-    function, annotation = context["function"], annotated(context["annotation"]).text
+def _place(context: Context) -> str:
+    annotation = annotated(context.annotation).text
     of_type = f" ({annotation})" if annotation else ""
-    if context["index"] is None:
-        return f"the result of {function}{of_type}"
-    return f"argument {context['index']} of {function}, {context['param']!r}{of_type}"
+    if context.index is None:
+        return f"the result of {context.function}{of_type}"
+    return f"argument {context.index} of {context.function}, {context.param!r}{of_type}"

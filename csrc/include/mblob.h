@@ -461,7 +461,11 @@ MBLOB_API mblob_argument_mode mblob_function_argument_mode(const mblob_function 
  *   (TYPE,TYPE,...)   a tuple of such arguments, also of tuples
  * `-> TYPE` at the end says where the result goes: the last argument is a pointer to the C type of
  * TYPE, or to memory for the data of DTYPE[...]. A result `tensor`, `object`, `function` or `module`
- * is a new reference; NULL if the function returned nothing.
+ * is a new reference; NULL if the function returned nothing. A tensor is not an `object`: its text is
+ * `tensor`, and mblob_value_release() takes it with the code kTVMNDArrayHandle.
+ * A pointer to pointers is an array of addresses (uint64[n], which a bound in the prototype is compared
+ * with), a pointer to a struct its bytes (uint8[size]), a pointer to a function a `handle`; `handle`
+ * passes any address unchecked.
  * Pass an int8_t or a float without a cast. Cast a constant for `int64`: (int64_t)3. A uint64 above
  * INT64_MAX is an error, unless the function's prototype has a uint64_t there. If data is less
  * aligned than the kernel needs, mblob passes an aligned copy, and copies the outputs back.
@@ -546,9 +550,10 @@ MBLOB_API int mblob_function_from_ffi(void *object, mblob_function **out);
  * host, "tensor" for a DLTensor. Element type and shape must be those of the model. */
 
 /* Make an executor. `name` is the name of the model in the library, NULL for "default". For a Relax
- * program, it is the name of one of its functions, NULL or "default" for "main"; all functions below
- * are about that function. It is ignored for a VMExecutable of Relay, whose model is the function
- * main. `device_type` is DLPack's number: (1, 0) is the CPU.
+ * program, it is the name of one of its functions, NULL or "default" for "main", or for the only function if the
+ * program has just one; all functions below are about that function. If a program of several functions has no
+ * "main", the executor is made all the same: mblob_call() runs each, and the functions below fail with a list of
+ * them. `name` is ignored for a VMExecutable of Relay, whose model is the function main. `device_type` is DLPack's number: (1, 0) is the CPU.
  * Ownership: `*out` is a new reference, given back with mblob_module_release(). It keeps `factory`.
  * Errors: MBLOB_E_NOT_FOUND: the factory has no such function. MBLOB_E_ARGUMENT: it makes no
  * executor, or the Relax program has no function `name` (code "argument_name"); the text lists the

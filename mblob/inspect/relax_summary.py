@@ -23,7 +23,14 @@ from mblob.inspect.relax_program import (
     Program,
 )
 from mblob.named_tuple import NamedTuple
-from mblob.relax_texts import CONTEXT, CONTEXT_START, DIMENSIONS, Extents, Parameter, annotated
+from mblob.relax_texts import (
+    CONTEXT_START,
+    DIMENSIONS,
+    Extents,
+    Parameter,
+    annotated,
+    context_of,
+)
 
 _CHECK, _MATCH, _TUPLE = (
     f"vm.builtin.{name}" for name in ("check_tensor_info", "match_shape", "check_tuple_info")
@@ -39,11 +46,12 @@ def summarize(program: Program, meant: Callable[[DataType], DataType]) -> dict[s
         meant: the element type that a stored one is.
     """
     expected = _annotations(program.constants)
+    checks = {i: f.name for i, f in enumerate(program.functions) if f.name in _CHECKS}
     return {
         "machine": "relax",
         "version": VERSION,
         "layout": 1 if program.scopes is None else 2,
-        "functions": [_summarized(program, f, expected, meant) for f in program.functions],
+        "functions": [_summarized(program, f, expected, checks, meant) for f in program.functions],
         "constants": len(program.constants),
         "constant_kinds": dict(Counter(c.kind for c in program.constants)),
         "scopes": [{"constant": i, "scope": text(scope)} for i, scope in program.scopes or ()],
@@ -55,6 +63,7 @@ def _summarized(
     program: Program,
     f: Function,
     expected: Mapping[str, Mapping[str, str]],
+    checks: Mapping[int, str],
     meant: Callable[[DataType], DataType],
 ) -> dict[str, Any]:
     facts: dict[str, Any] = {
@@ -77,7 +86,7 @@ def _summarized(
             "dtype": p.dtype,
             **({"type": p.type} if p.type else {}),
         }
-        for name, p in zip(f.params, _parameters(program, f, annotations, meant))
+        for name, p in zip(f.params, _parameters(program, f, annotations, checks, meant))
     ]
     return facts
 
@@ -87,10 +96,9 @@ def _annotations(constants: Sequence[Constant]) -> Mapping[str, Mapping[str, str
     found: dict[str, dict[str, str]] = {}
     for kind, value in constants:
         if kind == "string" and value.startswith(_CONTEXT_START):
-            context = CONTEXT.match(text(value))
-            if context and context["param"] is not None:
-                of_function = found.setdefault(context["function"], {})
-                of_function[context["param"]] = context["annotation"]
+            context = context_of(text(value))
+            if context and context.param is not None:
+                found.setdefault(context.function, {})[context.param] = context.annotation
     return found
 
 
@@ -106,15 +114,17 @@ def _parameters(
     program: Program,
     function: Function,
     expected: Mapping[str, str],
+    checks: Mapping[int, str],
     meant: Callable[[DataType], DataType],
 ) -> list[Parameter]:
     """The type and the shape of each parameter of a function that names its parameters.
 
     Args:
         expected: annotations of the parameters.
+        checks: by its number, the name of each function that checks an argument.
         meant: the element type that a stored one is.
     """
-    checked = _checked(program, function, meant) if function.params else {}
+    checked = _checked(program, function, checks, meant) if function.params else {}
     found = []
     for i, name in enumerate(function.params):
         said = annotated(expected[name]) if name in expected else Parameter()
@@ -131,12 +141,14 @@ def _parameters(
 
 
 def _checked(
-    program: Program, function: Function, meant: Callable[[DataType], DataType]
+    program: Program,
+    function: Function,
+    checks: Mapping[int, str],
+    meant: Callable[[DataType], DataType],
 ) -> dict[int, _Checked]:
     """By the number of the argument."""
     found: dict[int, _Checked] = {}
     written: set[int] = set()
-    checks = {i: f.name for i, f in enumerate(program.functions) if f.name in _CHECKS}
     numbers, at = program.numbers(function) if checks else [], 0
     while at < len(numbers):
         opcode, target, other, count = numbers[at : at + 4]

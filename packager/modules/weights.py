@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from mmap import ACCESS_READ, mmap
@@ -21,7 +22,7 @@ from mblob.bytes.mapping import map_file
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
 from mblob.dtype import FLOAT, DataType
-from mblob.errors import FormatError, MblobError, did_you_mean
+from mblob.errors import FormatError, MblobError, did_you_mean, listed
 from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
@@ -48,6 +49,7 @@ _OTHER_FORMATS = {
     ".params": "save_param_dict and write its bytes",
 }
 _ZIP = (b"PK\3\4", b"PK\5\6")  # with members, and without any
+SHOWN = 20  # names that an error lists
 _STEP = 1 << 20  # bytes of a compressed member that are in memory
 _STORED = 0  # the method of members that are not compressed
 KINDS = ".safetensors, .npz, .npy, or a file of save_param_dict"
@@ -140,18 +142,12 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
     """A module of the parameters of a program."""
     tensors, files, known = named_parameters(who, weights)
     names = _order(who, order, known or list(tensors))
-    listed = set(names)
-    missing = [name for name in tensors if name not in listed]
-    unknown = [name for name in names if name not in tensors]
-    if missing or unknown or len(names) != len(tensors):
-        what = (
-            f"has no {missing[0]!r}"
-            if missing
-            else f"names {unknown[0]!r}, which is none of them{did_you_mean(unknown[0], list(tensors))}"
-            if unknown
-            else "names one twice"
+    wrong = _wrong_names(Counter(names), tensors)
+    if wrong:
+        where = who if order is True or not isinstance(order, (str, os.PathLike)) else str(order)
+        raise BuildError(
+            f"{where}: order: expected each of the {len(tensors)} parameters once; {'; '.join(wrong)}"
         )
-        raise BuildError(f"{who}: the order of {len(tensors)} parameters {what}")
     pieces = _encoded(who, tensors, names)
     payload = PiecesPayload(pieces)
     module = _module(payload, pieces[0].nbytes, tuple(tensors), files)
@@ -163,6 +159,23 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
         kind = kind_of(data)
         node.is_order_of_names = kind == "params" or (not kind and not safetensors.is_ordered(data))
     return module
+
+
+def _wrong_names(names: Mapping[str, int], tensors: Mapping[str, Any]) -> list[str]:
+    """The differences between an order, as names and how often it has each, and the tensors that it is of."""
+    unknown = [name for name in names if name not in tensors]
+    near = did_you_mean(unknown[0], tensors)[2:] if unknown else ""
+    kinds = {
+        "missing": [name for name in tensors if name not in names],
+        "unknown": unknown,
+        "several times": [name for name, count in names.items() if count > 1],
+    }
+    shown = [
+        f"{what}: {listed([f'{name:.80}' for name in row], SHOWN)}"
+        for what, row in kinds.items()
+        if row
+    ]
+    return [*shown, *([near] if near else [])]
 
 
 def named_parameters(

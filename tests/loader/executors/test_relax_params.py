@@ -155,10 +155,10 @@ def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "text"),
     [
-        (["b", "w"], "has no 'a'"),
-        (["b", "w", "aa"], "has no 'a'"),
-        (["b", "w", "a", "c"], "names 'c', which is none of them"),
-        (["b", "w", "a", "a"], "names one twice"),
+        (["b"], "expected each of the 3 parameters once; missing: w, a"),
+        (["b", "w", "aaa"], "once; missing: a; unknown: aaa"),
+        (["b", "w", "a", "c"], "expected each of the 3 parameters once; unknown: c"),
+        (["b", "w", "a", "a"], "expected each of the 3 parameters once; several times: a"),
         ("nothing.json", "nothing.json"),
         (3, "expected a list of names of tensors"),
     ],
@@ -166,6 +166,14 @@ def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
 def test_a_wrong_order_is_told(order: Any, text: str) -> None:
     with pytest.raises((mblob.MblobError, OSError), match=text):
         mblob.safetensors_module(ARRAYS, order=order)
+
+
+def test_a_file_with_a_wrong_order_is_named_and_a_near_name_is_told(tmp_path: Path) -> None:
+    (tmp_path / "names.json").write_text('["bias", "weigth"]')
+    arrays = {"weight": ARRAYS["w"], "bias": ARRAYS["b"]}
+    text = r"names\.json: order: .*missing: weight; unknown: weigth; did you mean 'weight'\?"
+    with pytest.raises(mblob.BuildError, match=text):
+        mblob.safetensors_module(arrays, order=tmp_path / "names.json")
 
 
 def test_a_damaged_order_is_told_when_the_machine_is_made(tmp_path: Path) -> None:
@@ -259,11 +267,26 @@ def test_inspect_tells_the_order_and_what_is_copied(tmp_path: Path) -> None:
     assert "3 tensors of 145 B, parameters, 5 B to be copied" in done.stdout
 
 
-def test_a_machine_without_main_names_a_function(tmp_path: Path) -> None:
-    functions = [Function("forward", [ret(0)], ["x"])]
+def machine_of(path: Path, *names: str) -> mblob.relax.VirtualMachine:
+    functions = [Function(name, [ret(0)], ["x"]) for name in names]
     root = mblob.blob_module("relax.VMExecutable", Program(functions).payload())
     root.import_module(mblob.csource_module(""))
-    root.export_library(tmp_path / "m.so", dialect="ffi")
-    vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
-    with pytest.raises(mblob.KernelError, match=r"main; .*the name of a function, such as forward"):
+    root.export_library(path, dialect="ffi")
+    return mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))
+
+
+def test_a_machine_without_main_runs_its_only_function(tmp_path: Path) -> None:
+    vm, x = machine_of(tmp_path / "m.so", "forward"), np.ones(1, "float32")
+    vm.module["set_one_input"](ctypes.c_void_p(), "x", x)  # as mblob_executor_set_input does
+    vm.module["invoke_stateful"](ctypes.c_void_p())
+    np.testing.assert_array_equal(vm.get_outputs("forward"), x)
+    assert vm.benchmark(mblob.cpu(0), x, number=1, repeat=1).results
+
+
+def test_a_machine_of_several_functions_without_main_lists_them(tmp_path: Path) -> None:
+    vm = machine_of(tmp_path / "m.so", "forward", "backward")
+    text = (
+        r"no function 'main'; there are 2: forward, backward; give mblob_executor_create the name"
+    )
+    with pytest.raises(mblob.NotFoundError, match=text):
         vm.module["set_one_input"](ctypes.c_void_p(), "x", np.zeros(1, "float32"))

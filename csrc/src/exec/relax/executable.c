@@ -189,8 +189,7 @@ static int stats(void *object, struct mb_call *call) {
   return return_relax_list(call, relax_list_stats(object));
 }
 
-/* Names of the functions that the program defines; `names` is to be freed. */
-static int list_functions(const struct relax_executable *exec, struct mb_names *out) {
+int relax_function_names(const struct relax_executable *exec, struct mb_names *out) {
   const char **names = calloc(exec->function_count + 1, sizeof(*names));
   *out = (struct mb_names){"function", names, 0};
   if (!names) return mb_fail_memory(exec->function_count * sizeof(*names));
@@ -199,16 +198,27 @@ static int list_functions(const struct relax_executable *exec, struct mb_names *
   return MBLOB_OK;
 }
 
+/* `main`, or the only function that there is; else NULL. */
+static const struct relax_function *unnamed_model(const struct relax_executable *exec) {
+  const struct relax_function *found = mb_map_get(&exec->by_name, RELAX_MODEL);
+  size_t count = 0;
+  if (found) return found;
+  for (const struct relax_function *f = exec->functions; f < exec->functions + exec->function_count;
+       f++)
+    if (f->kind != RELAX_PACKED) found = count++ ? NULL : f;
+  return found;
+}
+
 /* The function that argument 0 names. Hosts of all kinds of models call one without a name "default". */
 static int find_model(const struct relax_executable *exec, const struct mb_call *call,
                       const struct relax_function **out) {
   struct mb_names names;
   size_t i = 0;
   const char *name = "default";
-  *out = mb_map_get(&exec->by_name, RELAX_MODEL);
+  *out = unnamed_model(exec);
   int status = call->count ? mb_call_text(call, 0, &name) : MBLOB_OK;
   if (status || (strcmp(name, "default") == 0 && !mb_map_get(&exec->by_name, name))) return status;
-  status = list_functions(exec, &names);
+  status = relax_function_names(exec, &names);
   if (!status) status = mb_names_argument(&names, call, 0, &i);
   if (!status) *out = mb_map_get(&exec->by_name, names.names[i]);
   free((void *)(uintptr_t)names.names);
@@ -246,7 +256,7 @@ static int relax_get_function_names(void *object, struct mb_call *call) {
   struct mb_names names;
   char *text = NULL;
   size_t size = 0;
-  int status = list_functions(object, &names);
+  int status = relax_function_names(object, &names);
   FILE *out = status ? NULL : open_memstream(&text, &size);
   if (!status && !out) status = mb_fail_memory(0);
   for (size_t i = 0; !status && i < names.count; i++) (void)fprintf(out, "%s\n", names.names[i]);

@@ -100,6 +100,9 @@ void relax_executable_free(struct relax_executable *exec);
 /* (executable.c) The constant as a value, with a reference; tensors keep `exec->module`. */
 int relax_constant_value(const struct relax_executable *exec, size_t i, TVMValue *value, int *code);
 
+/* (executable.c) Names of the functions that the program defines; `out->names` is to be freed. */
+int relax_function_names(const struct relax_executable *exec, struct mb_names *out);
+
 /* The instruction's name in listings (listing.c). */
 const char *relax_opcode_name(enum relax_opcode opcode);
 /* Texts for people, TVM's own (listing.c); on the heap, NULL after an error. */

@@ -160,15 +160,17 @@ int relax_machine_prepare(struct relax_machine *m, bool pooled) {
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name) {
   const struct relax_function *found = name ? mb_map_get(&m->exec->by_name, name) : m->model;
   if (found) return found;
-  (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s",
-                      name ? name : RELAX_MODEL);
-  if (name) return NULL;
-  const struct relax_executable *exec = m->exec;
-  size_t i = 0;
-  while (i < exec->function_count && exec->functions[i].kind == RELAX_PACKED) i++;
-  mb_error_hint("give mblob_executor_create the name of a function%s%s",
-                i < exec->function_count ? ", such as " : "",
-                i < exec->function_count ? exec->functions[i].name : "");
+  if (name) {
+    (void)mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_NAME, "ValueError: Unknown function: %s", name);
+    return NULL;
+  }
+  struct mb_names names;
+  const struct mb_name model = {RELAX_MODEL, -1};
+  if (!relax_function_names(m->exec, &names)) {
+    (void)mb_names_unknown(&names, &model);
+    mb_error_hint("give mblob_executor_create the name of a function");
+  }
+  free((void *)(uintptr_t)names.names);
   return NULL;
 }
 

@@ -124,7 +124,7 @@ int relax_machine_create(const struct relax_executable *exec, const struct relax
 void relax_tell_failure(const struct relax_machine *m);
 /* Make a machine ready: constants, functions. */
 int relax_machine_prepare(struct relax_machine *m, bool pooled);
-/* NULL after "ValueError: Unknown function: NAME". No name: the model. */
+/* NULL after "ValueError: Unknown function: NAME". No name: the model; NULL after an error that lists the functions. */
 const struct relax_function *relax_function_find(const struct relax_machine *m, const char *name);
 
 /* methods.c: what machines can be asked, under TVM's names; ends with one without a call. */

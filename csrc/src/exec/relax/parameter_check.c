@@ -18,8 +18,8 @@
 #include "exec/relax/machine.h"
 #include "format/format.h"
 
-/* Functions, packed ones aside, times constants of programs that are checked: in less than a second.
- * Others are told of a difference by the call, as of all that is not said. */
+/* Functions, packed ones aside, times constants of programs that are checked: in less than a second. A name of each 64
+ * bytes counts as one more. Others are told of a difference by the call, as of all that is not said. */
 #define COMPARED_AT_MOST (1u << 25)
 
 enum { NO_TENSOR = -1 };
@@ -170,7 +170,7 @@ static bool make_arguments(struct shape_search *s) {
     const struct relax_function *f = &s->exec->functions[i];
     if (f->kind == RELAX_PACKED) continue;
     if (f->registers > most) most = f->registers;
-    s->compared += s->exec->constant_count;
+    s->compared += s->exec->constant_count * (1 + strlen(f->name) / 64);
   }
   s->arguments = malloc(most);
   return s->arguments || !mb_fail_memory(most);
