@@ -586,8 +586,10 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
         TypeError: it is none.
     """
     if not isinstance(value, Module):
-        found = type(value).__name__
-        raise errors.ArgumentTypeError(f"{function}: {argument}: expected a Module, found {found}")
+        text = f"{function}: {argument}: expected a Module, found {type(value).__name__}"
+        if isinstance(value, (str, os.PathLike)):
+            text += "; csource_module, static_library, safetensors_module and blob_module make one of a file"
+        raise errors.ArgumentTypeError(text)
     return value
 
 

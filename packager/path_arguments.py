@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 from mblob import arguments
 from mblob.bytes.wire import KEY_LIMIT
 from mblob.errors import ArgumentError
-from mblob.format.type_keys import RESERVED
+from mblob.format.type_keys import RESERVED, TAKEN
+from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.temporary import LEAST_SPACE, temporary_folder
 
@@ -59,11 +60,11 @@ def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:
     if isinstance(given, os.PathLike):
         return existing_file(Path(given), who)
     if not isinstance(given, str):
+        several = "; make one module of each file" if isinstance(given, (list, tuple)) else ""
         raise BuildTypeError(
-            f"{who}: expected a path or a source text, found {type(given).__name__}"
+            f"{who}: expected a path or a source text, found {type(given).__name__}{several}"
         )
-    one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
-    if one_line and (_exists(given) or re.fullmatch(_FILE_NAME, given)):
+    if _is_path(given):
         return existing_file(Path(given), who)
     try:
         given.encode(errors="surrogateescape")
@@ -72,6 +73,33 @@ def path_or_text(given: str | os.PathLike[str], who: str) -> Path | str:
             f"{who}: the source text has half of a surrogate pair, which is no character"
         ) from None
     return given
+
+
+def refuse_text(given: Any, who: str, constructor: str) -> None:
+    """Refuse a source text, the bytes of a file or a module where only paths are taken.
+
+    Args:
+        constructor: of modules, which takes them.
+
+    Raises:
+        BuildTypeError: naming it.
+    """
+    if isinstance(given, str) and (_is_path(given) or not re.search(r'[;{}()#"\n]', given)):
+        return
+    if isinstance(given, (str, bytes, bytearray, memoryview)):
+        kind = "a source text" if isinstance(given, str) else type(given).__name__
+        raise BuildTypeError(
+            f"{who}: expected the path of a file, found {kind}; modules=[mblob.{constructor}(...)] adds it"
+        )
+    if isinstance(given, Module):
+        raise BuildTypeError(
+            f"{who}: expected the path of a file, found a Module; modules= takes modules"
+        )
+
+
+def _is_path(given: str) -> bool:
+    one_line = given and "\n" not in given and "\0" not in given and len(given) < 4096
+    return bool(one_line and (_exists(given) or re.fullmatch(_FILE_NAME, given)))
 
 
 _FILE_NAME = r'(?!\s*/[/*])[^;{}()#"]*\.[A-Za-z][\w+]*'
@@ -138,6 +166,9 @@ def as_json(value: Any, what: str) -> str:
         raise BuildError(f"{what}: no JSON: {exc}") from None
 
 
+TAKEN_KEYS = f"mblob and TVM have {', '.join(TAKEN)}"  # the end of an error
+
+
 def check_key(key: str, who: str) -> str:
     """A type key that a module may have.
 
@@ -147,7 +178,9 @@ def check_key(key: str, who: str) -> str:
     if not isinstance(key, str):
         raise BuildTypeError(f"{who}: expected a type key as text, found {type(key).__name__}")
     if key in RESERVED:
-        raise BuildError(f"{who}: type key {key!r} is the format's own; choose another")
+        raise BuildError(
+            f"{who}: type key {key!r} is the format's own; choose another: {TAKEN_KEYS}"
+        )
     try:
         size = len(key.encode())
     except UnicodeEncodeError:

@@ -163,6 +163,7 @@ RESERVED = (LIB_KEY, TREE_KEY, LIBRARY)  # no payload has one
 
 TABLE = (*_DEVICES, *_GRAPHS_OF_OTHERS, *_CONSTANT_KEYS, *_MODELS, *_OTHERS)
 ROWS = {row.key: row for row in TABLE}
+TAKEN = sorted((*ROWS, SAFETENSORS, *RESERVED), key=str.lower)  # no key for data of anybody's own
 DEVICE_KEYS = tuple(row.key for row in _DEVICES)
 GRAPHS = (GRAPH_FACTORY, GRAPH_RUNTIME_FACTORY)
 RELAX_EXECUTABLES = (RELAX_EXECUTABLE, RELAX_EXECUTABLE_OF_0_16)

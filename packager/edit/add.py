@@ -49,7 +49,13 @@ from mblob.packager.modules.payload_modules import blob_module, graph_executor_f
 from mblob.packager.modules.relax_parameters import is_set
 from mblob.packager.modules.repeated_names import check_names
 from mblob.packager.modules.weights import named_parameters, safetensors_module
-from mblob.packager.path_arguments import check_output, checked_path, existing_file, workspace
+from mblob.packager.path_arguments import (
+    check_output,
+    checked_path,
+    existing_file,
+    refuse_text,
+    workspace,
+)
 from mblob.packager.write.blob_stream import out_entry
 from mblob.packager.write.dialects import DIALECTS
 from mblob.source_suffixes import FORMAT_OF
@@ -345,6 +351,7 @@ def _given(weights: Any, blobs: Any, modules: Any) -> dict[int, list[Module]]:
     made += [blob_module(key, payload) for key, payload in (blobs or {}).items()]
     new_imports = {0: made}
     for index, row in (modules if isinstance(modules, Mapping) else {0: modules}).items():
+        row = [row] if isinstance(row, (str, os.PathLike)) else row
         row = items("add", "modules", row, "a list of modules", BuildTypeError)
         for module in row:
             _check_has_no_code(checked_module("add", "modules", module))
@@ -405,9 +412,12 @@ def _file(given: Any, others: Sequence[Path]) -> tuple[Path, list[Path] | None]:
 
 def _paths(given: Any, what: str) -> list[Path]:
     """Files that were given as one path, or as a list of paths."""
-    if isinstance(given, (str, os.PathLike)):
+    if isinstance(given, (str, bytes, os.PathLike, Module)):
         given = [given]
     given = items("add", what, given or (), "a list of paths", BuildTypeError)
+    constructor = {"kernels": "csource_module", "objects": "static_library"}[what]
+    for path in given:
+        refuse_text(path, f"add: {what}", constructor)
     return [Path(checked_path(p, f"add: {what}")) for p in given]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +89,8 @@ def source_module(
         fmt = _format_of(code) if isinstance(code, Path) else "c"
     if fmt not in LANGUAGE_OF:
         raise BuildError(f"csource_module: fmt: {one_of(LANGUAGE_OF, fmt)}")
+    if isinstance(code, str) and re.fullmatch(r"[\w./~+-]+", code):  # no program in any language
+        existing_file(Path(code), "csource_module")
     own = as_options(options)
     check_options(own)
     return Module(node=SourceNode(code, fmt, declared, own))

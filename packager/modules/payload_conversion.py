@@ -51,7 +51,7 @@ from mblob.module import Module
 from mblob.node import to_write
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, PiecesPayload, node_of
-from mblob.packager.path_arguments import check_key
+from mblob.packager.path_arguments import TAKEN_KEYS, check_key
 
 Fields = Mapping[str, Any]
 Pieces = list[Any]  # bytes-like; what is large is a view
@@ -190,7 +190,7 @@ def check(key: str, payload: memoryview, dialect: str) -> None:
     except FormatError as error:
         raise BuildError(
             f"the payload of {key!r} breaks the grammar that modules of this type key have: {error};"
-            f" give data of your own another key, such as 'my_{key}'"
+            f" give data of your own another key, such as 'my_{key}': {TAKEN_KEYS}"
         ) from None
 
 

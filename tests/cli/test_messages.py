@@ -131,7 +131,7 @@ def test_a_mistake_is_told_in_the_words_of_the_command_line(
     assert re.search(pattern, done.stderr), done.stderr
     assert not re.search(
         rf"\b({FUNCTIONS})|(?<![-\w])[a-z_]+=(?![\w.]*\.npy)",
-        done.stderr.replace("-march=native", ""),
+        done.stderr.replace("-march=native", "").replace("static_library, ", ""),  # a key
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import ctypes
 import json
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from mblob.bytes.sink import BytesSink
 from mblob.errors import StateError
 from mblob.format.grammar import decode_payload
 from mblob.format.own_functions import GRAPH_FUNCTIONS
-from mblob.format.type_keys import ROWS
+from mblob.format.type_keys import ROWS, TAKEN
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.payload_modules import graph_executor_factory
 from mblob.packager.write.blob_stream import plan_blob
@@ -352,6 +353,16 @@ def test_weights_are_unchanged_and_their_data_aligned(tmp_path: Path, as_file: b
 
 def test_weights_without_tensors_are_weights() -> None:
     assert bytes(mblob.safetensors_module(safetensors({})).payload) == safetensors({})
+
+
+@pytest.mark.parametrize("key", ["c", "_lib"])
+def test_the_error_about_a_taken_key_lists_all_as_the_guide_does(tmp_path: Path, key: str) -> None:
+    with pytest.raises(BuildError, match=f"{key!r}.* mblob and TVM have _import_tree, ") as caught:
+        mblob.blob_module(key, b"[]").export_library(tmp_path / "a.so")
+    guide = (Path(__file__).parents[2] / "docs/howto/pack.md").read_text()
+    (line,) = (part for part in guide.split("\n* ") if part.startswith("KEY is a name"))
+    names = re.findall(r"`([^`]+)`", line)
+    assert names == TAKEN and str(caught.value).endswith(", ".join(TAKEN))
 
 
 @pytest.mark.parametrize("as_file", [True, False])

@@ -91,6 +91,35 @@ def test_a_library_may_be_given_as_its_members(
     assert not Path("no.so").exists()
 
 
+def test_a_text_where_a_path_is_expected_and_the_reverse(tmp_path: Path) -> None:
+    """Each error names the argument or the constructor that takes what was given."""
+    path, module = model(tmp_path / "m.so"), mblob.csource_module(TWO)
+    before = path.read_bytes()
+    text = r"expected the path of a file, found a source text; modules=\[mblob.csource_module"
+    bytes_ = r"found bytes; modules=\[mblob.static_library"
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"kernels": TWO}, f"add: kernels: {text}"),
+        ({"kernels": [f"\n{TWO}"]}, text),
+        ({"objects": b"\x7fELF"}, f"add: objects: .*{bytes_}"),
+        ({"objects": [bytearray(b"\x7fELF")]}, "found bytearray"),
+        ({"kernels": [module]}, "found a Module; modules= takes modules"),
+        ({"kernels": module}, "found a Module; modules= takes modules"),
+        ({"modules": "two.c"}, "expected a Module, found str; csource_module, static_library"),
+        ({"modules": [tmp_path / "two.c"]}, "expected a Module, found PosixPath; csource_module"),
+    ]
+    for how, error in wrong:
+        with pytest.raises(TypeError, match=error):
+            mblob.add(path, **how)
+    with pytest.raises(TypeError, match="found list; make one module of each file"):
+        mblob.csource_module(["two.c"])  # type: ignore[arg-type]
+    for gone in ("gone", "src/gone"):
+        with pytest.raises(FileNotFoundError, match="csource_module: no such file"):
+            mblob.csource_module(gone)
+    assert path.read_bytes() == before
+    mblob.add(path, modules=[module])
+    assert mblob.load_module(path).two() == 2
+
+
 def test_a_library_of_tvm_without_modules_is_one_of_tvm(golden: Path, tmp_path: Path) -> None:
     for name in ("host_c.so", "mlp_c.so"):
         with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(k\)"):
