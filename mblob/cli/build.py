@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mblob.bytes.progress import listening
 from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.progress import progress, remarks
-from mblob.cli.report import PROGRAM, UsageError
+from mblob.cli.report import PROGRAM, UsageError, one_line
 from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
 from mblob.errors import MblobError, listed
@@ -178,11 +178,19 @@ def run(args: argparse.Namespace) -> int:
     try:
         shown = progress(total_size(plan), sys.stderr, quiet=args.quiet)
         with remarks(quiet=args.quiet), shown as advance, listening(advance):
-            build(plan)
+            converted = build(plan)
     except ValueError as error:
         if isinstance(error, MblobError):
             raise
         raise UsageError(str(error)) from error
+    for name, file in () if args.quiet else converted.items():
+        print(
+            one_line(
+                f"{PROGRAM}: info: {file} is of the {name} dialect, {plan.output} of the {plan.dialect} dialect:"
+                " modules were converted and functions got adapters, as convert does"
+            ),
+            file=sys.stderr,
+        )
     if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
     tell_written(plan.output, quiet=args.quiet)

@@ -13,6 +13,7 @@ from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
+from mblob.packager.link.request import dialects_of
 from mblob.packager.modules.host_modules import object_module, source_module
 from mblob.packager.modules.nodes import NOTHING, DeclaredFunctions, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (
@@ -90,8 +91,11 @@ class BuildPlan(NamedTuple):
     depfile: Path | None = None
 
 
-def build(plan: BuildPlan) -> None:
+def build(plan: BuildPlan) -> dict[str, str]:
     """Carry a plan out.
+
+    Returns:
+        An input that was converted, by its dialect: that of the library is another one, which the plan names.
 
     Raises:
         As of `export_library` and the constructors.
@@ -115,13 +119,16 @@ def build(plan: BuildPlan) -> None:
         files += [("weights", Path(path)) for path in plan.weights]
         files += [("the manifest", plan.manifest)] if plan.manifest is not None else []
         check_output(plan.depfile, [*given, *files, ("the library", plan.output)])
+    root = module_of(plan)
     export_library(
-        module_of(plan), plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
+        root, plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
         carry=plan.carry, standalone=plan.standalone, header=plan.header, reuse=plan.reuse,
     )  # fmt: skip
     if plan.depfile is not None:
         write_depfile(plan, plan.depfile)
+    found = {} if plan.dialect is None else dialects_of(root.walk())
+    return {name: file for name, file in found.items() if name != plan.dialect}
 
 
 def module_of(plan: BuildPlan) -> Module:

@@ -496,9 +496,12 @@ def _check_depth(code: str) -> None:
 _OTHERS = (
     (r"#", "leave directives of the preprocessor out, and write what they stand for"),
     (r"\b(asm|__asm__)\b", "call the function by the name in asm(), which is its symbol, and leave asm() out"),
-    (r"::|<|&|->|=|\b(template|noexcept|operator)\b",
-     "write the function as C declares it: a pointer for a reference, and no namespaces, templates, default"
-     " arguments or noexcept"),
+    (r"<|->|=|\b(template|noexcept|operator)\b",
+     "templates, default arguments and noexcept are no part of a prototype: leave them out, and write void * for a"
+     " pointer to an object"),
+    (r"::|&",
+     "namespaces and references are those of C++ sources, and of objects with debug information (-g); for others, write"
+     " the function as C declares it: a pointer for a reference, no namespaces, and its symbol as the name"),
 )  # fmt: skip
 _MACROS = 3  # in one text
 _WORDS = 8  # of which some may be macros
@@ -512,7 +515,7 @@ def reason(code: str, message: str, own: Sequence[str] = ()) -> str:
         message: of the parser.
         own: types of the source.
     """
-    found = f"{code!r} is no C prototype ({_place(code, message)})"
+    found = f"{code!r} is no prototype ({_place(code, message)})"
     for pattern, remedy in _OTHERS:
         if re.search(pattern, code):
             return f"{found}; {remedy}"

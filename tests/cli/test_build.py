@@ -420,8 +420,8 @@ def test_inputs_keep_the_order_of_the_command_line(option: list[str]) -> None:
             ["w.npy", "f/w.npz"],
             "w.npy and f/w.npz both have a tensor 'w', of which programs would find",
         ),
-        (["vadd.c", "--function", "int f(int n"], "is no C prototype (it ends too early)"),
-        (["vadd.c", "--function", "int f(int n, $)"], "'int f(int n, $)' is no C prototype ("),
+        (["vadd.c", "--function", "int f(int n"], "is no prototype (it ends too early)"),
+        (["vadd.c", "--function", "int f(int n, $)"], "'int f(int n, $)' is no prototype ("),
         (
             ["vadd.c", "--function", "int f(float x int n)"],
             "'int' is not expected there)",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,6 +82,24 @@ def test_an_object_beside_a_tar_of_the_other_dialect(folder: Path, own: str) -> 
     assert not Path("x.so").exists()
     assert main(["build", f"{own}.o", "m.tar", "-q", "-o", "x.so"]) == 0
     assert dialect("x.so") == own
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("name", ["ffi", "classic"])
+def test_a_tar_of_the_other_dialect_is_converted_and_a_line_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: Any
+) -> None:
+    other = "classic" if name == "ffi" else "ffi"
+    root = mblob.csource_module(SOURCES["plain"])
+    root.import_module(mblob.blob_module("k", b"[]"))
+    root.export_library("m.tar", dialect=name)
+    line = rf"info: m\.tar\S* is of the {name} dialect, a\.so of the {other} dialect: modules were"
+    for chosen in (other, name):
+        assert main(["build", "m.tar", "--dialect", chosen, "-o", f"{chosen}.so"]) == 0
+        said = capsys.readouterr().err.replace(f"{chosen}.so", "a.so")
+        assert bool(re.search(line, said)) is (chosen == other)
+        assert dialect(f"{chosen}.so") == chosen
+        assert mblob.load_module(f"{chosen}.so").h(3) == 3
 
 
 def test_a_graph_is_classic(folder: Path) -> None:

@@ -261,7 +261,7 @@ def test_enumerators_that_are_no_numbers_of_their_own_give_no_bounds(tmp_path: P
         "void g(float x[M])": "'M'",
         "int f(T *x); int f(U *x)": "f is declared twice, and differently; leave one out",
         "int f(T *x); int f(int *x)": "f is declared twice, and differently; leave one out",
-        "BOTH(int)": "declares 2 functions|no C prototype|is declared",
+        "BOTH(int)": "declares 2 functions|no prototype|is declared",
     }.items():
         with pytest.raises(mblob.BuildError, match=text):
             mblob.csource_module(tmp_path / "k.c", functions=[name]).export_library(
