@@ -74,7 +74,7 @@ def main() -> None:
             section for subject in args.only or SUBJECTS for section in _measured(bench, subject)
         ]
         where = f"{_file_system(bench.folder)}"
-        sections[-1].notes.append(_runtime_size(bench))
+        sections[-1].notes += [_runtime_size(bench), _smallest_profile(bench)]
     drawn = plots.pictures(sections) if find_spec("matplotlib") else []
     command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     text = report.report(sections, command, where, [(p.file, p.title) for p in drawn])
@@ -175,6 +175,19 @@ def _runtime_size(bench: Bench) -> str:
     stripped = bench.path("stripped.so")
     subprocess.run(["strip", "-o", str(stripped), str(inputs.runtime_library())], check=True)
     return f"libmblob, stripped: {stripped.stat().st_size / 1000:.0f} kB."
+
+
+def _smallest_profile(bench: Bench) -> str:
+    """The size of mblob.c, compiled for size with the smallest profile."""
+    folder = bench.path("amalgamation")
+    script = Path(__file__).resolve().parents[1] / "csrc" / "amalgamation.py"
+    subprocess.run([sys.executable, str(script), str(folder)], check=True)
+    words = ["-std=c11", "-Os", "-DMBLOB_PROFILE_MINIMAL", "-c", "mblob.c", "-o", "mblob.o"]
+    subprocess.run(["cc", *words], cwd=folder, check=True)
+    command = ["size", str(folder / "mblob.o")]
+    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    text, data = told.splitlines()[1].split()[:2]
+    return f"mblob.c with MBLOB_PROFILE_MINIMAL: {(int(text) + int(data)) / 1000:.0f} kB of code and data."
 
 
 if __name__ == "__main__":
