@@ -195,16 +195,15 @@ def _warn_of_replaced(library: Library, joined: Library) -> None:
     moved = {
         s.name for s in library.elf.dynsym if s.is_defined and places.get(s.name) != s.st_value
     }
-    for function in library.host_functions if models else ():
-        if function.symbol not in moved:
-            continue
-        called = function.name.encode()
+    replaced = dict.fromkeys(f.name for f in library.host_functions if f.symbol in moved)
+    for name in replaced if models else ():
+        called = name.encode()
         # as JSON has it, and as a stream has it
         named = re.escape(b'"%b"' % called), re.escape(len(called).to_bytes(8, "little") + called)
         callers = [e.type_key for e in models if re.search(b"|".join(named), e.view())]
         new = f"the {callers[0]} calls the new one, which must take the same" if callers else ""
         warn(
-            f"{function.name!r} is replaced: {new}{new and '; '}machine code of the library calls the old one",
+            f"{name!r} is replaced: {new}{new and '; '}machine code of the library calls the old one",
             HiddenNameWarning,
         )
 

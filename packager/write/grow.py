@@ -38,15 +38,15 @@ def grow_section(alignment: int, lead: int) -> BlobSection:
 
 def linker_script(alignment: int) -> str:
     """Keeps the linker's own script and adds one output section behind all others, on pages of its
-    own: in memory. The file has no gap in front of it, as of other segments: the address is the next
-    one on a new page that an offset right behind the others' bytes is congruent to. bfd begins a new
-    segment only behind a page that is left out, so `. + 1`: the others may end where a page ends.
+    own: in memory. The file has no gap in front of it, as of other segments: the address is one on a
+    new page that an offset right behind the others' bytes is congruent to. Behind sections with bytes,
+    which are last where there is no .bss, bfd begins a new segment only behind a page that is left out.
 
     The note has its place named, because bfd puts read-only sections that it does not know behind
     the last one it does.
     """
     page = f"MAX({alignment}, CONSTANT(MAXPAGESIZE))"
-    address = f"ALIGN(ABSOLUTE(ALIGN(. + 1, {page})) + (. & ({page} - 1)), {alignment})"
+    address = f"ALIGN(ABSOLUTE(ALIGN(. + {page}, {page})) + (. & ({page} - 1)), {alignment})"
     return f"""SECTIONS
 {{
   .note.mblob : {{ KEEP(*(.note.mblob)) }}

@@ -523,6 +523,19 @@ def test_a_symbol_that_nothing_defines_is_warned_of(tmp_path: Path) -> None:
         mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c", output=tmp_path / "new.so")
 
 
+@pytest.mark.parametrize("linker", ["bfd", "lld"])
+def test_code_that_calls_itself_joins_without_packed_functions(
+    tmp_path: Path, require: Callable[[str], str], linker: str
+) -> None:
+    """Its last section has bytes: bfd would put the packed modules into the segment of these."""
+    require(f"ld.{linker}")
+    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "l.so")
+    (tmp_path / "k.c").write_text("int g(int x) { return x; } int h(int x) { return g(x) + 1; }\n")
+    given: dict[str, Any] = {"functions": [], "options": [f"-fuse-ld={linker}"]}
+    mblob.add(tmp_path / "l.so", kernels=tmp_path / "k.c", **given, output=tmp_path / "new.so")
+    assert mblob.load_module(tmp_path / "new.so").symbol("h")(3) == 4
+
+
 SOFTMAX = "tvmgen_default_fused_nn_softmax"
 
 
