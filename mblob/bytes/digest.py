@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mblob.bytes.native_copy import crc32
-from mblob.bytes.progress import advance
+from mblob.bytes.sink import advance
 
 CHUNK = 1 << 20  # bytes hashed per step: large against the call, small against caches
 

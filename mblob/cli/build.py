@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mblob.bytes.progress import listening
+from mblob.bytes.sink import listening
 from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
 from mblob.cli.progress import progress, remarks
 from mblob.cli.report import PROGRAM, UsageError, one_line

@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
-from mblob.bytes.progress import listening
+from mblob.bytes.sink import listening
 from mblob.cli.report import print_warning
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob import json_text
 from mblob.arguments import path as checked_path
-from mblob.bytes.progress import advance
+from mblob.bytes.sink import advance
 from mblob.errors import FormatError
 from mblob.inspect.host_difference import host_differences
 from mblob.inspect.largest_difference import LargestDifference, largest_difference

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Union
 
-from mblob.bytes.progress import advance
+from mblob.bytes.sink import advance
 from mblob.dtype import DataType
 from mblob.named_tuple import NamedTuple
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Union
 
 from mblob import json_text
 from mblob.arguments import wrong_type
-from mblob.bytes.progress import advance
+from mblob.bytes.sink import advance
 from mblob.errors import FormatError, NotFoundError, also, did_you_mean, one_of
 from mblob.format import npy, safetensors
 from mblob.format.type_keys import ROWS, SAFETENSORS, WEBGPU

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from mblob.bytes.progress import advance
+from mblob.bytes.sink import advance
 from mblob.errors import listed
 from mblob.interrupts import at_the_end
 from mblob.packager.errors import BuildError

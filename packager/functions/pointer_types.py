@@ -88,6 +88,6 @@ def _parameters(function: c_ast.FuncDecl) -> list[Any]:
 
 
 def _bits(number: Scalar, pointer_size: int) -> tuple[str, int | None]:
-    """What memory of a number means: kind and bytes. Integers of one byte are the same, with `bool`."""
+    """The kind and the bytes of a number in memory. Integers of one byte are the same, with `bool`."""
     size = size_of(number.name, pointer_size)
     return ("int" if size == 1 else number.kind, size)

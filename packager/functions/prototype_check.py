@@ -7,12 +7,36 @@ from typing import TYPE_CHECKING
 
 from mblob.argument_types import POINTER_SIZED, SIZES
 from mblob.packager.compile.host_objects import LinkInput
-from mblob.packager.conventions import ATTRIBUTES
+from mblob.packager.conventions import ATTRIBUTES, REFUSED
+from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
     from mblob.binary.dwarf_types import CType
+    from mblob.packager.functions.wrappers import Wrapped
+
+
+def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
+    """Refuse a prototype that says something else than the source does, and a function that is not
+    called as C does, as far as the source, debug information or the symbol tells.
+
+    Raises:
+        BuildError: naming the function and the difference.
+    """
+    if not wrapped:
+        return
+    known = {function.name: function for f, _ in files for function in f.functions}
+    for w in wrapped:
+        name = w.prototype.name
+        function = known.get(name)
+        own = own_call(name, files)
+        if own is not None or (function is not None and not function.is_ordinary):
+            raise BuildError(f"functions: {name} {REFUSED.format(own or OWN_CALL)}")
+        if function is not None and (difference := contradiction(w.prototype, function)):
+            raise BuildError(
+                f"functions: {name}: the prototype {difference}; write it as the source has it"
+            )
 
 
 def contradiction(prototype: Prototype, function: Function) -> str | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from pathlib import Path
 
-from mblob.bytes.progress import current_listener, listening
+from mblob.bytes.sink import current_listener, listening
 from mblob.format.blob_plan import BLOB_ALIGN, BlobPlan
 from mblob.interrupts import held
 from mblob.packager.link.request import Cancelled, Request, Triple

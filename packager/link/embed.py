@@ -33,7 +33,7 @@ from mblob.binary.elf_records import (
     SHT_PROGBITS,
 )
 from mblob.bytes.mapping import map_file
-from mblob.bytes.progress import watched
+from mblob.bytes.sink import watched
 from mblob.errors import IncompatibleError, ToolchainError
 from mblob.format.blob_plan import BLOB_ALIGN, SEGMENT_ALIGN
 from mblob.packager.compile.toolchain import Linker

@@ -31,7 +31,6 @@ from mblob.packager.compile.host_objects import (
     with_names,
 )
 from mblob.packager.compile.toolchain import Toolchain
-from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
@@ -40,7 +39,7 @@ from mblob.packager.functions.packed_or_plain import (
     classify_undeclared,
     warn_of_unknown,
 )
-from mblob.packager.functions.prototype_check import OWN_CALL, contradiction, own_call
+from mblob.packager.functions.prototype_check import check_prototypes
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
 from mblob.packager.functions.slot_shims import generate as generate_shims
 from mblob.packager.functions.source_prototypes import (
@@ -232,7 +231,7 @@ def refuse_unlinkable(
     _check_stack(objects, request.options)
     if has_all:
         _check_functions(wrapped, request.named(), declaring, texts)
-    _check_prototypes(wrapped, declaring)
+    check_prototypes(wrapped, declaring)
     _check_packed_names(wrapped, objects)
 
 
@@ -308,28 +307,6 @@ def _refuse_variables(names: Collection[str], files: Sequence[LinkInput]) -> Non
             raise BuildError(
                 f"functions: {name} is a variable in {f.label}, expected a function; give functions alone, or"
                 f" write one that uses {name}"
-            )
-
-
-def _check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> None:
-    """Refuse a prototype that says something else than the source does, and a function that is not
-    called as C does, as far as the source, debug information or the symbol tells.
-
-    Raises:
-        BuildError: naming the function and the difference.
-    """
-    if not wrapped:
-        return
-    known = {function.name: function for f, _ in files for function in f.functions}
-    for w in wrapped:
-        name = w.prototype.name
-        function = known.get(name)
-        own = own_call(name, files)
-        if own is not None or (function is not None and not function.is_ordinary):
-            raise BuildError(f"functions: {name} {REFUSED.format(own or OWN_CALL)}")
-        if function is not None and (difference := contradiction(w.prototype, function)):
-            raise BuildError(
-                f"functions: {w.prototype.name}: the prototype {difference}; write it as the source has it"
             )
 
 

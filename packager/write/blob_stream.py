@@ -8,7 +8,7 @@ from typing import Optional
 
 import mblob
 from mblob.bytes.native_copy import crc32
-from mblob.bytes.progress import watched
+from mblob.bytes.sink import watched
 from mblob.errors import ArgumentError, MblobError
 from mblob.format.blob_plan import BlobPlan, Measured, OutEntry, Target, check_ffi
 from mblob.format.import_tree import order_of

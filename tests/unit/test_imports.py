@@ -19,6 +19,7 @@ OTHERS = {"bz2", "lief", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm
 # What imports pyelftools and pycparser.
 READERS = {
     "mblob.binary.dwarf_functions",
+    "mblob.packager.functions.pointer_types",
     "mblob.packager.functions.undefined",
     "mblob.packager.modules.prototype_parser",
     "mblob.packager.modules.source_words",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import mblob
-from mblob.bytes.progress import listening
+from mblob.bytes.sink import listening
 from mblob.packager.link import request
 from mblob.packager.link.background_copy import BackgroundCopy
 from mblob.packager.write.file_sink import PAGE
