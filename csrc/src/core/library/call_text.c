@@ -199,12 +199,11 @@ static int read_word(const mblob_prepared *c, struct mb_argument *a, const struc
 }
 
 static int unreadable(const mblob_prepared *c, size_t i, const struct call_part *part,
-                      const char *text, bool is_inner) {
+                      const char *text) {
   return mb_fail(MBLOB_E_ARGUMENT,
                  "%s: argument %zu of \"%s\": cannot be read; expected %s, separated by commas%s",
                  c->name, i, c->types, EXPECTED,
                  part->is_array && !strchr(part->dims, ']') ? "; a ] is missing"
-                 : is_inner && ends_type(text)              ? "; a ) is missing"
                  : strstr(text, "][")                       ? "; a matrix is float32[3,4]"
                                                             : "");
 }
@@ -214,7 +213,7 @@ static int read_text_part(mblob_prepared *c, const char **text, struct mb_argume
                           int64_t **extents) {
   const char *start = *text;
   struct call_part part;
-  if (!next_part(text, &part)) return unreadable(c, a->number, &part, start, false);
+  if (!next_part(text, &part)) return unreadable(c, a->number, &part, start);
   int status = part.is_array ? read_array(c, a, &part, extents) : read_word(c, a, &part);
   if (status) return status;
   read_signature(c, a);
@@ -253,7 +252,7 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
     more = *p == ',';
     if (more) p = skip_spaces(p + 1);
     if (!status && !more && (!ends_type(p) || depth))
-      status = unreadable(c, opened[0] - !depth, &none, p, depth);
+      status = unreadable(c, opened[0] - !depth, &none, p);
   }
   c->passed = opened[0];
   if (status || !*p) return status;
@@ -262,8 +261,7 @@ static int read_types(mblob_prepared *c, int64_t *extents) {
   c->result.is_inner = true; /* no parameter */
   p = skip_spaces(p + 2);
   status = read_text_part(c, &p, &c->result, &extents);
-  if (!status && (*p || c->result.passed == AS_SHAPE))
-    status = unreadable(c, c->passed, &none, p, false);
+  if (!status && (*p || c->result.passed == AS_SHAPE)) status = unreadable(c, c->passed, &none, p);
   return status;
 }
 

@@ -166,10 +166,7 @@ const struct relax_function *relax_function_find(const struct relax_machine *m, 
   }
   struct mb_names names;
   const struct mb_name model = {RELAX_MODEL, -1};
-  if (!relax_function_names(m->exec, &names)) {
-    (void)mb_names_unknown(&names, &model);
-    mb_error_hint("give mblob_executor_create the name of a function");
-  }
+  if (!relax_function_names(m->exec, &names)) (void)mb_names_unknown(&names, &model);
   free((void *)(uintptr_t)names.names);
   return NULL;
 }
