@@ -285,8 +285,6 @@ def test_a_machine_without_main_runs_its_only_function(tmp_path: Path) -> None:
 
 def test_a_machine_of_several_functions_without_main_lists_them(tmp_path: Path) -> None:
     vm = machine_of(tmp_path / "m.so", "forward", "backward")
-    text = (
-        r"no function 'main'; there are 2: forward, backward"
-    )
+    text = r"no function 'main'; there are 2: forward, backward"
     with pytest.raises(mblob.NotFoundError, match=text):
         vm.module["set_one_input"](ctypes.c_void_p(), "x", np.zeros(1, "float32"))
