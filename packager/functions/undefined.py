@@ -48,11 +48,16 @@ def undefined(
         files: all that may define it.
         texts: gives the sources, as of `own_texts`.
     """
+    *_, last = name.split("::")
+    functions = [function for f, _ in files for function in f.functions]
+    qualified = sorted({f.qualified for f in functions if f.qualified.endswith(f"::{name}")})
+    if qualified:
+        return BuildError(
+            f"functions: {name} is in a namespace: its name is {' or '.join(qualified)}"
+        )
     cut: list[str] = []
     if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
-    *_, last = name.split("::")
-    functions = [function for f, _ in files for function in f.functions]
     procedures = {f.source_name for f in functions if f.source_name.endswith(f"::{last.lower()}")}
     if procedures:
         return BuildError(
@@ -176,6 +181,15 @@ def _name(die: Any) -> str:
     return name_of(die).decode(errors="replace").partition("<")[0]
 
 
+def _is_inline(definition: Any) -> bool:
+    """True if the source says so. Compilers inline others, too, and tell that."""
+    found = definition.attributes.get("DW_AT_inline")
+    return found is not None and found.value in _DECLARED_INLINE
+
+
+_DECLARED_INLINE = (2, 3)  # DW_INL_declared_not_inlined, DW_INL_declared_inlined
+
+
 def _is_called(name: str, scopes: Sequence[Any], die: Any) -> bool:
     names = [n for n in (*map(_name, scopes), _name(die)) if n]
     return bool(_name(die)) and f"::{'::'.join(names)}".endswith(f"::{name}")
@@ -216,7 +230,7 @@ def _why(
         what = "static"
         is_cxx = _SYMBOL in attributes or bool(spaces)
         remedy = f"{'remove static in the source' if is_cxx else STATIC}; or {remedy}"
-    elif "DW_AT_inline" in definition.attributes or text_of(die, _SYMBOL).decode() in shared:
+    elif _is_inline(definition) or text_of(die, _SYMBOL).decode() in shared:
         what, remedy = "inline", f"remove inline or constexpr in the source, or {remedy}"
     else:
         return ""
