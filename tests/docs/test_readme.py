@@ -98,11 +98,20 @@ def test_a_newcomer_adds_to_a_model_by_command_and_by_python(
     Path("pre.c").write_text("int pre(int x) { return x + 1; }")
     Path("l.json").write_text("[]")
     np.savez("p.npz", w=np.ones(4, "int32"))
-    for run in (lambda: main(shlex.split(shell[0])[1:]), lambda: eval(python[0])):
+    np.savez("w.npz", u=np.ones(2, "float32"))
+    (by_hand,) = re.findall(r"`(lib = [^`]*)`", text)
+    runs = [
+        lambda: main(shlex.split(shell[0])[1:]),
+        lambda: eval(python[0]),
+        lambda: exec(by_hand, {"mblob": mblob}),
+    ]
+    for run in runs:
         run()
         lib = mblob.load_module("a.so")
-        assert lib.pre(2) == 3 and bytes(lib.payloads["labels"]) == b"[]"
-        assert run_graph(Path("a.so"), x=np.zeros(4), v=np.zeros(4)) == [1, 1, 1, 1]
+        assert lib.pre(2) == 3
+        if run is not runs[-1]:  # which adds code alone
+            assert bytes(lib.payloads["labels"]) == b"[]" and lib.tensors["u"].shape == (2,)
+            assert run_graph(Path("a.so"), x=np.zeros(4), v=np.zeros(4)) == [1, 1, 1, 1]
         Path("a.so").unlink()
     assert len(shell) == len(python) == 1
 
