@@ -117,4 +117,5 @@ def test_what_install_says_installs(
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     up = r"(lib/pkgconfig/\.\./\.\./)?"
     prefix = rf"{tmp_path}/\.local/{up}"
-    assert re.search(rf"-I{prefix}include -L{prefix}lib -lmblob", done.stdout)
+    flags = rf"-I{prefix}include -L{prefix}lib -Wl,-rpath,{prefix}lib -lmblob"
+    assert re.search(flags, done.stdout)
