@@ -124,7 +124,7 @@ def compile_all(
     preprocessed: dict[Path, Path] = {}
     dummies: dict[Path, Mapping[str, Mapping[str, Dummy]]] = {}
     sources = {
-        i: (n, *_source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
+        i: (n, *source_file(n, i, work)) for i, n in enumerate(nodes) if isinstance(n, SourceNode)
     }
     rewritten = _without_vectors(tools, sources, options, work)
     looking = any(node.declared.looks for node in nodes)
@@ -244,7 +244,7 @@ def _with_declarations(
     )
 
 
-def _source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
+def source_file(node: SourceNode, i: int, work: Path) -> tuple[Path, str]:
     """The file of a source module, and what messages call it; a text is written to `work`."""
     if isinstance(node.code, Path):
         return node.code.absolute(), node.label

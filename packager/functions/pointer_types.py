@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.number_names import scalar_of
-from mblob.packager.functions.prototype_check import size_of
 from mblob.packager.modules.prototype_parser import ParseError, c_ast, named_scalar, tree
 from mblob.packager.modules.prototypes import Scalar, type_names
 
@@ -89,5 +88,5 @@ def _parameters(function: c_ast.FuncDecl) -> list[Any]:
 
 def _bits(number: Scalar, pointer_size: int) -> tuple[str, int | None]:
     """The kind and the bytes of a number in memory. Integers of one byte are the same, with `bool`."""
-    size = size_of(number.name, pointer_size)
+    size = number.size(pointer_size)
     return ("int" if size == 1 else number.kind, size)

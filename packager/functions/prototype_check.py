@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mblob.argument_types import POINTER_SIZED, SIZES
+from mblob.argument_types import SIZES
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.conventions import ATTRIBUTES, REFUSED
 from mblob.packager.errors import BuildError
@@ -150,7 +150,7 @@ def _same_result(prototype: Prototype, function: Function) -> bool:
 
 def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: bool) -> bool:
     """True if the target sees one type in both: same size, same kind."""
-    size = size_of(scalar.name, pointer_size)
+    size = scalar.size(pointer_size)
     if size is not None and size != actual.size:
         return False
     if not by_value and size == 2 and scalar.kind in ("float", "bfloat") and actual.kind == "uint":
@@ -162,23 +162,6 @@ def _same_number(scalar: Scalar, actual: CType, pointer_size: int, by_value: boo
     if not by_value and "bool" in (scalar.kind, actual.kind):  # tensors of bool hold bytes
         return actual.kind in ("bool", "int", "uint")
     return scalar.kind == actual.kind
-
-
-def size_of(name: str, pointer_size: int) -> int | None:
-    """Bytes of a C type on an ELF target (ILP32 or LP64), None where each C library has its own
-    opinion."""
-    if name in SIZES:
-        return SIZES[name]
-    if name in POINTER_SIZED:
-        return pointer_size
-    if name.endswith("_t"):  # int_fast16_t
-        return None
-    words = name.split()
-    if "char" in words:
-        return 1
-    if "short" in words:
-        return 2
-    return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]
 
 
 OWN_CALL = " in the source (an attribute such as ms_abi or vectorcall)"

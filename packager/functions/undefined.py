@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from mblob.binary.debug_sections import debug_information
@@ -25,11 +26,16 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.function_names import MANGLED
 from mblob.bytes.mapping import map_file
 from mblob.errors import did_you_mean
-from mblob.packager.compile.call_attributes import without_code
-from mblob.packager.compile.host_objects import LinkInput
+from mblob.packager.compile.call_attributes import own_text, without_code
+from mblob.packager.compile.commands import language, preprocess_command
+from mblob.packager.compile.host_objects import LinkInput, source_file
+from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.callers import caller
+from mblob.packager.modules.nodes import HostNode, SourceNode
 from mblob.packager.modules.prototypes import STATIC
+from mblob.source_suffixes import OF_C
 
 
 def undefined(
@@ -51,9 +57,9 @@ def undefined(
     *_, last = name.split("::")
     functions = [function for f, _ in files for function in f.functions]
     qualified = sorted({f.qualified for f in functions if f.qualified.endswith(f"::{name}")})
-    if qualified:
+    if len(qualified) > 1:
         return BuildError(
-            f"functions: {name} is in a namespace: its name is {' or '.join(qualified)}"
+            f"functions: {name} is in several namespaces: its name is {' or '.join(qualified)}"
         )
     cut: list[str] = []
     if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
@@ -124,6 +130,27 @@ def _cxx_scope(symbol: str, name: str) -> str | None:
         found and found[1]
     )  # else one that makes objects, or ends them
     return "::".join(names[:-1]) if names and names[-1] == name and is_free else None
+
+
+# -- what sources say ---------------------------------------------------------------------------------
+
+
+def own_texts(
+    tools: Toolchain, nodes: Sequence[HostNode], options: Sequence[str], work: Path
+) -> list[str]:
+    """The preprocessed sources in C and C++, without what headers of the system have.
+
+    Raises:
+        ToolchainError: one cannot be preprocessed.
+    """
+    jobs = []
+    for i, node in enumerate(nodes):
+        if isinstance(node, SourceNode) and language(node) in OF_C:
+            path, label = source_file(node, i, work)
+            command = preprocess_command(tools, node, path, f"own{i}.i", options, work, ())
+            jobs.append(Job(label, command))
+    run_all(jobs, work)
+    return [own_text((work / job.output).read_text("utf-8", "surrogateescape")) for job in jobs]
 
 
 # -- what debug information says -------------------------------------------------------------------

@@ -166,7 +166,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
 
 
 def _own_texts(tools: Toolchain, request: Request, work: Path) -> Sequence[str]:
-    from mblob.packager.compile.own_texts import own_texts  # only errors need it
+    from mblob.packager.functions.undefined import own_texts  # it imports pyelftools
 
     return own_texts(tools, request.host, request.options, work)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mblob import argument_types
-from mblob.argument_types import CHARS, COLUMNS
+from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES
 from mblob.format.functions_table import OBJECT, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
@@ -30,6 +30,21 @@ class Scalar(NamedTuple):
     @property
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint", "char")
+
+    def size(self, pointer_size: int) -> int | None:
+        """Bytes on an ELF target (ILP32 or LP64), None where each C library has its own opinion."""
+        if self.name in SIZES:
+            return SIZES[self.name]
+        if self.name in POINTER_SIZED:
+            return pointer_size
+        if self.name.endswith("_t"):  # int_fast16_t
+            return None
+        words = self.name.split()
+        if "char" in words:
+            return 1
+        if "short" in words:
+            return 2
+        return {0: 4, 1: pointer_size, 2: 8}[words.count("long")]
 
 
 class Dim(NamedTuple):

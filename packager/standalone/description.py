@@ -27,7 +27,7 @@ from mblob.inspect.models import Model, Value
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.prototype_parser import parse
-from mblob.packager.modules.prototypes import Parameter
+from mblob.packager.modules.prototypes import Parameter, Scalar
 
 _WITH = {
     **dict.fromkeys(GRAPHS, "MBLOB_WITH_GRAPH"),
@@ -113,7 +113,7 @@ def _macros(library: Library) -> tuple[str, ...]:
     image = library.elf.data
     blob = library.blob_bytes()
     outside = image[: library.blob_offset], image[library.blob_offset + len(blob) :]
-    programs = [e.view() for e in library.entries if _WITH.get(e.type_key, "").endswith("X")]
+    programs = [e.view() for e in library.entries if e.type_key in RELAX_EXECUTABLES]
     if any(_BY_NAME.search(part) for part in (*outside, *programs)):
         macros.add("MBLOB_WITH_CONTRIB")
     return tuple(sorted(macros))
@@ -199,20 +199,6 @@ def _tensor(value: Value, what: str, i: int) -> Tensor:
 
 # -- a function ------------------------------------------------------------------------------------
 
-_WORDS = {
-    "char": "int8",
-    "int": "int32",
-    "unsigned int": "uint32",
-    "float": "float32",
-    "double": "float64",
-}
-_WORDS |= {
-    "signed char": "int8",
-    "unsigned char": "uint8",
-    "short": "int16",
-    "unsigned short": "uint16",
-}
-
 
 def _of_function(library: Library) -> Description:
     """The one packed function with a prototype. Its arguments are arrays; constant ones that have the name of a tensor
@@ -226,7 +212,9 @@ def _of_function(library: Library) -> Description:
         place = "output" if not p.const else "stored" if p.name in stored else "input"
         arguments.append((place, p.name))
         if place != "stored":
-            values[place].append(_array(p, f"{function.name}: parameter {p.name!r}"))
+            values[place].append(
+                _array(p, f"{function.name}: parameter {p.name!r}", library.elf.bits // 8)
+            )
     return Description(
         "function", 0, function.name, tuple(values["input"]), tuple(values["output"]), tuple(arguments),
         _blob(library), _is_compiled_by_tvm(library), (),
@@ -246,17 +234,19 @@ def _chosen_function(library: Library) -> HostFunction:
     )
 
 
-def _array(p: Parameter, what: str) -> Tensor:
-    found = BY_C.get(p.scalar.name) if p.scalar else None
-    word = found.word if found else _WORDS.get(p.scalar.name if p.scalar else "")
-    if (
-        p.kind != "tensor"
-        or word is None
-        or not p.dims
-        or not all(d.text.isdecimal() for d in p.dims)
-    ):
+def _array(p: Parameter, what: str, pointer_size: int) -> Tensor:
+    word = _word(p.scalar, pointer_size) if p.scalar else ""
+    if p.kind != "tensor" or not word or not p.dims or not all(d.text.isdecimal() for d in p.dims):
         raise BuildError(
             f"standalone: {what} is neither an array of a fixed size, as `const float x[8]`, nor has it the name of"
             " a tensor of the library"
         )
     return Tensor(p.name, DataType.parse(word), tuple(int(d.text) for d in p.dims))
+
+
+def _word(scalar: Scalar, pointer_size: int) -> str:
+    """The element type as TVM names it, "" if each C library has its own opinion."""
+    if scalar.name in BY_C:
+        return BY_C[scalar.name].word
+    size = scalar.size(pointer_size)
+    return f"{'int' if scalar.kind == 'char' else scalar.kind}{8 * size}" if size else ""

@@ -244,7 +244,7 @@ const struct mb_profile mb_profile = {
     .find_device = alone_no_device,
 };
 
-/* ---- the alone_slots ------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------- */
 
 #define SLOT(name) {"__" #name, (void (*)(void))mblob_alone_##name}
 static const struct {
@@ -259,7 +259,7 @@ static const struct {
                    SLOT(TVMBackendParallelBarrier)};
 static void **alone_context_slot;
 
-/* Let kernels reach this runtime. Where libmblob or TVM opens the same file, they fill the alone_slots with
+/* Let kernels reach this runtime. Where libmblob or TVM opens the same file, they fill the slots with
  * their own, so it is done again when the context is another's. */
 static void alone_fill_slots(struct mb_library *library) {
   void *context = &library->context;
@@ -400,68 +400,18 @@ static int alone_run_graph(struct mblob_alone_model *model, const void *const *i
 #if defined(MBLOB_WITH_AOT) || defined(MBLOB_WITH_RELAY) || defined(MBLOB_WITH_RELAX)
 #define MB_ALONE_EXECUTORS
 
-/* Call a function of a module; `made` NULL: what it returns is not kept, else it is a module. */
-static int alone_call_method(mblob_module *module, const char *name, const TVMValue *args,
-                             const int *codes, int count, mblob_module **made) {
-  mblob_function *function = NULL;
-  TVMValue result = {.v_handle = NULL};
-  int code = kTVMNullptr;
-  int status = mblob_module_function(module, name, 0, &function);
-  if (!status) status = mblob_function_call(function, args, codes, count, &result, &code);
-  mblob_function_release(function);
-  if (status) return status;
-  if (made && code == kTVMModuleHandle) {
-    *made = result.v_handle;
-    return MBLOB_OK;
-  }
-  mblob_value_release(result, code);
-  return made ? mb_fail(MBLOB_E_FORMAT, "'%s' of '%s' makes no executor", name, module->type_key)
-              : MBLOB_OK;
-}
-
-static int alone_open_executor(struct mblob_alone_model *model, mblob_module *module) {
-  static const int ints[] = {kTVMArgInt, kTVMArgInt, kTVMArgInt}, text = kTVMStr;
-  const TVMValue device[] = {{.v_int64 = kDLCPU}, {.v_int64 = 0}, {.v_int64 = 2 /* pooled */}};
-  const TVMValue name = {.v_str = model->of->name};
-  const bool relax = model->of->kind == MBLOB_ALONE_RELAX;
-  if (model->of->kind == MBLOB_ALONE_AOT)
-    return alone_call_method(module, name.v_str, device, ints, 2, &model->executor);
-  int status =
-      alone_call_method(module, "vm_load_executable", &name, &text, relax, &model->executor);
-  return status ? status
-                : alone_call_method(model->executor, relax ? "vm_initialization" : "init", device,
-                                    ints, 3, NULL);
-}
-
-/* Methods of virtual machines have the name of a function in front, NULL for the model. */
-static int alone_call_with_tensor(const struct mblob_alone_model *model, const char *method,
-                                  TVMValue which, int code, DLTensor *tensor) {
-  const TVMValue args[] = {{.v_handle = NULL}, which, {.v_handle = tensor}};
-  const int codes[] = {kTVMOpaqueHandle, code, kTVMDLTensorHandle};
-  const bool bare = model->of->kind == MBLOB_ALONE_AOT || strcmp(method, "get_output") == 0;
-  return alone_call_method(model->executor, method, args + bare, codes + bare, 3 - bare, NULL);
-}
-
 static int alone_run_executor(struct mblob_alone_model *model, const void *const *inputs,
                               void *const *outputs) {
   const struct mblob_alone *a = model->of;
-  const bool aot = a->kind == MBLOB_ALONE_AOT;
-  const TVMValue nothing = {.v_handle = NULL};
-  const int handle = kTVMOpaqueHandle;
   int status = MBLOB_OK;
   for (uint32_t i = 0; !status && i < a->input_count; i++) {
-    DLTensor t = alone_tensor_of(&a->inputs[i], inputs[i]);
-    status = alone_call_with_tensor(model, aot ? "set_input" : "set_one_input",
-                                    (TVMValue){.v_str = a->inputs[i].name}, kTVMStr, &t);
+    const DLTensor t = alone_tensor_of(&a->inputs[i], inputs[i]);
+    status = mblob_executor_set_input(model->executor, a->inputs[i].name, "tensor", &t);
   }
-  if (!status)
-    status = alone_call_method(model->executor, aot ? "run" : "invoke_stateful", &nothing, &handle,
-                               !aot, NULL);
+  if (!status) status = mblob_executor_run(model->executor);
   for (uint32_t i = 0; !status && i < a->output_count; i++) {
     DLTensor t = alone_tensor_of(&a->outputs[i], outputs[i]);
-    status =
-        alone_call_with_tensor(model, a->kind == MBLOB_ALONE_RELAX ? "copy_output" : "get_output",
-                               (TVMValue){.v_int64 = i}, kTVMArgInt, &t);
+    status = mblob_executor_get_output(model->executor, i, "tensor", &t);
   }
   return status;
 }
@@ -515,7 +465,9 @@ static int alone_open_kind(struct mblob_alone_model *model) {
 #ifdef MB_ALONE_EXECUTORS
     case MBLOB_ALONE_AOT:
     case MBLOB_ALONE_RELAY:
-    case MBLOB_ALONE_RELAX: return alone_open_executor(model, &modules[model->of->module]);
+    case MBLOB_ALONE_RELAX:
+      return mblob_executor_create(&modules[model->of->module], model->of->name, kDLCPU, 0,
+                                   &model->executor);
 #endif
     default: return alone_open_function(model, modules);
   }

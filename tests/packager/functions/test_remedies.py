@@ -194,6 +194,17 @@ def test_a_function_of_cxx_is_told_where_it_is(tmp_path: Path, name: str, messag
         module.export_library(tmp_path / "k.so")
 
 
+def test_functions_of_several_namespaces_are_listed_also_where_compilers_inline_them(
+    tmp_path: Path,
+) -> None:
+    source = "int f(int x) { return x; } int g(int x) { return f(x); }"
+    text = f"namespace n {{ {source} }} namespace m {{ {source} }}"
+    with pytest.raises(
+        mblob.BuildError, match=r"f is in several namespaces: its name is m::f or n::f$"
+    ):
+        mblob.csource_module(text, "cpp", functions=["f"]).export_library(tmp_path / "k.so")
+
+
 def test_a_function_of_cxx_without_debug_information_is_told(tmp_path: Path) -> None:
     (tmp_path / "k.cpp").write_text(CXX)
     subprocess.run(["c++", "-fPIC", "-c", "k.cpp"], cwd=tmp_path, check=True)
