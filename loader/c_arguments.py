@@ -19,15 +19,15 @@ from typing import Any
 from mblob import argument_types, errors, texts
 from mblob.arguments import check_unmasked
 from mblob.loader import prototype
-from mblob.loader.tensor import Tensor
 from mblob.named_tuple import NamedTuple
 from mblob.native.runtime import address_of, ffi
 
-_Pointer: Any = ctypes._Pointer
+PointerOfCtypes: Any = ctypes._Pointer
 FunctionPointer: Any = ctypes._CFuncPtr  # type: ignore[attr-defined]
 Reference: Any = type(ctypes.byref(ctypes.c_int()))
 CData: Any = ctypes._SimpleCData.__base__
-_WITHOUT_SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
+WITHOUT_SIZE = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
+ADDRESSES = (PointerOfCtypes, *WITHOUT_SIZE)  # what holds one
 
 
 class Number(NamedTuple):
@@ -137,7 +137,7 @@ _FORMATS = {
 _NATIVE = "<@=" if sys.byteorder == "little" else ">!@="
 
 
-def _element(view: memoryview) -> Number | None:
+def element_of(view: memoryview) -> Number | None:
     """The type of a buffer's elements; None of structs, and of numbers in another byte order."""
     text = view.format
     kind = _FORMATS.get(text[1:] if text[:1] in _NATIVE else text)
@@ -147,7 +147,7 @@ def _element(view: memoryview) -> Number | None:
 def number_in(ctype: Any) -> Number | None:
     """The type of numbers that a type of ctypes holds, None of others."""
     try:
-        return _element(memoryview(ctype()))
+        return element_of(memoryview(ctype()))
     except TypeError:  # a type that is not made yet
         return None
 
@@ -227,11 +227,11 @@ class Pointer:
             pass
         value = getattr(value, "_as_parameter_", value)
         dims = self.dims
-        if not dims or isinstance(value, _WITHOUT_SIZE):
+        if not dims or isinstance(value, WITHOUT_SIZE):
             return
         shape: tuple[int, ...] = (0,)
         view = None
-        if value is None or isinstance(value, (Reference, _Pointer)):
+        if value is None or isinstance(value, (Reference, PointerOfCtypes)):
             if value is not None:
                 there = type(value._obj) if isinstance(value, Reference) else value._type_
                 is_known = isinstance(value, Reference) or issubclass(there, ctypes.Array)
@@ -261,7 +261,7 @@ class Pointer:
             return None
         if isinstance(value, str):
             value = self._text(value)
-        if isinstance(value, (_Pointer, Reference, ctypes.c_void_p, ctypes.c_char_p)):
+        if isinstance(value, (PointerOfCtypes, Reference, ctypes.c_void_p, ctypes.c_char_p)):
             self._check_pointer(value)
             self.check_shape(value, {})
             return value
@@ -286,7 +286,7 @@ class Pointer:
             ) from None
         check_unmasked(value)
         if self.element is None:
-            _check_elements(value)
+            check_elements(value)
         if isinstance(value, (bytes, bytearray)) and self.element == Number("int", 1):
             view = view.cast("b")
         self._check_buffer(view)
@@ -336,7 +336,7 @@ class Pointer:
         return expected.takes(found)
 
     def _check_buffer(self, view: memoryview) -> None:
-        found = _element(view)
+        found = element_of(view)
         if self.element is not None and not self._fits(found):
             if isinstance(view.obj, (bytes, bytearray)) and found == Number("uint", 1):
                 kind, name = self.element.name, type(view.obj).__name__
@@ -365,236 +365,8 @@ def _listed(value: Any) -> str:
     return texts.say(texts.LISTED_FUNCTIONS, len(value), "x") if is_list else ""
 
 
-def _check_elements(array: Any) -> None:
+def check_elements(array: Any) -> None:
     """Refuse an array whose elements are objects of Python, or have some."""
     dtype = getattr(array, "dtype", None)
     if getattr(dtype, "hasobject", False):
         raise errors.ArgumentTypeError(texts.say(texts.OBJECTS, dtype))
-
-
-# -- memory ----------------------------------------------------------------------------------------
-
-
-class Memory(Pointer):
-    """A parameter that points at structs, at pointers, or at anything: bytes of any kind do.
-
-    Args:
-        declared, const, dims: as of `Pointer`.
-        size: bytes of a struct or of a pointer, 0 if nothing tells them.
-        alignment: of a struct, 1 if nothing tells it.
-        pointed: of a pointer to pointers, what `addresses` wants; else None.
-    """
-
-    def __init__(
-        self,
-        declared: str,
-        const: bool,
-        dims: tuple[str, ...] = (),
-        size: int = 0,
-        alignment: int = 1,
-        pointed: tuple[str, bool] | None = None,
-    ) -> None:
-        super().__init__(declared, None, const, dims)
-        self.size, self.alignment, self.pointed = size, alignment, pointed
-
-    def from_param(self, value: Any) -> Any:
-        if self.pointed is not None:
-            if isinstance(value, (list, tuple)):
-                value = addresses(value, self.pointed, "")
-            elif instead := _no_addresses(value):
-                items = _ITEMS.get(self.pointed[0], ("arrays", ""))[0]
-                text = texts.say(texts.ADDRESSES, f"{items} for {self.declared}", instead)
-                raise errors.ArgumentTypeError(text)
-        made = super().from_param(value)
-        if self.alignment > 1:
-            found = _address_in(made)
-            if found % self.alignment:
-                del made  # its buffer is one of a memoryview, which must not be in a circle with an exception
-                raise errors.ArgumentValueError(
-                    texts.say(texts.ALIGNED, self.alignment, f"{found:#x}")
-                )
-        return made
-
-    def check_shape(self, value: Any, numbers: dict[str, int]) -> None:
-        """Compare the bytes of an argument with those of as many structs as the dimensions say, or of one.
-
-        Of a pointer of ctypes, only the type is known, and it may point into more of them. Where no
-        dimension says how many structs there are, NULL and what is empty may stand for none.
-        """
-        least = self.size or 1  # a struct has a byte at least
-        sizes = [d.removeprefix("static ") for d in self.dims]
-        for text in sizes:
-            number = 1 if text in prototype.ANY else prototype.value_of(text, numbers)
-            if number is None:
-                return
-            least *= max(number, 0)
-        is_bounded = bool(sizes) and sizes[0] not in prototype.ANY
-        value = getattr(value, "_as_parameter_", value)
-        found = self._bytes_of(value)
-        if found is None:
-            found, shown = 0, "None" if value is None else "NULL"
-        else:
-            shown = str(found)
-        if found < least and (found or is_bounded):
-            text = texts.say(texts.BYTES, least, self.declared, shown)
-            is_null = not shown.isdecimal()
-            raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
-
-    def _expected(self, value: Any = None) -> str:
-        if not self.size or self.pointed is not None:
-            return super()._expected(value)
-        return f"a struct of {self.size} bytes (ctypes.byref(x), a structured array) or an address"
-
-    def _bytes_of(self, value: Any) -> int | None:
-        """The number of bytes behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
-        if value is None:
-            return None
-        if isinstance(value, Reference):
-            return ctypes.sizeof(value._obj)
-        if isinstance(value, (list, tuple)):
-            return len(value) * ctypes.sizeof(ctypes.c_void_p)
-        if isinstance(value, (_Pointer, *_WITHOUT_SIZE)):
-            whole = pointed(value, self.size) if value else None
-            return ctypes.sizeof(whole) if whole is not None else _ANY_BYTES if value else None
-        try:
-            return memoryview(value).nbytes
-        except (TypeError, ValueError, BufferError):
-            return _ANY_BYTES
-
-
-_ANY_BYTES = 1 << 63
-FUNCTION_ITEM = "function"
-# What pointers in a list point at, by what `addresses` wants: several, and one.
-_ITEMS = {
-    "char": ("texts", "a text"),
-    FUNCTION_ITEM: ("functions", "a function of ctypes.CFUNCTYPE"),
-}
-
-
-class Object(Memory):
-    """A parameter that points at an object of C++, of which only the library makes some."""
-
-    def from_param(self, value: Any) -> Any:
-        if isinstance(value, (Reference, bytes)) or is_buffer(value):
-            raise unexpected(texts.OBJECT, value)
-        return super().from_param(value)
-
-
-def is_buffer(value: Any) -> bool:
-    """True if an argument gives bytes of its own, and no address."""
-    if isinstance(value, (_Pointer, ctypes.c_void_p)):
-        return False
-    try:
-        memoryview(value)
-    except (TypeError, ValueError, BufferError):
-        return False
-    return True
-
-
-_ADDRESS = (_Pointer, *_WITHOUT_SIZE)
-
-
-def _no_addresses(value: Any) -> str:
-    """The kind of elements that an argument has in place of addresses; "" if it has addresses or does not tell."""
-    target: Any = None
-    if isinstance(value, (Reference, _Pointer)):
-        target = type(value._obj) if isinstance(value, Reference) else value._type_
-        while isinstance(target, type) and issubclass(target, ctypes.Array):
-            target = target._type_
-        if isinstance(target, type) and issubclass(target, _ADDRESS):
-            return ""
-        return "" if _is_address(number_in(target)) else getattr(target, "__name__", "?")
-    if isinstance(value, (str, *_WITHOUT_SIZE[1:])):
-        return type(value).__name__
-    try:
-        view = memoryview(value)
-    except (TypeError, ValueError, BufferError):
-        return ""
-    letter = view.format.lstrip("<>@=")
-    is_pointer = letter in ("P", "z", "Z", "X{}") or letter.startswith("&")
-    is_one = is_pointer or _is_address(_element(view))
-    return "" if is_one else str(getattr(value, "dtype", view.format))
-
-
-def _is_address(number: Number | None) -> bool:
-    """True if numbers of a type may be addresses."""
-    return number in (Number("int", POINTER_SIZE), Number("uint", POINTER_SIZE))
-
-
-POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
-
-
-def _address_in(value: Any) -> int:
-    """The address that ctypes passes for a pointer. A cast would make a circle of references."""
-    if isinstance(value, (_Pointer, *_WITHOUT_SIZE)):
-        return ctypes.c_void_p.from_buffer(value).value or 0
-    return 0 if value is None else ctypes.cast(value, ctypes.c_void_p).value or 0
-
-
-def pointed(given: Any, least: int) -> Any:
-    """The object that a pointer of ctypes points at, for a pointer to structs of at least `least`
-    bytes; None where its type does not say how many bytes there are, or they suffice."""
-    there: Any = getattr(type(given), "_type_", None)
-    if not given or not isinstance(there, type):
-        return None
-    is_whole = issubclass(there, (ctypes.Structure, ctypes.Union)) and ctypes.sizeof(there) < least
-    return given.contents if is_whole or issubclass(there, ctypes.Array) else None
-
-
-def addresses(arrays: Any, pointed: tuple[str, bool], place: str) -> Any:
-    """The addresses of arrays, for a pointer to pointers. What it gives keeps the arrays.
-
-    Args:
-        pointed: type of the elements, "" for any, FUNCTION_ITEM; and whether they are only read.
-        place: of the list, for errors; "" if that is told in front of them.
-
-    Raises:
-        ArgumentTypeError, ArgumentValueError: an item is no compact array, or of another type; or it is
-            read-only, and they are written.
-    """
-    found: list[int | None] = []
-    kept: list[Any] = []
-    for i, item in enumerate(arrays):
-        try:
-            address, keeper = (None, None) if item is None else _item(item, *pointed)
-        except errors.MblobError as exc:
-            exc.prefix(f"{place}: item {i}" if place else f"item {i}")
-            raise
-        found.append(address)
-        kept.append(keeper)
-    made: Any = (ctypes.c_void_p * len(found))(*found)
-    made.kept = kept
-    return made
-
-
-def _item(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
-    """The address of an array, a text, or an object of ctypes in a list, and what keeps it."""
-    import numpy as np
-
-    if isinstance(item, (_Pointer, *_WITHOUT_SIZE)):
-        return _address_in(item), item
-    if isinstance(item, CData) and not dtype:
-        return ctypes.addressof(item), item
-    if dtype == "char" and isinstance(item, (str, bytes)):
-        if not is_const:
-            raise errors.ArgumentValueError(f"{READ_ONLY}: a bytearray")
-        kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
-        return _address_in(kept), kept
-    is_buffer = isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
-    if dtype == "char" and (isinstance(item, bytearray) or is_buffer):
-        memory = (ctypes.c_char * len(item)).from_buffer(item)
-        return ctypes.addressof(memory), memory
-    array = item.numpy() if isinstance(item, Tensor) else item
-    if not isinstance(array, np.ndarray) or dtype == FUNCTION_ITEM:
-        what = f"an array of {dtype}" if dtype else "an array"
-        raise unexpected(_ITEMS.get(dtype, ("", what))[1], item)
-    is_text = dtype == "char" and array.dtype.itemsize == 1 and array.dtype.kind in "iuS"
-    if dtype and not is_text and array.dtype != dtype:
-        text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
-        raise errors.ArgumentTypeError(text)
-    _check_elements(array)
-    if not array.flags.c_contiguous:
-        raise errors.ArgumentValueError(texts.COMPACT)
-    if not array.flags.writeable and not is_const:
-        raise errors.ArgumentValueError(READ_ONLY)
-    return array.ctypes.data, array

@@ -12,76 +12,34 @@ from typing import Any
 from mblob import errors, texts
 from mblob.format.functions_table import FUNCTION, parameter, split
 from mblob.loader.c_arguments import (
-    FUNCTION_ITEM,
-    POINTER_SIZE,
+    ADDRESSES,
     FunctionPointer,
-    Memory,
     Pointer,
-    Reference,
-    is_buffer,
+    PointerOfCtypes,
     number_in,
 )
 from mblob.loader.c_words import result_of
 
-_PointerType: Any = ctypes._Pointer
-_ADDRESSES = (_PointerType, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_wchar_p, FunctionPointer)
-_WITHOUT_NUMBER = (*_ADDRESSES, ctypes.Structure, ctypes.Union, ctypes.Array)
+_WITHOUT_NUMBER = (*ADDRESSES, ctypes.Structure, ctypes.Union, ctypes.Array)
 _UNKNOWN: Any = object()  # such as a struct, whose type in Python nothing tells
 
 
-class Callback(Memory):
-    """A parameter that is a pointer to a function."""
-
-    def __init__(self, declared: str) -> None:
-        super().__init__(declared, True)
-
-    def from_param(self, value: Any) -> Any:
-        is_own = callable(value) or isinstance(value, (list, tuple))
-        if is_own and not isinstance(value, FunctionPointer):
-            raise errors.ArgumentTypeError(not_of_ctypes(self.declared, value))
-        if isinstance(value, FunctionPointer) and (wrong := mismatch(self.declared, value)):
-            raise errors.ArgumentTypeError(wrong)
-        is_data = is_buffer(value) and not isinstance(value, FunctionPointer)
-        if is_data or isinstance(value, (_PointerType, Reference)):
-            raise errors.ArgumentTypeError(texts.say(texts.NO_FUNCTION, self.declared))
-        return super().from_param(value)
-
-
-class Callbacks(Memory):
-    """A parameter that is a pointer to pointers to functions."""
-
-    def __init__(self, declared: str, dims: tuple[str, ...]) -> None:
-        super().__init__(declared, True, dims, POINTER_SIZE, 1, (FUNCTION_ITEM, True))
-
-    def from_param(self, value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            check_functions(self.declared, value, "")
-        return super().from_param(value)
-
-    def _expected(self, value: Any = None) -> str:
-        return "a list of functions of ctypes.CFUNCTYPE, or an array of their addresses"
-
-
-def check_functions(declared: str, items: Sequence[Any], place: str) -> None:
-    """Compare functions of ctypes in a list with the types of those that a parameter points at.
+def check_function(declared: str, given: Any) -> None:
+    """Compare an argument with the types of a pointer to a function.
 
     Args:
         declared: the parameter in C.
-        place: of the list, for errors; "" if that is told in front of them.
+        given: a function of ctypes, or what it is given in place of one; its address has no types.
 
     Raises:
-        ArgumentTypeError: naming the item.
+        ArgumentTypeError: it is no such function.
     """
-    one = re.sub(FUNCTION, "(*)(", declared, count=1)
-    for i, item in enumerate(items):
-        is_own = callable(item) and not isinstance(item, FunctionPointer)
-        wrong = ""
-        if is_own:
-            wrong = not_of_ctypes(one, item)
-        elif isinstance(item, FunctionPointer):
-            wrong = mismatch(one, item)
-        if wrong:
-            raise errors.ArgumentTypeError(f"{place}{': ' * bool(place)}item {i}: {wrong}")
+    is_one = isinstance(given, FunctionPointer)
+    wrong = mismatch(declared, given) if is_one else ""
+    if not isinstance(given, ADDRESSES):
+        wrong = not_of_ctypes(declared, given)
+    if wrong:
+        raise errors.ArgumentTypeError(wrong)
 
 
 def mismatch(declared: str, given: Any) -> str:
@@ -155,10 +113,10 @@ def _fits(expected: Any, given: Any) -> bool:
         return True
     if expected is None or given is None:
         return expected is given
-    if issubclass(expected, _ADDRESSES):
+    if issubclass(expected, ADDRESSES):
         if isinstance(given, Pointer):
             return True
-        return issubclass(given, _ADDRESSES) and not _differ(_pointed(expected), _pointed(given))
+        return issubclass(given, ADDRESSES) and not _differ(_pointed(expected), _pointed(given))
     if isinstance(given, Pointer) or issubclass(given, _WITHOUT_NUMBER):
         return False
     return not _differ(expected, given)
@@ -168,7 +126,7 @@ def _pointed(pointer: Any) -> Any:
     """The type that a pointer points at, None if it does not say."""
     if issubclass(pointer, ctypes.c_char_p):
         return ctypes.c_char
-    return pointer._type_ if issubclass(pointer, _PointerType) else None
+    return pointer._type_ if issubclass(pointer, PointerOfCtypes) else None
 
 
 def _differ(expected: Any, given: Any) -> bool:
@@ -183,6 +141,6 @@ def _shown(result: Any, parameters: Sequence[Any]) -> str:
 
 def _name(found: Any) -> str:
     target = getattr(found, "_type_", None)
-    if isinstance(target, type) and issubclass(found, _PointerType):
+    if isinstance(target, type) and issubclass(found, PointerOfCtypes):
         return f"POINTER({_name(target)})"
     return "None" if found is None else getattr(found, "__name__", "c_void_p")

@@ -8,8 +8,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
-from mblob.loader.c_arguments import POINTER_SIZE, Memory, Number, Object, Pointer, number_type
-from mblob.loader.c_callbacks import Callback, Callbacks
+from mblob.loader.c_arguments import Number, Pointer, number_type
+from mblob.loader.c_memory import POINTER_SIZE, Callback, Memory, Object, Pointed
 from mblob.loader.c_words import number_of, pointer_result, result_of
 from mblob.named_tuple import NamedTuple
 
@@ -121,21 +121,26 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
         return p.name, number_type(number) if number and number.ctype else None
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
     element = number_of(list(p.words))
-    if re.search(functions_table.FUNCTION, p.text):
-        return p.name, Callbacks(p.text, p.dims) if p.indirect else Callback(p.text)
-    if p.indirect or element is None:
+    is_function = re.search(functions_table.FUNCTION, p.text) is not None
+    if p.indirect:
+        of = p.text if is_function else _name_of(element)
+        return p.name, _pointers(p.text, Pointed(of, const, p.depth), p.dims)
+    if is_function:
+        return p.name, Callback(p.text)
+    if element is None:
         if type_text.endswith(functions_table.OBJECT):
             return p.name, Object(p.text, True) if "*" in p.text else None
         size, alignment = functions_table.memory_of(type_text)
-        pointed = (_name_of(element), const) if p.indirect else None
-        size = POINTER_SIZE if p.indirect else size
-        is_const = const or p.indirect or not p.words
-        return p.name, Memory(p.text, is_const, p.dims, size, alignment, pointed)
+        return p.name, Memory(p.text, const or not p.words, p.dims, size, alignment)
     return p.name, Pointer(p.text, element, const, p.dims)
 
 
+def _pointers(declared: str, pointed: Pointed, dims: tuple[str, ...]) -> Memory:
+    return Memory(declared, True, dims, POINTER_SIZE, 1, pointed)
+
+
 def _name_of(element: Number | None) -> str:
-    """As `addresses` takes it; "" of what is no number."""
+    """As of `Pointed`; "" of what is no number."""
     return element.name if element is not None else ""
 
 
@@ -242,18 +247,27 @@ def _parameter_of_dwarf(found: CType) -> Any:
             return Pointer(found.spelling, element, const, dims)
         if "(?)(" in target.text:
             return Callback(found.spelling)
-        pointed = None
-        if target.kind == "pointer" and "(*?)(" in target.base:
-            return Callbacks(target.base.replace("*?", "**"), dims)
-        if target.kind == "pointer" and target.target is not None:
-            pointed = _name_of(_number_of_dwarf(target.target)), const
+        if target.kind == "pointer":
+            return _pointers_of_dwarf(found.spelling, target, dims)
         if target.is_object:
             return None if found.is_reference else Object(found.spelling, True)
-        size = target.size if target.kind == "record" or pointed else 0
-        is_const = const or pointed is not None
-        return Memory(found.spelling, is_const, dims, size, target.alignment or 1, pointed)
+        size = target.size if target.kind == "record" else 0
+        return Memory(found.spelling, const, dims, size, target.alignment or 1)
     number = _number_of_dwarf(found)
     return number_type(number) if number and number.ctype else None
+
+
+def _pointers_of_dwarf(declared: str, target: CType, dims: tuple[str, ...]) -> Memory:
+    """The entry for a pointer to a pointer."""
+    last, inner, depth = target, target.target, 2
+    while inner is not None and inner.kind == "pointer":
+        last, inner, depth = inner, inner.target, depth + 1
+    if "(*?)(" in last.base:  # of a function
+        declared = last.base.replace("*?", "*" * depth)
+        return _pointers(declared, Pointed(declared, True, depth), dims)
+    of = _name_of(_number_of_dwarf(inner)) if inner is not None else ""
+    const = inner is not None and inner.text.startswith("const ")
+    return _pointers(declared, Pointed(of, const, depth), dims)
 
 
 def _result_of_dwarf(found: CType) -> tuple[bool, Any]:

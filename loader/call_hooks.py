@@ -12,14 +12,13 @@ from mblob.devices import Device
 from mblob.dtype import TypeName
 from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
 from mblob.format.functions_table import parameters
-from mblob.loader import c_arguments, prototype
-from mblob.loader.c_arguments import FUNCTION_ITEM, Memory
-from mblob.loader.c_arguments import pointed as pointed
-from mblob.loader.c_callbacks import check_functions
+from mblob.loader import c_memory, prototype
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
 from mblob.loader.c_functions import comment_of
 from mblob.loader.c_functions import declared as declared_in_c
+from mblob.loader.c_memory import Memory, Pointed
+from mblob.loader.c_memory import pointed as pointed
 from mblob.loader.ffi_values import function_object as function_object
 from mblob.loader.ffi_values import stand_in as stand_in
 from mblob.loader.handle import Handle
@@ -77,16 +76,13 @@ def signature(owner: OpenedNode, name: str) -> Any:
     return inspect.Signature(known, return_annotation=result or inspect.Signature.empty)
 
 
-def addresses(items: Any, pointed: tuple[str, bool], place: str) -> Any:
-    """As of `c_arguments.addresses`.
+def addresses(items: Any, pointed: tuple[str, bool, int], place: str) -> Any:
+    """As of `c_memory.addresses`."""
+    return c_memory.addresses(items, Pointed(*pointed), place)
 
-    Args:
-        pointed: of functions the parameter in C, in place of the type of elements.
-    """
-    if "(" in pointed[0]:
-        check_functions(pointed[0], items, place)
-        pointed = (FUNCTION_ITEM, True)
-    return c_arguments.addresses(items, pointed, place)
+
+def no_addresses(found: str, pointed: tuple[str, bool, int], declared: str) -> str:
+    return str(Pointed(*pointed).refusal(found, declared))
 
 
 def by_reference(given: Any) -> Any:

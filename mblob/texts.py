@@ -38,7 +38,8 @@ COMPACT = (
 )
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
-ADDRESSES = "expected a list of %s, or an array of their addresses (uint64), found %s"
+ADDRESSES_OF = "a list of %s, or an array of their addresses (uint64)"
+ADDRESSES = EXPECTED.replace("%s", ADDRESSES_OF, 1)
 NO_FUNCTION = (
     "expected %s, found data (an array, a struct, or a pointer to some), which is no code; pass one"
     " function of ctypes.CFUNCTYPE, or its address as an int or ctypes.c_void_p"
@@ -137,6 +138,18 @@ KINDS_OF_MISTAKES = (
     (rf"expected [^,]*, found ({_TYPE})($|[;, ])", "argument_type"),
     (r"Expect arg\[\d+\] to be|Mismatched type", "argument_type"),
 )
+
+
+def lists_of(items: str, depth: int, declared: str = "") -> str:
+    """The items of a list that stands for a pointer to pointers: "lists of arrays for double ***x".
+
+    Args:
+        items: "arrays", "texts" or "functions".
+        depth: the number of pointers that lead to one.
+        declared: the parameter in C.
+    """
+    of = "lists of " * min(depth - 2, 6)
+    return of + items + (f" for {declared}" if declared else "")
 
 
 def say(text: str, *values: object) -> str:

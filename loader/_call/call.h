@@ -122,6 +122,7 @@ typedef struct call_parameter {
   size_t text_size;
   bool columns;       /* an array in column order */
   bool indirect;      /* a pointer to pointers */
+  int depth;          /* ... how many lead to what is none */
   DLDataType pointed; /* of a pointer to pointers: what these point to */
   bool pointed_const; /* ... and whether the function only reads it */
   bool pointed_char;  /* ... texts */
@@ -236,6 +237,8 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
  * released. */
 bool call_no_struct(call_frame *frame, int i, PyObject *found);
 bool call_no_addresses(call_frame *frame, int i, PyObject *found);
+/* What a pointer to pointers leads to, for call_uncommon. */
+PyObject *call_pointed(const call_parameter *p);
 bool call_no_function(call_frame *frame, int i);
 /* Whether an argument is a list or tuple that begins with a function; sets no error. */
 bool call_lists_functions(PyObject *arg);

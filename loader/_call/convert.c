@@ -463,16 +463,10 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   return call_frame_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
-/* A list of arrays, for a parameter that is a pointer to pointers: an array of their addresses. */
+/* A list of arrays, or of such lists, for a parameter that is a pointer to pointers: their addresses. */
 static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
-  const call_parameter *p = &frame->parameters[i];
-  char dtype[48] = "";
-  if (p->pointed_char) strcpy(dtype, "char");
-  if (p->pointed.bits != 0) call_dtype_text(p->pointed, dtype);
   PyObject *place = call_frame_place(frame, i);
-  const char *text = p->functions ? p->text : dtype;
-  const Py_ssize_t size = (Py_ssize_t)(p->functions ? p->text_size : strlen(dtype));
-  PyObject *pointed = Py_BuildValue("(s#O)", text, size, p->pointed_const ? Py_True : Py_False);
+  PyObject *pointed = call_pointed(&frame->parameters[i]);
   PyObject *made = place && pointed ? call_uncommon("addresses", arg, pointed, place) : NULL;
   Py_XDECREF(place);
   Py_XDECREF(pointed);

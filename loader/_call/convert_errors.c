@@ -18,18 +18,25 @@ bool call_no_struct(call_frame *frame, int i, PyObject *found) {
   return false;
 }
 
+/* What a pointer to pointers leads to: the fields of `Pointed` of loader/c_memory.py. */
+PyObject *call_pointed(const call_parameter *p) {
+  char dtype[48] = "";
+  if (p->pointed_char) strcpy(dtype, "char");
+  if (p->pointed.bits != 0) call_dtype_text(p->pointed, dtype);
+  const char *text = p->functions ? p->text : dtype;
+  const Py_ssize_t size = (Py_ssize_t)(p->functions ? p->text_size : strlen(dtype));
+  return Py_BuildValue("(s#Oi)", text, size, p->pointed_const ? Py_True : Py_False, p->depth);
+}
+
 /* The error for what a pointer to pointers is given in place of addresses; it takes over the reference. */
 bool call_no_addresses(call_frame *frame, int i, PyObject *found) {
-  PyObject *declared = call_function_declared(frame->function, i);
-  PyObject *shown = declared && found ? PyObject_Str(found) : NULL;
-  const char *elements = shown ? PyUnicode_AsUTF8(shown) : NULL;
-  const call_parameter *p = &frame->parameters[i];
-  const char *items = p->pointed_char ? "texts" : p->functions ? "functions" : "arrays";
-  PyObject *of = elements ? PyUnicode_FromFormat("%s for %U", items, declared) : NULL;
-  const char *listed = of ? PyUnicode_AsUTF8(of) : NULL;
-  if (listed != NULL)
-    call_frame_error(frame, i, call_type_and_value, MB_TEXT_ADDRESSES, listed, elements);
-  Py_XDECREF(of);
+  PyObject *declared = found ? call_function_declared(frame->function, i) : NULL;
+  PyObject *shown = declared ? PyObject_Str(found) : NULL;
+  PyObject *pointed = shown ? call_pointed(&frame->parameters[i]) : NULL;
+  PyObject *text = pointed ? call_uncommon("no_addresses", shown, pointed, declared) : NULL;
+  if (text != NULL) call_frame_error(frame, i, call_type_and_value, "%U", text);
+  Py_XDECREF(text);
+  Py_XDECREF(pointed);
   Py_XDECREF(declared);
   Py_XDECREF(shown);
   Py_XDECREF(found);

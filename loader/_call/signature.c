@@ -156,6 +156,7 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.kind = PARAM_POINTER;
     p.is_const = p.opaque = true;
     p.functions = p.indirect = of_function > 1;
+    p.depth = of_function;
     p.function = !p.functions;
   } else if (stars > 0) {
     p.kind = PARAM_POINTER;
@@ -166,6 +167,7 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.is_text = stars == 1 && is_text && !p.chars;
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
+      p.depth = stars;
       if (!w.char_) p.pointed = base;
       p.pointed_const = is_const;
       p.pointed_char = is_text;

@@ -178,7 +178,7 @@ class Parameter(NamedTuple):
         pointer: whether it is a pointer or an array.
         dims: texts of the dimensions of an array.
         text: all of it.
-        indirect: whether it is a pointer to pointers.
+        depth: the number of pointers that lead to what it points at.
     """
 
     name: str
@@ -186,7 +186,12 @@ class Parameter(NamedTuple):
     pointer: bool
     dims: tuple[str, ...]
     text: str
-    indirect: bool = False
+    depth: int = 0
+
+    @property
+    def indirect(self) -> bool:
+        """True if it is a pointer to pointers."""
+        return self.depth > 1
 
     @property
     def is_memory(self) -> bool:
@@ -232,8 +237,8 @@ def parameter(text: str) -> Parameter:
     """One parameter of a prototype."""
     if (function := re.search(FUNCTION, text)) is not None:
         dims = tuple(d.strip() for d in re.findall(r"\[([^\]]*)\]", function[3]))
-        is_indirect = "*" in function[1] or bool(dims)
-        return Parameter(function[2] or "", (), True, dims, " ".join(text.split()), is_indirect)
+        depth = 1 + function[1].count("*") + bool(dims)
+        return Parameter(function[2] or "", (), True, dims, " ".join(text.split()), depth)
     head = text.partition("[")[0]
     groups = re.findall(r"\[([^\]]*)\]", text)
     dims = tuple(d.strip() for group in groups for d in group.split(","))  # a[m, n]: of columns
@@ -242,7 +247,7 @@ def parameter(text: str) -> Parameter:
     types = tuple(w for w in (words[:-1] if named else words) if w not in _QUALIFIERS)
     name = words[-1] if named else ""
     stars = head.count("*") + bool(dims and "(" not in head)  # (*x)[4] is a pointer to rows
-    return Parameter(name, types, stars > 0, dims, " ".join(text.split()), stars > 1)
+    return Parameter(name, types, stars > 0, dims, " ".join(text.split()), stars)
 
 
 def contradicts(row: Row) -> bool:

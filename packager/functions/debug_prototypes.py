@@ -217,7 +217,7 @@ def _pointer_to_pointers(target: CType) -> str:
     point at; "" where C has none that can be told."""
     text, own = target.text, target.base
     is_const = text == f"{own} const" or (text != own and text.startswith("const "))
-    if "(*?)(" in own and own.count("?") == 1:
+    if "*?)(" in own and own.count("?") == 1:
         return own.replace("*?", "*const *?" if is_const else "**?")
     return "" if "?" in own or "&" in own else f"{own} const *" if is_const else f"{own}*"
 

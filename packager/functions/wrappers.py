@@ -21,7 +21,7 @@ from mblob.packager.functions import checks
 from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
 from mblob.packager.objects.object_files import ElfTarget, machine_of
 from mblob.packager.write.dialects import CLASSIC, Dialect
-from mblob.texts import quoted
+from mblob.texts import lists_of, quoted
 
 HIDDEN_SUFFIX = "__plain"
 
@@ -354,7 +354,7 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
     text = quoted(p.text)
     items = "texts" if p.points_at_texts else "functions" if p.points_at_functions else "arrays"
-    of = quoted(f"{items} for {p.text}")
+    of = quoted(lists_of(items, p.spelled.count("*"), p.text))
     checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
     return [
         _stored(p, f"void *{v}"),

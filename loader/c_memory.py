@@ -1,0 +1,312 @@
+"""Parameters that point at structs, at objects, at functions, or at pointers: what `argtypes` has for them, and the
+memory that is made of lists."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+from mblob import errors, texts
+from mblob.format.functions_table import FUNCTION
+from mblob.loader import prototype
+from mblob.loader.c_arguments import (
+    ADDRESSES,
+    READ_ONLY,
+    WITHOUT_SIZE,
+    CData,
+    FunctionPointer,
+    Number,
+    Pointer,
+    PointerOfCtypes,
+    Reference,
+    as_text,
+    check_elements,
+    element_of,
+    number_in,
+    unexpected,
+)
+from mblob.loader.c_callbacks import check_function
+from mblob.loader.tensor import Tensor
+from mblob.named_tuple import NamedTuple
+
+POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
+_ANY_BYTES = 1 << 63
+_DEEPEST = 8  # pointers that lists are made for
+
+
+class Pointed(NamedTuple):
+    """The end of a chain of pointers, two or more.
+
+    Attributes:
+        of: the type of the elements of arrays, "" for any, "char" for texts; of functions the parameter in C.
+        const: it is only read; of functions no matter.
+        depth: the number of pointers that lead to it: of `float ***x`, 3.
+    """
+
+    of: str
+    const: bool
+    depth: int
+
+    @property
+    def is_function(self) -> bool:
+        return "(" in self.of
+
+    def expected(self, declared: str = "") -> str:
+        """The values that a pointer to pointers takes, for errors.
+
+        Args:
+            declared: the parameter in C, "" for an item of a list.
+        """
+        items = "functions" if self.is_function else "texts" if self.of == "char" else "arrays"
+        return texts.ADDRESSES_OF.replace("%s", texts.lists_of(items, self.depth, declared))
+
+    def refusal(self, found: str, declared: str = "") -> errors.MblobError:
+        """The error for what is given in place of addresses."""
+        text = texts.say(texts.EXPECTED, self.expected(declared), found)
+        return errors.ArgumentTypeError(text)
+
+
+class Memory(Pointer):
+    """A parameter that points at structs, at pointers, or at anything: bytes of any kind do.
+
+    Args:
+        declared, const, dims: as of `Pointer`.
+        size: bytes of a struct or of a pointer, 0 if nothing tells them.
+        alignment: of a struct, 1 if nothing tells it.
+        pointed: of a pointer to pointers, what it leads to; else None.
+    """
+
+    def __init__(
+        self,
+        declared: str,
+        const: bool,
+        dims: tuple[str, ...] = (),
+        size: int = 0,
+        alignment: int = 1,
+        pointed: Pointed | None = None,
+    ) -> None:
+        super().__init__(declared, None, const, dims)
+        self.size, self.alignment, self.pointed = size, alignment, pointed
+
+    def from_param(self, value: Any) -> Any:
+        if self.pointed is not None:
+            if isinstance(value, (list, tuple)):
+                value = addresses(value, self.pointed, "")
+            elif found := _no_addresses(value):
+                raise self.pointed.refusal(found, self.declared)
+        made = super().from_param(value)
+        if self.alignment > 1:
+            address = _address_in(made)
+            if address % self.alignment:
+                del made  # its buffer is one of a memoryview, which must not be in a circle with an exception
+                raise errors.ArgumentValueError(
+                    texts.say(texts.ALIGNED, self.alignment, f"{address:#x}")
+                )
+        return made
+
+    def check_shape(self, value: Any, numbers: dict[str, int]) -> None:
+        """Compare the bytes of an argument with those of as many structs as the dimensions say, or of one.
+
+        Of a pointer of ctypes, only the type is known, and it may point into more of them. Where no
+        dimension says how many structs there are, NULL and what is empty may stand for none.
+        """
+        least = self.size or 1  # a struct has a byte at least
+        sizes = [d.removeprefix("static ") for d in self.dims]
+        for text in sizes:
+            number = 1 if text in prototype.ANY else prototype.value_of(text, numbers)
+            if number is None:
+                return
+            least *= max(number, 0)
+        is_bounded = bool(sizes) and sizes[0] not in prototype.ANY
+        value = getattr(value, "_as_parameter_", value)
+        found = self._bytes_of(value)
+        if found is None:
+            found, shown = 0, "None" if value is None else "NULL"
+        else:
+            shown = str(found)
+        if found < least and (found or is_bounded):
+            text = texts.say(texts.BYTES, least, self.declared, shown)
+            is_null = not shown.isdecimal()
+            raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
+
+    def _expected(self, value: Any = None) -> str:
+        if self.pointed is not None:
+            return self.pointed.expected(self.declared)
+        if not self.size:
+            return super()._expected(value)
+        return f"a struct of {self.size} bytes (ctypes.byref(x), a structured array) or an address"
+
+    def _bytes_of(self, value: Any) -> int | None:
+        """The number of bytes behind an argument, _ANY_BYTES if it does not tell, None of NULL."""
+        if value is None:
+            return None
+        if isinstance(value, Reference):
+            return ctypes.sizeof(value._obj)
+        if isinstance(value, (list, tuple)):
+            return len(value) * ctypes.sizeof(ctypes.c_void_p)
+        if isinstance(value, ADDRESSES):
+            whole = pointed(value, self.size) if value else None
+            return ctypes.sizeof(whole) if whole is not None else _ANY_BYTES if value else None
+        try:
+            return memoryview(value).nbytes
+        except (TypeError, ValueError, BufferError):
+            return _ANY_BYTES
+
+
+class Object(Memory):
+    """A parameter that points at an object of C++, of which only the library makes some."""
+
+    def from_param(self, value: Any) -> Any:
+        if isinstance(value, (Reference, bytes)) or is_buffer(value):
+            raise unexpected(texts.OBJECT, value)
+        return super().from_param(value)
+
+
+class Callback(Memory):
+    """A parameter that is a pointer to a function."""
+
+    def __init__(self, declared: str) -> None:
+        super().__init__(declared, True)
+
+    def from_param(self, value: Any) -> Any:
+        if callable(value) or isinstance(value, (list, tuple)):
+            check_function(self.declared, value)
+        is_data = is_buffer(value) and not isinstance(value, FunctionPointer)
+        if is_data or isinstance(value, (PointerOfCtypes, Reference)):
+            raise errors.ArgumentTypeError(texts.say(texts.NO_FUNCTION, self.declared))
+        return super().from_param(value)
+
+
+def is_buffer(value: Any) -> bool:
+    """True if an argument gives bytes of its own, and no address."""
+    if isinstance(value, (PointerOfCtypes, ctypes.c_void_p)):
+        return False
+    try:
+        memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
+
+
+def _no_addresses(value: Any) -> str:
+    """The kind of elements that an argument has in place of addresses; "" if it has addresses or does not tell."""
+    target: Any = None
+    if isinstance(value, (Reference, PointerOfCtypes)):
+        target = type(value._obj) if isinstance(value, Reference) else value._type_
+        while isinstance(target, type) and issubclass(target, ctypes.Array):
+            target = target._type_
+        if isinstance(target, type) and issubclass(target, ADDRESSES):
+            return ""
+        return "" if _is_address(number_in(target)) else getattr(target, "__name__", "?")
+    if isinstance(value, (str, *WITHOUT_SIZE[1:])):
+        return type(value).__name__
+    try:
+        view = memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return ""
+    letter = view.format.lstrip("<>@=")
+    is_pointer = letter in ("P", "z", "Z", "X{}") or letter.startswith("&")
+    is_one = is_pointer or _is_address(element_of(view))
+    return "" if is_one else str(getattr(value, "dtype", view.format))
+
+
+def _is_address(number: Number | None) -> bool:
+    """True if numbers of a type may be addresses."""
+    return number in (Number("int", POINTER_SIZE), Number("uint", POINTER_SIZE))
+
+
+def _address_in(value: Any) -> int:
+    """The address that ctypes passes for a pointer. A cast would make a circle of references."""
+    if isinstance(value, ADDRESSES):
+        return ctypes.c_void_p.from_buffer(value).value or 0
+    return 0 if value is None else ctypes.cast(value, ctypes.c_void_p).value or 0
+
+
+def pointed(given: Any, least: int) -> Any:
+    """The object that a pointer of ctypes points at, for a pointer to structs of at least `least`
+    bytes; None where its type does not say how many bytes there are, or they suffice."""
+    there: Any = getattr(type(given), "_type_", None)
+    if not given or not isinstance(there, type):
+        return None
+    is_whole = issubclass(there, (ctypes.Structure, ctypes.Union)) and ctypes.sizeof(there) < least
+    return given.contents if is_whole or issubclass(there, ctypes.Array) else None
+
+
+def addresses(items: Any, pointed: Pointed, place: str) -> Any:
+    """The addresses of arrays, texts or functions, or of lists of them, for a pointer to pointers. What it gives
+    keeps all of them.
+
+    Args:
+        items: arrays for `float **x`, lists of arrays for `float ***x`, and so on; None is NULL.
+        place: of the list, for errors; "" if that is told in front of them.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: an item is no compact array, or of another type; or it is
+            read-only, and they are written.
+    """
+    if pointed.depth > _DEEPEST:
+        text = f"lists stand for up to {_DEEPEST} pointers, found {pointed.depth}; pass an array of addresses"
+        raise errors.ArgumentTypeError(f"{place}{': ' * bool(place)}{text}")
+    found: list[int | None] = []
+    kept: list[Any] = []
+    for i, item in enumerate(items):
+        try:
+            address, keeper = (None, None) if item is None else _item(item, pointed)
+        except errors.MblobError as exc:
+            exc.prefix(f"{place}: item {i}" if place else f"item {i}")
+            raise
+        found.append(address)
+        kept.append(keeper)
+    made: Any = (ctypes.c_void_p * len(found))(*found)
+    made.kept = kept
+    return made
+
+
+def _item(item: Any, pointed: Pointed) -> tuple[int, Any]:
+    """The address of an item of a list, and what keeps it."""
+    if pointed.depth > 2:
+        pointed = pointed._replace(depth=pointed.depth - 1)
+        if isinstance(item, (list, tuple)):
+            made = addresses(item, pointed, "")
+            return ctypes.addressof(made), made
+        is_memory = isinstance(item, ADDRESSES) or is_buffer(item)
+        if found := _no_addresses(item) if is_memory else type(item).__name__:
+            raise pointed.refusal(found)
+        return _of_data(item, "", True)
+    if pointed.is_function:
+        check_function(re.sub(FUNCTION, "(*)(", pointed.of, count=1), item)
+    return _of_data(item, *pointed[:2])
+
+
+def _of_data(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
+    """The same of an array, a text, or an object of ctypes."""
+    if isinstance(item, ADDRESSES):
+        return _address_in(item), item
+    import numpy as np
+
+    if isinstance(item, CData) and not dtype:
+        return ctypes.addressof(item), item
+    if dtype == "char" and isinstance(item, (str, bytes)):
+        if not is_const:
+            raise errors.ArgumentValueError(f"{READ_ONLY}: a bytearray")
+        kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
+        return _address_in(kept), kept
+    is_buffer = isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
+    if dtype == "char" and (isinstance(item, bytearray) or is_buffer):
+        memory = (ctypes.c_char * len(item)).from_buffer(item)
+        return ctypes.addressof(memory), memory
+    array = item.numpy() if isinstance(item, Tensor) else item
+    if not isinstance(array, np.ndarray):
+        what = "a text" if dtype == "char" else f"an array of {dtype}" if dtype else "an array"
+        raise unexpected(what, item)
+    is_text = dtype == "char" and array.dtype.itemsize == 1 and array.dtype.kind in "iuS"
+    if dtype and not is_text and array.dtype != dtype:
+        text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
+        raise errors.ArgumentTypeError(text)
+    check_elements(array)
+    if not array.flags.c_contiguous:
+        raise errors.ArgumentValueError(texts.COMPACT)
+    if not array.flags.writeable and not is_const:
+        raise errors.ArgumentValueError(READ_ONLY)
+    return array.ctypes.data, array
