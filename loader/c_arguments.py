@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from math import isinf
 from operator import index
 from os import uname
 from typing import Any
@@ -52,6 +53,12 @@ class Number(NamedTuple):
         kind = self.kind if self.kind != "char" else _KIND_OF_CHAR
         return _CTYPES.get((kind, self.size))
 
+    @property
+    def passed(self) -> Any:
+        """The type of ctypes that a call passes or returns it as; None if there is none."""
+        is_struct = self.kind == "complex" and self.size in _PARTS and _COMPLEX_IS_STRUCT
+        return complex_type(self.size) if is_struct else self.ctype
+
     def takes(self, found: Number) -> bool:
         """True if a number of another type has the same meaning in it."""
         kinds = {found.kind, self.kind}
@@ -73,13 +80,16 @@ _CTYPES: dict[tuple[str, int], Any] = {
     ("complex", 16): getattr(ctypes, "c_double_complex", None),
     ("complex", 2 * LONG_DOUBLE): getattr(ctypes, "c_longdouble_complex", None),
 }  # fmt: skip
+# The ABIs that pass a complex number as the struct of its parts: the psABIs of x86-64 and RISC-V, and AAPCS64.
+_COMPLEX_IS_STRUCT = uname().machine in ("x86_64", "aarch64", "riscv64")
+_PARTS: dict[int, Any] = {8: ctypes.c_float, 16: ctypes.c_double}
 _LARGEST = float(argument_types.BY_C["float"].largest)
 
 
 @cache
 def number_type(number: Number) -> Any:
-    """The type of ctypes for a parameter, made to refuse what does not fit."""
-    base = number.ctype
+    """The type of ctypes for a parameter, made to refuse what does not fit; None if there is none."""
+    base = number.passed
     if number.kind in ("int", "uint", "char", "bool"):
         is_bool = number.kind == "bool"
         bits = 1 if is_bool else 8 * number.size
@@ -112,6 +122,50 @@ def number_type(number: Number) -> Any:
     else:
         return base
     return type(base.__name__, (base,), {"from_param": classmethod(from_param)})
+
+
+class Complex(ctypes.Structure):
+    """A complex number, of which a call passes and returns the parts."""
+
+    real: Any
+    imag: Any
+
+    @classmethod
+    def from_param(cls, value: Any) -> Any:
+        size = ctypes.sizeof(cls)
+        native = Number("complex", size).ctype
+        if isinstance(value, cls):
+            return value
+        try:
+            given = value.value if native and isinstance(value, native) else value
+            if not _is_number(given):
+                raise unexpected("complex", value)
+            number = complex(given)
+            made = cls(number.real, number.imag)
+            is_large = any(
+                isinf(part) and not isinf(own)
+                for part, own in ((made.real, number.real), (made.imag, number.imag))
+            )
+        except OverflowError:  # of an int
+            is_large = True
+        if is_large:
+            raise errors.ArgumentValueError(f"the number is too large for complex{8 * size}")
+        return made
+
+
+@cache
+def complex_type(size: int) -> Any:
+    """The `Complex` of so many bytes."""
+    fields = [("real", _PARTS[size]), ("imag", _PARTS[size])]
+    return type(f"complex{8 * size}", (Complex,), {"_fields_": fields})
+
+
+def _is_number(value: Any) -> bool:
+    """True of a number of Python or numpy, and of what converts itself to one."""
+    if isinstance(value, (int, float, complex)):
+        return True
+    converts = hasattr(value, "__complex__") or hasattr(value, "__float__")
+    return converts and getattr(value, "shape", ()) == ()
 
 
 def no_number(expected: Any, value: Any) -> errors.MblobError:
@@ -271,6 +325,8 @@ class Pointer:
             if not -(1 << 63) <= value < 1 << 64:  # of which ctypes keeps the low 64 bits
                 raise errors.ArgumentValueError(texts.ADDRESS_RANGE)
             return ctypes.c_void_p.from_param(value)
+        if (one := self._one_complex) is not None and _is_number(value):
+            return _address(memoryview(one.from_param(value)))
         try:
             view = memoryview(value)
         except (TypeError, ValueError, BufferError) as exc:
@@ -293,6 +349,14 @@ class Pointer:
         self.check_shape(value, {})
         self._last = type(value), view.format, view.itemsize, view.shape, view.readonly
         return _address(view)
+
+    @property
+    def _one_complex(self) -> Any:
+        """The type of the only complex number that the function reads; None if it reads anything else."""
+        if self.element is None or not self.const or self.dims != ("static 1",):
+            return None
+        is_complex = self.element.kind == "complex" and self.element.size in _PARTS
+        return complex_type(self.element.size) if is_complex else None
 
     def _expected(self, value: Any = None) -> str:
         if self.element:

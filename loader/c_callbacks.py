@@ -94,7 +94,7 @@ def _types(declared: str) -> tuple[Any, list[Any], bool] | None:
 
 
 def _type(text: str) -> Any:
-    ok, found = result_of(text)
+    ok, found = result_of(text, by_callback=True)
     return found if ok else _UNKNOWN
 
 

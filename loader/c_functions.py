@@ -11,7 +11,14 @@ from mblob import errors, texts
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import DEBUG_PREFIXES
 from mblob.format import exported_functions, functions_table
-from mblob.loader.c_arguments import CData, FunctionPointer, Reference, no_number, unexpected
+from mblob.loader.c_arguments import (
+    CData,
+    Complex,
+    FunctionPointer,
+    Reference,
+    no_number,
+    unexpected,
+)
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
@@ -305,11 +312,18 @@ def of_prototype(node: OpenedNode, name: str, address: int, argtypes: Any = None
     function._sizes = Sizes.of(declaration)
     _restype.__set__(function, declaration.restype)
     _argtypes.__set__(function, declaration.argtypes)
+    if isinstance(declaration.restype, type) and issubclass(declaration.restype, Complex):
+        function.errcheck = _as_number
     is_quick = function._is_own and function._sizes is None
     function._count = len(declaration.argtypes or ()) if is_quick else -1
     if argtypes is not None:
         function.argtypes = argtypes
     return function  # type: ignore[no-any-return]
+
+
+def _as_number(result: Any, function: Any, args: Any) -> Any:
+    """The result of a call, a complex number for one in C."""
+    return complex(result.real, result.imag) if isinstance(result, Complex) else result
 
 
 def of_types(node: OpenedNode, address: int, restype: Any, argtypes: Any) -> Callable[..., Any]:

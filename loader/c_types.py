@@ -24,13 +24,17 @@ class Refusal(NamedTuple):
     Attributes:
         text: the reason.
         is_unknown: there is no prototype that says it.
+        instead: advice, where no types of ctypes make the call right.
     """
 
     text: str
     is_unknown: bool = False
+    instead: str = ""
 
     def remedy(self, name: str) -> str:
         """Advice for the caller of the function `name`."""
+        if self.instead:
+            return self.instead
         pack = "pack it with its prototype (functions=), or " if self.is_unknown else ""
         return f"{pack}get it with symbol({name!r}, restype, argtypes)"
 
@@ -118,7 +122,7 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
         return p.name, None
     if not p.pointer:
         number = number_of(list(p.words))
-        return p.name, number_type(number) if number and number.ctype else None
+        return p.name, number_type(number) if number else None
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
     element = number_of(list(p.words))
     is_function = re.search(functions_table.FUNCTION, p.text) is not None
@@ -191,8 +195,13 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
 
 
 def _no_type(what: str, text: str) -> Refusal:
-    since = " before Python 3.14" if re.search(r"\b_?[Cc]omplex\b", text) else ""
-    return Refusal(f"ctypes has no type for {what}, {text}{since}")
+    reason = f"ctypes has no type for {what}, {text}"
+    if re.search(r"\b(_?[Cc]omplex|complex<.*>)", text):
+        return Refusal(f"{reason}, before Python 3.14", instead=_BY_POINTER)
+    return Refusal(reason)
+
+
+_BY_POINTER = "pack a C function that takes a pointer to the number, or to memory for the result"
 
 
 def of_row(row: functions_table.Row) -> CDeclaration:
@@ -254,7 +263,7 @@ def _parameter_of_dwarf(found: CType) -> Any:
         size = target.size if target.kind == "record" else 0
         return Memory(found.spelling, const, dims, size, target.alignment or 1)
     number = _number_of_dwarf(found)
-    return number_type(number) if number and number.ctype else None
+    return number_type(number) if number else None
 
 
 def _pointers_of_dwarf(declared: str, target: CType, dims: tuple[str, ...]) -> Memory:
@@ -277,4 +286,5 @@ def _result_of_dwarf(found: CType) -> tuple[bool, Any]:
         number = _number_of_dwarf(found.target)
         return True, pointer_result(number, found.target.text.startswith("const "))
     number = _number_of_dwarf(found)
-    return number is not None and number.ctype is not None, number and number.ctype
+    restype = number and number.passed
+    return restype is not None, restype

@@ -21,7 +21,8 @@ def number_of(words: Sequence[str]) -> Number | None:
     rest = sorted(word for word in words if word not in ("int", "signed", "unsigned"))
     complex_words = {"complex", "_Complex"}
     if complex_words.intersection(rest):
-        part = number_of([word for word in rest if word not in complex_words] or ["double"])
+        words_of_part = [word for word in rest if word not in (*complex_words, "std")]
+        part = number_of(words_of_part or ["double"])
         return Number("complex", 2 * part.size) if part and part.kind == "float" else None
     if rest == ["double", "long"]:
         return Number("float", LONG_DOUBLE)
@@ -37,8 +38,12 @@ def _sign(words: Sequence[str]) -> str:
     return "uint" if "unsigned" in words else "int"
 
 
-def result_of(text: str) -> tuple[bool, Any]:
-    """True if ctypes has the type of a result, and that type."""
+def result_of(text: str, *, by_callback: bool = False) -> tuple[bool, Any]:
+    """True if ctypes has the type of a result, and that type.
+
+    Args:
+        by_callback: of what a function of Python returns to C.
+    """
     stars = text.count("*")
     words = [w for w in re.findall(r"\w+", text) if w not in ("const", "volatile", "restrict")]
     number = number_of(words)
@@ -47,7 +52,8 @@ def result_of(text: str) -> tuple[bool, Any]:
         return True, pointer_result(number if stars == 1 else None, const)
     if words == ["void"]:
         return True, None
-    return number is not None and number.ctype is not None, number and number.ctype
+    found = number and (number.ctype if by_callback else number.passed)
+    return found is not None, found
 
 
 def pointer_result(target: Number | None, const: bool) -> Any:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import ctypes
 from keyword import iskeyword
-from math import isinf
 from typing import Any
 
 from mblob.devices import Device
 from mblob.dtype import TypeName
-from mblob.errors import ArgumentTypeError, ArgumentValueError, MblobError
+from mblob.errors import ArgumentTypeError, MblobError
 from mblob.format.functions_table import parameters
 from mblob.loader import c_memory, prototype
+from mblob.loader.c_arguments import complex_type
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
 from mblob.loader.c_functions import comment_of
@@ -107,16 +107,12 @@ def one_complex(number: Any, parameter: tuple[str, str], place: str) -> memoryvi
     if not declared.endswith("[static 1]"):
         return None
     made = empty((1,), dtype)
-    part = ctypes.c_float if dtype == "complex64" else ctypes.c_double
     try:
-        value = complex(number)
-        parts = (part * 2)(value.real, value.imag)
-        is_large = any(map(isinf, parts)) and not isinf(abs(value))
-    except OverflowError:
-        is_large = True
-    if is_large:
-        raise ArgumentValueError(f"{place}: the number is too large for {dtype}")
-    ctypes.memmove(made.data_ptr(), parts, ctypes.sizeof(parts))
+        parts = complex_type(made.nbytes).from_param(number)
+    except MblobError as exc:
+        exc.prefix(place)
+        raise
+    ctypes.memmove(made.data_ptr(), ctypes.byref(parts), ctypes.sizeof(parts))
     return memoryview(made)
 
 

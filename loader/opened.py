@@ -286,8 +286,9 @@ class OpenedNode(Node):
                 f"{several}; pack it again with the prototype of one of them" if several else ""
             )
             why = choose or text(info.hint) or again
-            shown = "SYMBOL" if several else repr(name)
-            symbol = texts.say(texts.SYMBOL, f"{shown}, restype, argtypes")
+            is_known = not several and c_functions.declared(self, name).refusal is None
+            types = "" if is_known else ", restype, argtypes"
+            symbol = texts.say(texts.SYMBOL, f"{'SYMBOL' if several else repr(name)}{types}")
             if code == "plain_function":
                 return f"{name!r} is a plain C function, without a packed function: {why}{symbol}"
             return (
