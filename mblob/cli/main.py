@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
             _leave_on_signals()
             # entries by the hundred thousand are no garbage to look for
             gc.set_threshold(200_000, 10, 10)
+            sys.setswitchinterval(0.0005)  # who starts a compiler waits for no imports
             from mblob.cli.late_modules import load_when_used
 
             # Of pyelftools, for its debugging aids alone, which takes longer than all else of it; of

@@ -150,3 +150,19 @@ def test_payloads_are_added_and_replaced_without_what_compiles_and_links() -> No
     )
     rooms = ("mblob.packager.compile.", "mblob.packager.link.")
     assert not [name for name in done.stdout.split() if name.startswith(rooms)]
+
+
+def test_a_command_loads_pycparser_without_the_modules_that_inspect_needs() -> None:
+    script = """
+import sys
+from mblob.cli.late_modules import load_when_used
+load_when_used("dataclasses", "inspect")
+import pycparser.c_parser
+print("tokenize" in sys.modules)
+import inspect
+print(inspect.signature(lambda x: None))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False", "(x)"]
