@@ -101,7 +101,7 @@ coverage: ## the lines that the quick tests run, by folder, Python and C: in a c
 	@$(PYTHON) tests/measure_coverage.py --tree build/coverage --report build/coverage.jsonl -- -n $(WORKERS) --dist worksteal
 	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl
 
-PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheels.py
+PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheel_parts.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/minimal csrc/plugins packager loader/_call mblob/bytes tests examples \
   benchmarks,%.c %.h %.cpp)
 

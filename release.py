@@ -114,7 +114,8 @@ def is_for_here(wheel: Path) -> bool:
 
 
 def install_and_try(file: Path, run: Callable[..., str]) -> None:
-    """Install a file in an empty environment, run a library with it, then pack one."""
+    """Install a file in an empty environment, run a library with it, then pack one. What its extra requires of mblob
+    is beside it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "env", with_pip=True)
@@ -127,7 +128,8 @@ def install_and_try(file: Path, run: Callable[..., str]) -> None:
         pack = (python.with_name("mblob-pack"), "build", "scale.c", "-o", "mine.so")
         run(*pip, file)
         said = run(python, "-c", TRIAL, golden, cwd=place)
-        run(*pip, f"mblob[pack] @ {file.resolve().as_uri()}")
+        extra = f"mblob[pack] @ {file.resolve().as_uri()}"
+        run(*pip, "--find-links", file.resolve().parent, extra)
         run(*pack, cwd=place)
         run(python, "-c", TRIAL, place / "mine.so", cwd=place)
         print(f"{file.name}: installed, ran and packed a library ({said.strip()})")
@@ -163,9 +165,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     output, mine = arguments.output, version()
     problems = list(disagreements())
+    names = (f"mblob-{mine}", f"mblob_packager-{mine}")
     if changed := uncommitted():
         problems.append(f"commit first:\n{changed}")
-    if others := [p.name for p in output.glob("*") if not p.name.startswith(f"mblob-{mine}")]:
+    if others := [p.name for p in output.glob("*") if not p.name.startswith(names)]:
         problems.append(f"{output} has other files: {', '.join(others)}")
     if problems:
         sys.exit("\n".join(f"release.py: {problem}" for problem in problems))
@@ -176,12 +179,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     wheels.main([*words, "--output", str(output)])
     archive = output / f"mblob-{mine}.tar.gz"
     made = sorted(output.glob(f"mblob-{mine}-*.whl"))
-    print(wheels.run(tools, "-m", "twine", "check", "--strict", archive, *made).strip())
+    files = (archive, *made, *sorted(output.glob(f"mblob_packager-{mine}-*.whl")))
+    print(wheels.run(tools, "-m", "twine", "check", "--strict", *files).strip())
     with zipfile.ZipFile(made[0]) as wheel:
         check_description(tools, wheel.read(f"mblob-{mine}.dist-info/METADATA").decode())
     for file in (archive, *filter(is_for_here, made)):
         install_and_try(file, wheels.run)
     for file in made:
+        print(f"{file.name}: {file.stat().st_size} bytes")
         if not is_for_here(file):
             print(f"{file.name}: not installed: it is for another Python or machine")
     if PLACEHOLDER in home_page():

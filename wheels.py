@@ -3,8 +3,8 @@
 python3 wheels.py [--python PYTHON]... [--target TARGET]... [-o dist]
 
 Nothing but PyPI is needed: `ziglang` compiles, with headers of each libc; `auditwheel` checks that a
-wheel needs nothing that its tag does not promise; `twine` checks the metadata. docs/releasing.md says
-what is tested of the wheels.
+wheel needs nothing that its tag does not promise; `twine` checks the metadata. wheel_parts.py splits
+each wheel. docs/releasing.md says what is tested of the wheels.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ import venv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import wheel_parts
 
 ROOT = Path(__file__).resolve().parent
 WORK = ROOT / "build" / "wheels"
@@ -152,14 +156,14 @@ def headers(python: Path, folder: Path) -> Path:
     return copy
 
 
-def build(python: str, name: str, zig: Path, output: Path) -> Path:
-    """Build the wheel of one Python for one target.
+def build(python: str, name: str, zig: Path, output: Path) -> tuple[Path, Path]:
+    """Build the wheels of one Python for one target.
 
     Args:
         zig: the Python that has ziglang and the other tools.
 
     Returns:
-        The wheel, in `output`.
+        The wheels of mblob and of mblob-packager, in `output`.
     """
     target = TARGETS[name]
     words = run(python, "-c", "import sys; print(*sys.version_info[:2])").split()
@@ -198,8 +202,8 @@ def build(python: str, name: str, zig: Path, output: Path) -> Path:
     return checked(wheel, name, zig, output)
 
 
-def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
-    """The wheel with the oldest tag that auditwheel finds it may have: that of its target, or older."""
+def checked(wheel: Path, name: str, zig: Path, output: Path) -> tuple[Path, Path]:
+    """The wheel with the oldest tag that auditwheel finds it may have: that of its target, or older; split."""
     own = {**os.environ, "PATH": f"{zig.parent}{os.pathsep}{os.environ['PATH']}"}
     fixed = wheel.parent / "audited"
     run(zig, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat", "-w", fixed, wheel,
@@ -210,10 +214,7 @@ def checked(wheel: Path, name: str, zig: Path, output: Path) -> Path:
         sys.exit(f"wheels.py: {made.name} was to be for {name}")
     if "mblob.libs" in run(zig, "-m", "zipfile", "-l", made):
         sys.exit(f"wheels.py: {made.name} would carry a library of this machine")
-    output.mkdir(parents=True, exist_ok=True)
-    final = output / made.name
-    made.replace(final)
-    return final
+    return wheel_parts.split(made, output)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -229,12 +230,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     for python in pythons:  # before the first is built, which takes minutes
         headers_of(python)
     zig = environment(WORK / "tools", sys.executable, TOOLS)
-    made = []
+    made: set[Path] = set()  # the wheel of mblob-packager is the same for all Pythons
     for python in pythons:
         for name in arguments.target or TARGETS:
-            made.append(build(python, name, zig, arguments.output))
-            print(run(zig, "-m", "auditwheel", "show", made[-1]).strip())
-    print(run(zig, "-m", "twine", "check", *made).strip())
+            parts = build(python, name, zig, arguments.output)
+            made.update(parts)
+            print(run(zig, "-m", "auditwheel", "show", parts[0]).strip())
+    print(run(zig, "-m", "twine", "check", *sorted(made)).strip())
 
 
 if __name__ == "__main__":

@@ -14,8 +14,14 @@ PRINTED = {
     "--cflags": (installed.cflags, "options for a C compiler: -I and the folder of mblob.h"),
     "--libs": (installed.libs, "options for a linker; the program finds libmblob when it runs"),
     "--includedir": (installed.get_include, "the folder of mblob.h"),
-    "--libdir": (installed.get_library_dir, "the folder of libmblob.so and libmblob.a"),
-    "--amalgamation": (installed.get_amalgamation, "the path of mblob.c: libmblob as one C file"),
+    "--libdir": (
+        installed.get_library_dir,
+        "the folder of libmblob.so; with mblob[pack] of libmblob.a, too",
+    ),
+    "--amalgamation": (
+        installed.get_amalgamation,
+        "the path of mblob.c: libmblob as one C file, of mblob[pack]",
+    ),
     "--cmakedir": (installed.cmake_dir, "the folder of mblobConfig.cmake, for -Dmblob_DIR="),
 }
 

@@ -6,7 +6,7 @@ import shlex
 from functools import cache
 from pathlib import Path
 
-from mblob.errors import ToolchainError
+from mblob.errors import ToolchainError, needs_package
 
 SONAME = "libmblob.so.0"
 
@@ -46,13 +46,14 @@ def get_include() -> str:
 
 def get_library_dir() -> str:
     """The folder of `libmblob.so`, for a linker, and of `libmblob.a`, for programs without shared
-    libraries. Programs that link `-lmblob` also need `-Wl,-rpath,` and this folder.
+    libraries (with `mblob[pack]`). Programs that link `-lmblob` also need `-Wl,-rpath,` and this
+    folder.
 
     Raises:
         ToolchainError: the installation is incomplete.
     """
     folder = library_dir()
-    for name in (SONAME, "libmblob.so", "libmblob.a"):
+    for name in (SONAME, "libmblob.so"):
         if not (folder / name).is_file():
             raise ToolchainError(
                 f"the C library of mblob is missing: {folder / name}; install mblob again"
@@ -65,7 +66,7 @@ def get_amalgamation() -> str:
     runtime (docs/howto/one_c_file.md). Its header is that of `get_include`.
 
     Raises:
-        ToolchainError: the installation is incomplete.
+        IncompatibleError: `mblob[pack]` is not installed.
     """
     return _source("mblob.c")
 
@@ -74,7 +75,7 @@ def get_plugin_sources() -> str:
     """The path of `mblob-plugins.c`: the plug-ins that come with mblob, as one C file.
 
     Raises:
-        ToolchainError: the installation is incomplete.
+        IncompatibleError: `mblob[pack]` is not installed.
     """
     return _source("mblob-plugins.c")
 
@@ -82,7 +83,7 @@ def get_plugin_sources() -> str:
 def _source(name: str) -> str:
     path = library_dir() / name
     if not path.is_file():
-        raise ToolchainError(f"a C file of mblob is missing: {path}; install mblob again")
+        raise needs_package(name, "mblob-packager")
     return str(path)
 
 

@@ -4,3 +4,26 @@ ELF file.
 Users reach it through `import mblob`. It never imports `mblob.loader`: packing works where nothing
 may be loaded.
 """
+
+from __future__ import annotations
+
+import sys
+
+from mblob.errors import needs_package
+
+# Rooms that compile and link. Machines that only run libraries do not have them: wheels have them in
+# a distribution of their own, mblob-packager (wheel_parts.py).
+PARTS = ("byoc", "compile", "device", "functions", "link", "standalone")
+
+
+class _AbsentParts:
+    """Finds no modules: it is asked last, and raises the error that names the extra."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        package, _, part = name.rpartition(".")
+        if package == __name__ and part in PARTS:
+            raise needs_package("packing", "mblob-packager")
+
+
+sys.meta_path.append(_AbsentParts)

@@ -4,6 +4,7 @@ git."""
 from __future__ import annotations
 
 import hashlib
+import runpy
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,18 @@ def _build(folder: Path) -> None:
 
 
 def built_wheel() -> Path:
-    """The wheel for the Python that runs this."""
+    """The wheel for the Python that runs this, as pip builds it from the sources."""
     (wheel,) = built_once("wheel", _build, _digest()).glob("*.whl")
     return wheel
+
+
+def built_parts() -> tuple[Path, Path]:
+    """The two wheels that a release has of it: of mblob and of mblob-packager."""
+    recipe = ROOT / "wheel_parts.py"
+
+    def split(folder: Path) -> None:
+        runpy.run_path(str(recipe))["split"](built_wheel(), folder)
+
+    key = hashlib.sha256(recipe.read_bytes()).hexdigest() + _digest()
+    folder = built_once("wheel_parts", split, key)
+    return next(folder.glob("mblob-*.whl")), next(folder.glob("mblob_packager-*.whl"))

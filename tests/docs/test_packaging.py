@@ -3,6 +3,8 @@ need."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import shutil
@@ -20,9 +22,10 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from tests.docs.test_one_package import check_program
-from tests.wheel import MADE, built_wheel, call_backend, unpack
+from tests.wheel import MADE, built_parts, built_wheel, call_backend, unpack
 
-LARGEST = 2_600_000  # bytes of a wheel: a machine that runs libraries downloads all of it
+# Bytes of the wheels: of mblob, which a machine downloads that runs libraries, and of mblob-packager.
+LARGEST = (1_500_000, 1_150_000)
 
 
 def files_of(folder: Path) -> set[str]:
@@ -94,7 +97,6 @@ def test_a_wheel_of_the_source_archive_packs_and_loads(unpacked: Path, tmp_path:
     )  # a standalone library's own
     assert sources == {lib / "mblob.c", lib / "mblob-plugins.c", part}  # in place of csrc
     assert {p.name for p in lib.glob("*.[ao]")} == {"libmblob.a", "libmblob-ffi.a", "mblob-core.o"}
-    assert built_wheel().stat().st_size <= LARGEST
     for path in compiled:
         names = [s.name for s in ElfFile(memoryview(path.read_bytes())).sections]
         assert [name for name in names if name.startswith(".debug")] == []
@@ -120,6 +122,66 @@ assert list(x) == [2, 4]
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     shutil.copytree(tmp_path / "site", packages, dirs_exist_ok=True)
     check_program(program, unpacked, python)
+
+
+def listed(wheel: Path) -> dict[str, str]:
+    """The digests of the files of a wheel, by name, without those about it."""
+    with zipfile.ZipFile(wheel) as archive:
+        (record,) = (n for n in archive.namelist() if n.endswith(".dist-info/RECORD"))
+        rows = [line.split(",") for line in archive.read(record).decode().splitlines()]
+        for name, digest, size in rows:
+            data = archive.read(name)
+            if name != record:
+                own = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+                assert (digest, int(size)) == (f"sha256={own}", len(data)), name
+        assert sorted(name for name, *_ in rows) == sorted(
+            i.filename for i in archive.infolist() if not i.is_dir()
+        )
+    return {name: digest for name, digest, _ in rows if ".dist-info/" not in name}
+
+
+@pytest.mark.slow
+def test_the_two_wheels_of_a_release_have_what_one_of_the_sources_has() -> None:
+    run, packager = (listed(wheel) for wheel in built_parts())
+    assert run.keys() & packager.keys() == set()
+    assert {**run, **packager} == listed(built_wheel())
+    assert packager.keys() >= {f"mblob/loader/_lib/{n}" for n in ("mblob.c", "libmblob.a")}
+    sizes = [wheel.stat().st_size for wheel in built_parts()]
+    assert all(size <= most for size, most in zip(sizes, LARGEST)), sizes
+
+
+@pytest.mark.slow
+def test_each_wheel_of_a_release_requires_the_other_in_its_version(tmp_path: Path) -> None:
+    version = mblob.__version__
+    wanted = (f'mblob-packager=={version}; extra == "pack"', f"mblob[pack]=={version}")
+    for wheel, requirement in zip(built_parts(), wanted):
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (n for n in archive.namelist() if n.endswith("/METADATA"))
+            assert f"\nRequires-Dist: {requirement}\n" in archive.read(name).decode()
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--dry-run",
+        "--no-index",
+    ]
+    words = ["--ignore-installed", "--no-deps", *map(str, built_parts())]
+    done = subprocess.run([*command, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"Would install mblob-{version} mblob-packager-{version}" in done.stdout
+
+
+def test_a_wheel_that_is_split_is_refused(root: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "mblob-0.1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("mblob/__init__.py", "")
+    words = [sys.executable, root / "wheel_parts.py", wheel, "-o", tmp_path / "out"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 1
+    expected = f"wheel_parts.py: {wheel.name}: expected a wheel of mblob with its packager\n"
+    assert done.stderr == expected and not (tmp_path / "out").exists()
 
 
 def new_environment(folder: Path, *sources: Path) -> Path:

@@ -105,8 +105,8 @@ def test_links_and_pictures_of_the_page_on_pypi_are_absolute(
 def test_what_is_not_committed_and_files_of_other_releases_are_refused(
     root: Path, tree: Path
 ) -> None:
-    shutil.copy(root / "release.py", tree)
-    shutil.copy(root / "wheels.py", tree)
+    for name in ("release.py", "wheel_parts.py", "wheels.py"):
+        shutil.copy(root / name, tree)
     for words in (["init", "-q"], ["add", "mblob"]):
         subprocess.run(["git", "-C", str(tree), *words], check=True)
     (tree / "dist").mkdir()

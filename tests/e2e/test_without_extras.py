@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
+import shutil
 import subprocess
 import sys
 import venv
@@ -15,7 +17,8 @@ import numpy as np
 import pytest
 
 import mblob
-from tests.wheel import built_wheel
+from mblob.packager import PARTS
+from tests.wheel import built_parts
 
 ABSENT = (
     "import sys; sys.modules.update(dict.fromkeys(('lief', 'elftools', 'pycparser', 'tomli')))\n"
@@ -36,7 +39,6 @@ mblob.add("lib.so", blobs={"more": b"dog"}, output="more.so")
 mblob.swap("more.so", blobs={"config": b"new"}, output="new.so")
 lib = mblob.load_module("new.so")
 assert bytes(lib.payloads["config"]) == b"new" and bytes(lib.payloads["more"]) == b"dog"
-mblob.blob_module("alone", b"data").export_library("data.so")
 for words in ("inspect lib.so", "inspect lib.so --html page.html", "verify lib.so", "diff lib.so new.so",
               "extract lib.so -o parts/", "run lib.so three"):
     assert main(words.split()) in (None, 0, 1), words
@@ -77,6 +79,11 @@ def without(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """A copy that a test may write into."""
+    return shutil.copytree(folder, tmp_path / "work", ignore=shutil.ignore_patterns("parts"))
+
+
 @pytest.mark.compiles
 def test_libraries_run_and_their_payloads_change(folder: Path) -> None:
     done = without(RUNNING, folder)
@@ -87,7 +94,7 @@ def test_libraries_run_and_their_payloads_change(folder: Path) -> None:
 def test_a_wheel_runs_beside_cffi_alone(folder: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
-    with zipfile.ZipFile(built_wheel()) as wheel:
+    with zipfile.ZipFile(built_parts()[0]) as wheel:
         wheel.extractall(packages)
     for name in ("cffi", "_cffi_backend"):
         found = importlib.util.find_spec(name)
@@ -97,13 +104,101 @@ def test_a_wheel_runs_beside_cffi_alone(folder: Path, tmp_path: Path) -> None:
         (packages / place.name).symlink_to(place)
     python = tmp_path / "venv" / "bin" / "python"
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    run = partial(subprocess.run, cwd=folder, env=environment, capture_output=True, text=True)
+    work = copied(folder, tmp_path)
+    run = partial(subprocess.run, cwd=work, env=environment, capture_output=True, text=True)
     done = run([python, "-c", RUNNING])
     assert (done.returncode, done.stderr) == (0, "")
     done = run([python, "-m", "mblob.cli.main", "doctor"])
     assert done.returncode == 6
     assert done.stdout.splitlines()[-1].startswith("this machine can load and run; for building")
-    assert "needs pyelftools: pip install 'mblob[pack]'" in done.stdout
+    assert "packing needs mblob-packager: pip install 'mblob[pack]'" in done.stdout
+    done = run([python, "-m", "mblob", "--libdir", "--amalgamation"])
+    assert done.returncode == 6 and done.stdout.endswith("/_lib\n")
+    expected = "mblob.c needs mblob-packager: pip install 'mblob[pack]'"
+    assert done.stderr == f"python -m mblob: {expected}\n"
+
+
+@pytest.fixture(scope="module")
+def small(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with mblob as the wheel of mblob has it: without the rooms of mblob-packager."""
+    site = tmp_path_factory.mktemp("small")
+    (site / "mblob" / "packager").mkdir(parents=True)
+    for path in (*(root / "mblob").iterdir(), *(root / "packager").iterdir()):
+        if path.name not in (*PARTS, "packager", "__pycache__"):
+            within = site / "mblob" if path.parent.name == "mblob" else site / "mblob" / "packager"
+            (within / path.name).symlink_to(path)
+    return site
+
+
+def on_small(small: Path, folder: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", ABSENT + code, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(small)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.compiles
+def test_libraries_run_and_their_payloads_change_without_the_packager(
+    small: Path, folder: Path, tmp_path: Path
+) -> None:
+    work = copied(folder, tmp_path)
+    where = f"import mblob; assert mblob.__file__.startswith('{small}')\n"
+    done = on_small(small, work, where + RUNNING)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "code",
+    [
+        "mblob.csource_module('k.c').export_library('new.so')",
+        "mblob.blob_module('alone', b'data').export_library('new.so')",
+        "mblob.add('lib.so', kernels=['k.c'], output='new.so')",
+        "mblob.convert('lib.so', 'new.so', dialect='ffi')",
+        "mblob.static_library('k.o')",
+        "mblob.device_module('opencl', '', functions=[])",
+        "mblob.byoc",
+        "import mblob.packager.standalone.runtime",
+    ],
+)
+def test_what_compiles_or_links_needs_the_packager_and_writes_nothing(
+    small: Path, folder: Path, code: str
+) -> None:
+    before = sorted(folder.iterdir())
+    done = on_small(small, folder, f"import mblob\n{code}")
+    expected = "packing needs mblob-packager: pip install 'mblob[pack]'"
+    assert done.stderr.splitlines()[-1] == f"mblob.errors.IncompatibleError: {expected}"
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.compiles
+@pytest.mark.parametrize(
+    "words",
+    [
+        "build k.c -o new.so",
+        "add lib.so k.c -o new.so",
+        "convert lib.so --dialect ffi -o new.so",
+        "standalone lib.so -o new.so",
+        "doctor --target aarch64-linux-gnu",
+    ],
+)
+def test_commands_that_need_the_packager_say_it_in_one_line(
+    small: Path, folder: Path, words: str
+) -> None:
+    code = "from mblob.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    done = on_small(small, folder, code, *words.split())
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (6, "", 1), done
+    assert done.stderr.endswith("packing needs mblob-packager: pip install 'mblob[pack]'\n")
+
+
+def test_the_wheel_of_the_packager_has_the_rooms_that_are_asked_for(root: Path) -> None:
+    split = runpy.run_path(str(root / "wheel_parts.py"))["PACKAGER"]
+    rooms = [name for name in split if name.startswith("mblob/packager/")]
+    assert rooms == [f"mblob/packager/{part}/" for part in PARTS]
+    assert all((root / "packager" / part / "__init__.py").is_file() for part in PARTS)
 
 
 @pytest.mark.compiles
