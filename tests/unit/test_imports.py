@@ -165,4 +165,5 @@ print(inspect.signature(lambda x: None))
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["False", "(x)"]
+    asks_for_more = sys.version_info >= (3, 12)  # `dataclasses` does: for annotations
+    assert done.stdout.split() == [str(asks_for_more), "(x)"]
