@@ -36,12 +36,24 @@ static int graph(mblob_module *lib) {
   return 0;
 }
 
+static int relax(mblob_module *lib) {
+  float x[2][3] = {{1, 2, 3}, {4, 5, 6}}, y[2][3];
+  mblob_module *model;
+  if (mblob_executor_create(lib, "main", 1, 0, &model)) return failed("main");
+  if (mblob_executor_set_input(model, "x", "float32[2,3]", x) || mblob_executor_run(model) ||
+      mblob_executor_get_output(model, 0, "float32[2,3]", y))
+    return failed("run");
+  mblob_module_release(model);
+  printf("%g %g %g\n", (double)y[0][0], (double)y[0][1], (double)y[1][2]);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   mblob_module *lib;
   int status;
   if (argc != 3) return 3;
   if (mblob_open(argv[2], NULL, &lib)) return failed("open");
-  status = argv[1][0] == 'k' ? kernels(lib) : graph(lib);
+  status = argv[1][0] == 'k' ? kernels(lib) : argv[1][0] == 'g' ? graph(lib) : relax(lib);
   mblob_module_release(lib);
   return status;
 }

@@ -1,9 +1,10 @@
-"""Kernels and graphs that are packed here with `target=` run on the other machine, in qemu, with mblob.c
-as their runtime."""
+"""Kernels, graphs and Relax programs that are packed here with `target=` run on the other machine, in qemu,
+with mblob.c as their runtime; those of the ffi dialect with libmblob-ffi.a, too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import mblob
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, make_amalgamation, run
 from tests.e2e.test_other_machines import CONVERTED, Machine
+from tests.loader.executors import relax_programs as programs
+from tests.loader.payloads import u64
 from tests.packager.edit.test_add_params import TEN
 from tests.packager.graphs import KERNELS_C, PROTOTYPES
 
@@ -21,9 +24,11 @@ pytestmark = pytest.mark.slow  # each machine compiles the runtime
 
 SCALE = "void scale(float x[3], float by) { for (int i = 0; i < 3; ++i) x[i] *= by; }\n"
 HOST = Path(__file__).with_name("target_host.c")
+TWICE = "void twice(const float x[2][3], float y[2][3]) { for (int i = 0; i < 6; ++i) y[0][i] = 2 * x[0][i]; }"
 PRINTS = {
     "kernels": '2 4 6, 9, {"labels": []}\n',
     "graph": "111 112 113 114\n",
+    "relax": "2 4 12\n",
 }
 
 
@@ -43,14 +48,59 @@ def graph() -> mblob.Module:
     return factory
 
 
-KINDS: dict[str, Callable[[], Any]] = {"kernels": kernels, "graph": graph}
+def relax(dialect: str) -> mblob.Module:
+    """main(x): 2 x."""
+    constants = [programs.F32, (2, 3), (24,), "global", "ErrorContext(fn=main) "]
+    c, i, r, call = programs.c, programs.i, programs.r, programs.call
+    code = [
+        call(programs.CHECK, [r(0), i(2), c(0), c(4)]),
+        call(programs.STORAGE, [programs.VM, c(2), i(0), c(0), c(3)], 1),
+        call(programs.TENSOR, [r(1), i(0), c(1), c(0)], 2),
+        call(len(programs.BUILTINS), [r(0), r(2)]),
+        programs.ret(2),
+    ]
+    functions = [programs.Function(f"vm.builtin.{name}") for name in programs.BUILTINS]
+    functions += [programs.Function("twice"), programs.Function("main", code, ["x"])]
+    classic = dialect == "classic"
+    magic = programs.MAGIC if classic else programs.MAGIC + 1
+    payload = programs.Program(functions, constants, dialect, magic).payload()
+    made = mblob.blob_module("relax.VMExecutable", u64(len(payload)) * classic + payload)
+    made.import_module(mblob.csource_module(TWICE, packed="name" if classic else None))
+    return made
+
+
+KINDS: dict[tuple[str, str], Callable[[], Any]] = {
+    ("kernels", "classic"): kernels,
+    ("kernels", "ffi"): kernels,
+    ("graph", "classic"): graph,
+    ("relax", "classic"): partial(relax, "classic"),
+    ("relax", "ffi"): partial(relax, "ffi"),
+}
 
 
 def _build(folder: Path, machine: Machine) -> None:
+    """Programs `classic` and `ffi`. libmblob-ffi.a calls functions of libmblob that mblob.c keeps to itself, unless
+    MB_INTERNAL says otherwise."""
     compiler = f"{machine.triplet}-gcc"
+    words = ("-std=c11", "-Wall", "-Wextra", "-Werror", HOST, "-pthread")
     make_amalgamation(folder, "-O1", compiler=compiler)
-    run(compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{folder}", HOST, folder / "mblob.o",
-        "-o", folder / "host", "-pthread", "-ldl", "-lm")  # fmt: skip
+    run(
+        compiler, *words, f"-I{folder}", folder / "mblob.o", "-o", folder / "classic", "-ldl", "-lm"
+    )
+    make_amalgamation(folder, "-O1", "-DMB_INTERNAL=", compiler=compiler)
+    build = folder / "build"
+    run(
+        "make",
+        "-s",
+        "-C",
+        ROOT / "csrc",
+        f"CC={compiler}",
+        "CFLAGS=-O1",
+        f"BUILD={build}",
+        build / "libmblob-ffi.a",
+    )
+    run(compiler, *words, f"-I{folder}", folder / "mblob.o", build / "libmblob-ffi.a",
+        "-Wl,-u,__mblob_static_plugin_ffi", "-o", folder / "ffi", "-ldl", "-lm")  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=CONVERTED, ids=lambda machine: machine.name)
@@ -59,7 +109,8 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def host(machine: Machine, require: Callable[[str], str]) -> Path:
+def hosts(machine: Machine, require: Callable[[str], str]) -> Path:
+    """The folder of the programs, by dialect."""
     require(f"qemu-{machine.name}")
     compiler = require(f"{machine.triplet}-gcc")
 
@@ -67,10 +118,13 @@ def host(machine: Machine, require: Callable[[str], str]) -> Path:
         _build(folder, machine)
 
     sources = (ROOT / "csrc",)
-    return (
-        built_once(f"target-{machine.name}", build, compiler, HOST.read_text(), sources=sources)
-        / "host"
-    )
+    source = HOST.read_text() + Path(__file__).read_text()
+    return built_once(f"target-{machine.name}", build, compiler, source, sources=sources)
+
+
+@pytest.fixture
+def host(hosts: Path) -> Path:
+    return hosts / "classic"
 
 
 def run_there(machine: Machine, host: Path, *words: object) -> str:
@@ -78,13 +132,13 @@ def run_there(machine: Machine, host: Path, *words: object) -> str:
     return run(*emulator, host, *words, timeout=120).stdout
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "dialect"), KINDS)
 def test_what_is_packed_for_a_machine_runs_there(
-    machine: Machine, host: Path, tmp_path: Path, kind: str
+    machine: Machine, hosts: Path, tmp_path: Path, kind: str, dialect: str
 ) -> None:
     path = tmp_path / f"{kind}.so"
-    KINDS[kind]().export_library(path, target=machine.triplet)
-    assert run_there(machine, host, kind, path) == PRINTS[kind]
+    KINDS[kind, dialect]().export_library(path, target=machine.triplet, dialect=dialect)
+    assert run_there(machine, hosts / dialect, kind, path) == PRINTS[kind]
 
 
 def test_a_library_that_was_changed_here_runs_there(
