@@ -18,12 +18,30 @@ class _LoadedWhenUsed(ModuleType):
         if (caller, self.__name__, name) == ("dataclasses", "inspect", "signature"):
             # for docstrings that it writes into classes without one, and nobody reads those of pycparser
             return _no_signature
-        with _LOADING:
-            if sys.modules.get(self.__name__) is self:
-                del sys.modules[self.__name__]
-            module = import_module(self.__name__)
+        module = _loaded_for(self)
         self.__dict__.update(vars(module))
         return getattr(module, name)
+
+
+class _LoadedWhenCalled(ModuleType):
+    """A module of which others import functions and classes, and do nothing but call them: a call loads it."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*values: object, **named: object) -> object:
+            return getattr(_loaded_for(self), name)(*values, **named)
+
+        return call
+
+
+def _loaded_for(late: ModuleType) -> ModuleType:
+    """The module in whose place another one stands."""
+    with _LOADING:
+        if sys.modules.get(late.__name__) is late:
+            del sys.modules[late.__name__]
+        return import_module(late.__name__)
 
 
 def _no_signature(_of: object) -> str:
@@ -35,3 +53,10 @@ def load_when_used(*names: str) -> None:
     into `sys.modules`."""
     for name in names:
         sys.modules.setdefault(name, _LoadedWhenUsed(name))
+
+
+def load_when_called(*names: str) -> None:
+    """As `load_when_used`, also if others take names from them (`from ... import`), which they only
+    call."""
+    for name in names:
+        sys.modules.setdefault(name, _LoadedWhenCalled(name))

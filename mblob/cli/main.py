@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
             # entries by the hundred thousand are no garbage to look for
             gc.set_threshold(200_000, 10, 10)
             sys.setswitchinterval(0.0005)  # who starts a compiler waits for no imports
-            from mblob.cli.late_modules import load_when_used
+            from mblob.cli.late_modules import load_when_called, load_when_used
 
             # Of pyelftools, for its debugging aids alone, which takes longer than all else of it; of
             # pathlib, subprocess and shutil; and what few commands need.
@@ -39,6 +39,9 @@ def main(argv: list[str] | None = None) -> int:
                 "dataclasses", "inspect", "pdb", "traceback", "ipaddress", "bz2", "lzma",
                 "json", "shlex",
             )  # fmt: skip
+            # Of debug information, what tells of lines, frames and places.
+            of_dwarf = "aranges callframe lineprogram locationlists namelut ranges"
+            load_when_called(*(f"elftools.dwarf.{name}" for name in of_dwarf.split()))
         from mblob.cli.command_line import execute
 
         if own:

@@ -167,3 +167,18 @@ print(inspect.signature(lambda x: None))
     )
     asks_for_more = sys.version_info >= (3, 12)  # `dataclasses` does: for annotations
     assert done.stdout.split() == [str(asks_for_more), "(x)"]
+
+
+def test_what_a_command_puts_off_is_loaded_by_a_call() -> None:
+    script = """
+import sys
+from mblob.cli.late_modules import load_when_called
+load_when_called("elftools.dwarf.namelut", "elftools.dwarf.lineprogram")
+from elftools.dwarf.dwarfinfo import NameLUT
+print(type(NameLUT(None, 0, None)).__module__)
+print(sys.modules["elftools.dwarf.namelut"].NameLUT is not NameLUT)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["elftools.dwarf.namelut", "True"]
