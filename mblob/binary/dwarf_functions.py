@@ -6,7 +6,7 @@ pyelftools takes its time to load: modules import this one when there is somethi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mblob.binary.debug_sections import DWARFExprParser, debug_information
@@ -124,23 +124,39 @@ class DebugFunctions:
         return [function_of(name, *entry) for entry in self.entries.get(name, ())]
 
 
-_LARGEST = 1 << 28  # bytes of DWARF in a finished file that is read for one function, decompressed
+_LARGEST = (
+    1 << 28
+)  # bytes of DWARF in a finished file that is read for some functions, decompressed
+
+
+def finished_debug_information(elf: ElfFile) -> Any:
+    """As `debug_information`, of a finished file: at most 256 MiB are read.
+
+    Raises:
+        As of `debug_information`.
+    """
+    return debug_information(elf, _LARGEST)
 
 
 def exported_function(elf: ElfFile, name: str) -> Function | None:
     """A function that a shared library exports; None if it has no DWARF of it, or too much, or DWARF
     that is not understood."""
     try:
-        dwarf, symbol = debug_information(elf, _LARGEST), elf.find(name)
+        dwarf, symbol = finished_debug_information(elf), elf.find(name)
         if dwarf is None or symbol is None:
             return None
-        units = [unit for unit in dwarf.iter_CUs() if _has_code(dwarf, unit, symbol.st_value)]
+        units = units_at(dwarf, [symbol.st_value])
         if units:
             return agreed(read_functions(dwarf, units).named(name))
         # gcc 10 lists no place for a function that jumps to another one that does the same
         return agreed([f for f in read_functions(dwarf).exported if f.name == name])
     except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return None
+
+
+def units_at(dwarf: Any, addresses: Collection[int]) -> list[Any]:
+    """The units whose code is at one of some addresses."""
+    return [u for u in dwarf.iter_CUs() if any(_has_code(dwarf, u, a) for a in addresses)]
 
 
 def _has_code(dwarf: Any, unit: Any, address: int) -> bool:

@@ -85,11 +85,12 @@ def run(args: argparse.Namespace) -> int:
     find_library(args)
     sort_words(args)
     blobs, functions = dict(blobs_of(args)), functions_of(args)
-    if not (args.weights or args.params or blobs or args.kernel or args.object):
+    if not (args.weights or args.params or blobs or args.kernel or args.object or functions):
         if "=" in args.file and not Path(args.file).exists():
             raise UsageError(f"add: expected the library to add to, found {args.file!r} alone")
         raise UsageError(
-            "nothing to add", hint="give a source, an object, weights, --params FILE or KEY=FILE"
+            "nothing to add",
+            hint="give a source, an object, weights, --params FILE, --function NAME or KEY=FILE",
         )
     check_output(NAME, args.output, "all.so")
     with remarks(quiet=args.quiet), watched_files(args, args.file):

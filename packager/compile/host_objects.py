@@ -58,6 +58,7 @@ class HostFile(NamedTuple):
         generated: the packed functions, which have their final names.
         carried: of a plug-in, whose names are all its own.
         elsewhere: names of code that another library has: it is looked at, and not linked.
+        exports: of that library, symbols of functions.
         own_calls: functions that its source says are called in another way than C's, and the
             attribute.
         arrays: declarations of functions with arrays among their parameters, as its source has them.
@@ -79,6 +80,7 @@ class HostFile(NamedTuple):
     generated: bool = False
     carried: bool = False
     elsewhere: bool = False
+    exports: tuple[str, ...] = ()
     own_calls: Mapping[str, str] = {}
     arrays: Mapping[str, str] = {}
     dummies: Mapping[str, Mapping[str, Dummy]] = {}
@@ -267,7 +269,7 @@ def read_input(file: HostFile, ours: bool = False) -> LinkInput:
     Raises:
         OSError, BuildError, FormatError, IncompatibleError: as of `object_files.read`.
     """
-    if file.generated:
+    if file.generated or file.elsewhere:
         return LinkInput(file, object_files.read(file.path, file.label))
     found: list[Function] = []
 
@@ -526,7 +528,8 @@ def object_file(node: ObjectNode, path: Path) -> HostFile:
     if isinstance(node.content, Path):
         # a file that went away since is an OSError here, not the linker's riddle
         node.content.stat()
-        return HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
+        file = HostFile(node.content.absolute(), node.label, own=False, elsewhere=node.elsewhere)
+        return file._replace(exports=node.exports, functions=node.described)
     path.write_bytes(node.content)
     return HostFile(path, node.label, own=False)
 

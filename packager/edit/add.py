@@ -101,8 +101,10 @@ def add(
         blobs: payloads by type key: what `blob_module` takes, such as the path of a file, or bytes.
         kernels: paths of C, C++, CUDA and Fortran sources.
         objects: paths of objects and archives.
-        functions: names and prototypes of plain C functions in these, as of `csource_module`. Without,
-            all whose types are known are callable.
+        functions: names and prototypes of plain C functions in these, as of `csource_module`, and of
+            functions that the library exports already. Types of these come from its debug information
+            or its table of functions, else from a prototype. Without `functions`, all of the new code
+            whose types are known are callable.
         modules: any other modules, with what they import: a list that the root imports, or lists by
             the index of the entry that imports them. Host code among them joins the library.
         output: path of the new library. Without it, or if it is the library's own path, the new
@@ -157,14 +159,18 @@ def add(
         params = checked_path(params, "add: params")
     if order is not None and params is None:
         raise BuildError("order= is that of params= of a Relax program; give params=, too")
-    if not code and params is None and not any(new_imports.values()):
-        raise BuildError("add: nothing to add; give weights, params, blobs, kernels or objects")
+    if not (code or functions) and params is None and not any(new_imports.values()):
+        raise BuildError(
+            "add: nothing to add; give weights, params, blobs, kernels, objects or functions"
+        )
     result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
         is_of_objects = opened.kind == "tar" or members is not None
-        if functions and not (code or is_of_objects):
-            raise BuildError("functions= needs kernels or objects that define them")
+        if functions and not (code or is_of_objects):  # of the library
+            from mblob.packager.edit.add_code import without_code
+
+            code = [without_code(functions)]
         names = Names(opened, replace, of_objects=is_of_objects)
         _check_importers(opened, new_imports)
         if is_of_objects:

@@ -26,6 +26,7 @@ from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import warn_of_undefined
 from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
 from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
+from mblob.packager.modules.host_modules import source_module
 from mblob.packager.modules.nodes import DeclaredFunctions, HostNode, files_in, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
 from mblob.packager.path_arguments import check_output, existing_file
@@ -61,6 +62,11 @@ def members_of(files: Sequence[Path], others: Sequence[Path]) -> tuple[Path, lis
         is_of_sources = found.suffix in FORMAT_OF
         members += [p for p in together[1:] if is_of_sources or p.suffix not in FORMAT_OF]
     return found or members[0], members
+
+
+def without_code(functions: Sequence[str] | str) -> Module:
+    """A host module without code, for functions of the library that it is added to."""
+    return source_module("", "c", DeclaredFunctions(functions, None, "add"))
 
 
 def link_again(
@@ -140,13 +146,8 @@ def with_code(
         left = write_library(library, alone, bare, reuse=False, inputs={})
         left = left and len(library.blob_bytes())
     names = _declared(code)
-    taken = {f.name for f in library.host_functions}.intersection(names)
-    if taken and not replace:
-        raise BuildError(
-            f"{library.path}: has a function {min(taken)!r} already; replace=True replaces it"
-        )
     try:
-        finished = finished_code(bare, work, export_options, but=names if replace else None)
+        finished = finished_code(bare, work, export_options, asked=names, replaces=replace)
         root = Module(node=finished)
         for module in code:
             node = copy(node_of(module))

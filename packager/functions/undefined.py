@@ -26,9 +26,10 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.function_names import MANGLED
 from mblob.bytes.mapping import map_file
 from mblob.errors import did_you_mean
+from mblob.format.exported_functions import FFI_PREFIX, is_helper
 from mblob.packager.compile.call_attributes import own_text, without_code
 from mblob.packager.compile.commands import language, preprocess_command
-from mblob.packager.compile.host_objects import LinkInput, source_file
+from mblob.packager.compile.host_objects import HostFile, LinkInput, source_file
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError
@@ -69,6 +70,9 @@ def undefined(
         return BuildError(
             f"functions: {name} is a procedure of a module: its name is {' or '.join(sorted(procedures))}"
         )
+    library = next((f for f, _ in files if f.elsewhere), None)
+    if library is not None and (why := _in_library(name, library)):
+        return BuildError(f"functions: {name}: {library.label} has {why}")
     is_cxx = any(f.cxx for f, _ in files)
     if why := next(filter(None, (_without_code(name, text, is_cxx) for text in texts())), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
@@ -90,10 +94,34 @@ def undefined(
         of_c = f"if it is static, {STATIC}"
         of_cxx = "if it is static, remove static in the source; if inline or a template, give a function that calls it"
         known = {f.called for f in functions}.union(d for d in defined if not d.startswith(MANGLED))
+        if library is not None:
+            known.update(n for n in library.exports if not (is_helper(n) or n.startswith(MANGLED)))
         why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, sorted(known))}"
     if cut:
         why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
-    return BuildError(f"functions: {name} is declared, but no kernel or object defines it: {why}")
+    where = "no kernel or object defines it"
+    if library is not None:
+        where += f", and {library.label} exports no such function"
+    return BuildError(f"functions: {name} is declared, but {where}: {why}")
+
+
+def _in_library(name: str, library: HostFile) -> str:
+    """The end of an error: the functions of a name in a finished library that are no plain C functions, and what to do;
+    "" without any."""
+    if not {name, FFI_PREFIX + name}.isdisjoint(library.exports):
+        return (
+            "a packed function of this name, which programs call as it is: leave the name out, or give a kernel that"
+            " defines another function of the name"
+        )
+    last = name.rpartition("::")[2]
+    scopes = (s for symbol in library.exports if (s := _cxx_scope(symbol, last)) is not None)
+    names = sorted({f"{scope}::{last}" if scope else last for scope in scopes})
+    if name in names:
+        return (
+            "it as a function of C++, and nothing tells its types, as there is no debug information of it: give a"
+            ' kernel with an extern "C" function that calls it'
+        )
+    return f"the function {' or '.join(names)}: write its name so" if names else ""
 
 
 def _without_code(name: str, text: str, is_cxx: bool) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
+from mblob.binary.function_names import function_names
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
 from mblob.format.system_library_prefixes import BLOBS
@@ -28,14 +29,15 @@ from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import Generated, compile_generated, probe
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import CannotJoinError
+from mblob.packager.errors import CannotJoinError, NameTakenError
+from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.blob_references import find_reference
 from mblob.packager.join.merge import CONTENTS, Names, is_shared, merge
 from mblob.packager.join.merged_file import write
 from mblob.packager.link.export import export_library
 from mblob.packager.modules.nodes import DeclaredFunctions, ObjectNode
-from mblob.packager.objects.object_files import ElfTarget
+from mblob.packager.objects.object_files import ElfTarget, finished_functions
 from mblob.packager.options import as_options
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.temporary import replacing
@@ -153,7 +155,8 @@ def finished_code(
     export_options: Mapping[str, Any],
     *,
     needs_runtime: bool = False,
-    but: Collection[str] | None = None,
+    asked: Collection[str] = (),
+    replaces: bool = False,
 ) -> ObjectNode:
     """The code of a finished library as a host module of another tree: an object with its names alone.
 
@@ -161,11 +164,14 @@ def finished_code(
         path, work, export_options: as of `join`.
         needs_runtime: functions of a runtime that the code calls are not there in the new library's
             runtime, so the tree has to have them.
-        but: functions that the tree may define once more, and those of which it has prototypes (by
-            name); None: it may not.
+        asked: names of functions that the tree has prototypes of, or asks for by name. Plain C functions
+            of the library among them get packed functions.
+        replaces: the tree may define functions of the library once more, and its packed functions of
+            the names that are asked for.
 
     Raises:
         CannotJoinError: a name that no assembler takes.
+        NameTakenError: a packed function of the library has a name that is asked for.
         ToolchainError: the compiler does not work.
         FormatError, OSError: the library is damaged, or cannot be read.
     """
@@ -173,21 +179,31 @@ def finished_code(
     options = [o for o in as_options(export_options.get("options")) if not o.startswith("-flto")]
     label = str(path)
     with Library(path) as library:
+        replaced = asked if replaces else ()
+        functions = finished_functions(library.elf, asked) if asked else []
+        table = library.function_table
+        plain = {f.name for f in functions if plain_row(f, of_tvm=True) is not None}
+        plain.difference_update(row.symbol for row in table if row.abi == "packed")
+        rows = [row for row in table if row.abi == "plain" or row.name not in replaced]
+        rows = [row for row in rows if row.symbol not in plain]
+        packed = [f for f in library.host_functions if f.abi != "plain" and f.symbol not in plain]
+        kept = [f for f in packed if f.name not in replaced]
+        if taken := {f.name for f in kept}.intersection(asked):
+            raise NameTakenError(f"{label}: has a function {min(taken)!r} already")
+        symbols = {f.name for f in functions}.union(asked).difference(f.symbol for f in packed)
+        symbols.update(f.symbol for f in kept)
+        symbols.update(row.symbol for row in rows)
         text = "\n".join(
             f"__asm__({_c_string(line)});"
-            for line in _lines(library, label, needs_runtime, but is not None)
+            for line in _lines(library, label, needs_runtime, symbols, replaces)
         )
-        packed = [
-            f.symbol
-            for f in library.host_functions
-            if f.abi == "packed" and f.name not in (but or ())
-        ]
-        rows = [row for row in library.function_table if row.name not in (but or ())]
+        exports = tuple(sorted(function_names(library.elf)))
     ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
-    node = ObjectNode(made.path, DeclaredFunctions(packed), label=label, elsewhere=True)
-    node.rows = tuple(rows)
+    declared = DeclaredFunctions([f.symbol for f in kept if f.abi == "packed"])
+    node = ObjectNode(made.path, declared, label=label, elsewhere=True)
+    node.rows, node.described, node.exports = tuple(rows), tuple(functions), exports
     return node
 
 
@@ -195,17 +211,16 @@ def _c_string(line: str) -> str:
     return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _lines(library: Library, label: str, needs_runtime: bool, weak: bool) -> Iterator[str]:
+def _lines(
+    library: Library, label: str, needs_runtime: bool, functions: Collection[str], weak: bool
+) -> Iterator[str]:
     elf = library.elf
-    rows = {row.symbol for row in library.function_table}
-    functions = {f.symbol for f in library.host_functions if f.abi != "plain" or f.symbol in rows}
     yield ".text"
-    for s in elf.dynsym:
-        if s.is_exported and _is_function(s) and (s.name in functions or s.name == CLASSIC.entry):
-            _check_name(s.name, label)
-            yield f".{'weak' if weak else 'globl'} {s.name}"
-            yield f".type {s.name}, %function"
-            yield f"{s.name}: .byte 0"
+    for name in sorted(function_names(elf).intersection({*functions, CLASSIC.entry})):
+        _check_name(name, label)
+        yield f".{'weak' if weak else 'globl'} {name}"
+        yield f".type {name}, %function"
+        yield f"{name}: .byte 0"
     yield ".data"
     for s in elf.dynsym:
         if s.is_exported and s.name == CLASSIC.entry and not _is_function(s):

@@ -268,7 +268,9 @@ class _MergedSymbols:
             e.shndx = numbers.get(e.shndx, e.shndx)
         self.entries = list(self._of_host)
         self._versions()
-        theirs = {s.name: (s, e) for s, e in zip(host.dynsym, self._of_host) if s.is_exported}
+        exported = [(s, e) for s, e in zip(host.dynsym, self._of_host) if s.is_exported]
+        exported.sort(key=lambda row: row[0].offset not in host.hidden)  # the default version last
+        theirs = {s.name: (s, e) for s, e in exported}
         wanted = {
             s.name: e for s, e in zip(host.dynsym, self._of_host) if not s.is_defined and s.binding
         }

@@ -152,6 +152,10 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     machine = own or probe(tools, request.options, work)
     for f, contents in objects:
         object_files.check_machine(contents, f.label, machine, " ".join(tools.cc))
+    if any(file.elsewhere for file, _ in host):
+        from mblob.packager.link.finished_names import with_its_functions
+
+        request = with_its_functions(request, host)
     # A plug-in has no functions of the caller's: its names are all its own.
     refuse_unlinkable(
         request, objects, [*host, *addons], texts=lambda: _own_texts(tools, request, work)

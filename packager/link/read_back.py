@@ -20,6 +20,7 @@ from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.link.finished_names import elsewhere
 from mblob.packager.link.inputs import LinkLine, warn_of_functions
 from mblob.packager.link.request import Request
 from mblob.packager.objects.object_files import packed_already
@@ -51,7 +52,7 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         _check_blob(request, elf, library, blob_size)
     if not line.joins:  # a part of another library is not opened
         _check_loading(elf, library)
-    _check_exports(wrapped, late, elf)
+    _check_exports(wrapped, late, elf, elsewhere(line.objects))
     _check_stack(elf, late, request.options)
     if elf.has_text_relocations:
         warn(
@@ -111,12 +112,15 @@ def _check_loading(elf: ElfFile, library: Path) -> None:
         raise BuildError(f"{library.name}: the linked library cannot be opened: {text}") from None
 
 
-def _check_exports(wrapped: Sequence[Wrapped], late: Sequence[LinkInput], elf: ElfFile) -> None:
+def _check_exports(
+    wrapped: Sequence[Wrapped], late: Sequence[LinkInput], elf: ElfFile, others: Collection[str]
+) -> None:
     """Refuse a library that does not export what its function table lists, or nothing of what was
     compiled for link-time optimization.
 
     Args:
         late: the objects for link-time optimization.
+        others: functions of a finished library, which it joins.
 
     Raises:
         BuildError: naming the function.
@@ -130,6 +134,7 @@ def _check_exports(wrapped: Sequence[Wrapped], late: Sequence[LinkInput], elf: E
                 " cannot read this compiler's objects; leave out -fuse-ld=, link with the compiler that made the"
                 " objects, or compile without -flto"
             )
+    names.update(others)
     missing = next(
         (row.symbol for w in wrapped for row in w.rows() if row.symbol not in names), None
     )

@@ -31,6 +31,7 @@ from mblob.packager.path_arguments import existing_file
 from mblob.source_suffixes import LANGUAGE_OF
 
 if TYPE_CHECKING:
+    from mblob.binary.dwarf_functions import Function
     from mblob.packager.modules.source_comments import Comments
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -269,7 +270,12 @@ class ObjectNode(HostNode):
     Attributes:
         elsewhere: it has names alone; what is linked here joins the library that has the code
         (`mblob.packager.join.join`).
+        exports: of that library, symbols of functions.
+        described: of that library, functions that the caller asks for and whose types it tells.
     """
+
+    exports: tuple[str, ...] = ()
+    described: tuple[Function, ...] = ()
 
     def __init__(
         self,

@@ -14,8 +14,10 @@ from mblob.binary.dwarf_functions import (
     DebugFunctions,
     Function,
     agreed,
+    finished_debug_information,
     function_of,
     read_functions,
+    units_at,
 )
 from mblob.binary.dwarf_types import CType, referred, unnamed
 from mblob.binary.elf import ElfFile
@@ -28,7 +30,34 @@ from mblob.packager.objects.object_files import is_code, lto_functions
 _UNKNOWN = Function("", CType("other", 0, "?"), (), False, 0, is_guess=True)
 
 
-def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
+def finished_functions(elf: ElfFile, names: Collection[str]) -> list[Function]:
+    """The functions of some names that a finished library exports; those of which its debug information
+    does not tell the types are left out.
+
+    Args:
+        names: symbols, or as sources call them, with namespaces and modules.
+    """
+    last = {name.rpartition("::")[2].lower() for name in names}
+    symbols = {s.name: s.st_value for s in elf.exports if any(_may_be(s.name, n) for n in last)}
+    found = functions(elf, places=symbols.values()) if symbols else []
+    return [
+        f
+        for f in found
+        if f.name in symbols and not f.is_guess and not {f.name, f.called}.isdisjoint(names)
+    ]
+
+
+def _may_be(symbol: str, name: str) -> bool:
+    """True if a symbol may be that of a function whose name, in small letters, is the last part of a qualified one."""
+    if symbol.startswith(MANGLED):
+        return f"{len(name)}{name}" in symbol.lower()
+    own = symbol.lower().rpartition("_mod_")[2] if symbol.startswith("__") else symbol.lower()
+    return own.rstrip("_") == name.rstrip("_")
+
+
+def functions(
+    elf: ElfFile, whole: bool = False, places: Collection[int] | None = None
+) -> list[Function]:
     """The functions that an object file defines; [] where its debug information is missing or not
     understood.
 
@@ -40,12 +69,15 @@ def functions(elf: ElfFile, whole: bool = False) -> list[Function]:
     Args:
         elf: the object.
         whole: all units tell them, also those that have no function.
+        places: of a finished library, the addresses of the functions that are looked for: only units
+            with code there are read, if one has.
     """
     try:
         described = DebugFunctions()  # compilers write nothing where there is no function
-        dwarf = debug_information(elf)
+        dwarf = (debug_information if places is None else finished_debug_information)(elf)
         if dwarf is not None:
-            described = read_functions(dwarf)
+            # gcc 10 lists no place for a function that jumps to another one that does the same
+            described = read_functions(dwarf, (places and units_at(dwarf, places)) or None)
             files = sum(s.type == STT_FILE for s in elf.symtab)
             described.whole = described.whole and files <= described.units
         return [*described.exported, *described.cxx, *_without_entry(elf, described, whole)]

@@ -3,7 +3,7 @@ functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -454,6 +454,16 @@ def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
     from mblob.packager.objects.debug_info import functions  # it imports pyelftools
 
     return functions(elf, whole)
+
+
+def finished_functions(elf: ElfFile, names: Collection[str]) -> list[Function]:
+    """The functions of some names that a finished library exports, as far as debug information tells:
+    as of `mblob.packager.objects.debug_info`."""
+    if not has_debug_info(elf):
+        return []
+    from mblob.packager.objects.debug_info import finished_functions  # it imports pyelftools
+
+    return finished_functions(elf, names)
 
 
 def exclude_debug_sections(path: Path, elf: ElfFile) -> None:

@@ -76,6 +76,17 @@ def test_what_tvm_refuses_and_what_stays_behind(pack, golden: Path, tmp_path: Pa
     assert left == "mblob-pack: info: 605 B of the old packed modules stay behind in b.so, unused"
 
 
+def test_a_function_of_the_library(pack, tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("int three(void) { return 3; }\nint four(void) { return 4; }\n")
+    assert pack("build", "k.c", "--function", "three", "-o", "a.so").returncode == 0
+    for words in (("four",), ("int four(void)", "--blob", "k=k.c")):
+        done = pack("add", "a.so", "-q", "-o", "b.so", "--function", *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert mblob.load_module(tmp_path / "b.so").four() == 4
+    done = pack("add", "a.so", "-o", "c.so", "--function", "for")
+    assert done.returncode == 2 and "did you mean 'four'" in done.stderr
+
+
 def test_each_failure_has_its_code(pack, deploy: Path, tmp_path: Path, error_line) -> None:
     (tmp_path / "x").write_text("x")
     for words, code, text in (
