@@ -13,7 +13,6 @@ import argparse
 import os
 import shlex
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from benchmarks import (
     devices,
     embedding,
     executors,
-    inputs,
     opening,
     packing,
     peer_tvm,
@@ -34,6 +32,7 @@ from benchmarks import (
     relax,
     replacing,
     report,
+    sizes,
     starting,
 )
 from benchmarks.results import Section
@@ -49,6 +48,7 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
     "executors": executors.run,
     "relax": relax.run,
     "devices": devices.run,
+    "sizes": sizes.run,
     "before": before.run,
 }
 
@@ -74,7 +74,6 @@ def main() -> None:
             section for subject in args.only or SUBJECTS for section in _measured(bench, subject)
         ]
         where = f"{_file_system(bench.folder)}"
-        sections[-1].notes += [_runtime_size(bench), _smallest_profile(bench)]
     drawn = plots.pictures(sections) if find_spec("matplotlib") else []
     command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     text = report.report(sections, command, where, [(p.file, p.title) for p in drawn])
@@ -168,26 +167,6 @@ def _file_system(folder: Path) -> str:
         if folder.resolve().is_relative_to(place) and len(place) >= len(best[0]):
             best = (place, kind)
     return best[1]
-
-
-def _runtime_size(bench: Bench) -> str:
-    """The size of the runtime library without debug information."""
-    stripped = bench.path("stripped.so")
-    subprocess.run(["strip", "-o", str(stripped), str(inputs.runtime_library())], check=True)
-    return f"libmblob, stripped: {stripped.stat().st_size / 1000:.0f} kB."
-
-
-def _smallest_profile(bench: Bench) -> str:
-    """The size of mblob.c, compiled for size with the smallest profile."""
-    folder = bench.path("amalgamation")
-    script = Path(__file__).resolve().parents[1] / "csrc" / "amalgamation.py"
-    subprocess.run([sys.executable, str(script), str(folder)], check=True)
-    words = ["-std=c11", "-Os", "-DMBLOB_PROFILE_MINIMAL", "-c", "mblob.c", "-o", "mblob.o"]
-    subprocess.run(["cc", *words], cwd=folder, check=True)
-    command = ["size", str(folder / "mblob.o")]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    text, data = told.splitlines()[1].split()[:2]
-    return f"mblob.c with MBLOB_PROFILE_MINIMAL: {(int(text) + int(data)) / 1000:.0f} kB of code and data."
 
 
 if __name__ == "__main__":

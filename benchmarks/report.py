@@ -175,5 +175,7 @@ def report(
         lines += ["", f"## {section.title}", "", section.intro, "", section.business, ""]
         if section.rows:
             lines += [*rows_table(section.rows), ""]
+        for own in section.tables:
+            lines += [*table(own.head, own.lines), ""]
         lines += [f"* {note}" for note in section.notes]
     return "\n".join(lines).rstrip() + "\n"

@@ -105,9 +105,22 @@ class Target:
         return "met" if self.found <= self.limit else "not met"
 
 
+@dataclass(frozen=True)
+class Table:
+    """Figures that have no yardstick.
+
+    Attributes:
+        head: a title for each column.
+        lines: rows of as many texts.
+    """
+
+    head: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+
 @dataclass
 class Section:
-    """A subject: its rows, its targets, and what else is to be said.
+    """A subject: its rows, its tables, its targets, and what else is to be said.
 
     Attributes:
         intro: how it was measured, a paragraph.
@@ -117,6 +130,7 @@ class Section:
     title: str
     intro: str
     rows: list[Row] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     business: str = ""

@@ -34,6 +34,7 @@ class Scale:
         rounds: of each comparison, at most.
         loops: calls that are measured as one.
         installs: whether what is missing may be fetched.
+        profiles: whether all that is shipped is compiled and weighed, for all machines.
     """
 
     pack: Sequence[int]
@@ -44,6 +45,7 @@ class Scale:
     rounds: int
     loops: int
     installs: bool
+    profiles: bool
 
 
 SCALES = {
@@ -56,6 +58,7 @@ SCALES = {
         rounds=7,
         loops=20_000,
         installs=True,
+        profiles=True,
     ),
     "quick": Scale(
         pack=(0, 16, 64, 256),
@@ -66,6 +69,7 @@ SCALES = {
         rounds=3,
         loops=5_000,
         installs=False,
+        profiles=False,
     ),
     "tiny": Scale(
         pack=(0, 1),
@@ -76,6 +80,7 @@ SCALES = {
         rounds=1,
         loops=50,
         installs=False,
+        profiles=False,
     ),
 }
 

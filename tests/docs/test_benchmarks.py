@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench_main
-from benchmarks import embedding, peer_tvm, plots, relax, replacing, report, sampling
-from benchmarks.results import MIB, Row, Sample, Section, Target, medians, row_of_pairs
+from benchmarks import embedding, peer_tvm, plots, relax, replacing, report, sampling, sizes
+from benchmarks.results import MIB, Row, Sample, Section, Table, Target, medians, row_of_pairs
 
 SUBJECTS = ("packing", "embedding", "opening", "replacing", "calling", "starting", "before")
 SECTIONS = (
@@ -160,6 +160,18 @@ def test_a_library_that_is_replaced_leaves_nothing_in_memory(bench: sampling.Ben
     assert (descriptors.unit, descriptors.found) == ("descriptors", 0)
 
 
+@pytest.mark.slow
+def test_what_is_shipped_is_weighed(bench: sampling.Bench) -> None:
+    found = sizes.run(bench)
+    assert [(t.unit, t.verdict) for t in found.targets] == [("kB", "met")] * 2
+    profiles, standalone = found.tables
+    assert profiles.head == ["mblob.c with, kB", "this machine"]
+    assert [line[0] for line in profiles.lines] == [f"`{sizes.SMALLEST}`"]
+    plain, whole, grown = map(int, standalone.lines[0][1:])
+    assert 0 < plain < whole and abs(whole - plain - grown) <= 1
+    assert re.fullmatch(r"libmblob, stripped: 4\d\d kB\.", found.notes[-1])
+
+
 # ---- the report ----------------------------------------------------------------------------------
 
 
@@ -173,6 +185,7 @@ def section() -> Section:
         Target("bad", 2, 2.5, "ms", "it is slow."),
         Target("absent", 2, None, "ns", "because"),
     ]
+    found.tables = [Table(["kB", "grown"], [["a kernel", "81"]])]
     found.notes = ["something was not measured."]
     return found
 
@@ -186,6 +199,7 @@ def test_the_report_has_rows_targets_reasons_and_notes() -> None:
     assert "| absent | 2 ns |  | not measured |" in text
     assert "* bad: 2.5 ms, it is slow. Load 9." in text
     assert "| 16 | ours | 3.2 s | cp | 1.6 s | 2.00 | 1 |" in text
+    assert "| kB | grown |\n| --- | --- |\n| a kernel | 81 |\n\n* some" in text
     assert text.endswith("* something was not measured.\n")
 
 

@@ -1,0 +1,148 @@
+"""What things weigh that are shipped: mblob.c by its macros and by machine, standalone libraries, libmblob. No time
+counts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import mblob
+from benchmarks import inputs
+from benchmarks.results import Section, Table, Target
+from benchmarks.sampling import Bench
+
+INTRO = """\
+mblob.c, compiled with `-Os` by the gcc of each machine: code and data of mblob.o, with the tables for unwinding. A
+standalone library carries its runtime: bytes over the library that needs mblob. The Relax program has the code of no
+kernel: functions of their names that do nothing."""
+ROOT = Path(__file__).resolve().parents[1]
+SMALLEST = "-DMBLOB_PROFILE_MINIMAL"
+CHOICES = (
+    "",
+    SMALLEST,
+    f"{SMALLEST} -fno-asynchronous-unwind-tables",
+    "-DMBLOB_PROFILE_CORE",
+    "-DMBLOB_WITH_GRAPH",
+    "-DMBLOB_WITH_RELAX",
+    "-DMBLOB_WITH_RELAY",
+    "-DMBLOB_WITH_AOT",
+    "-DMBLOB_WITH_CONTRIB",
+)
+# By what the first word of the compiler's name is on Debian.
+MACHINES = {
+    "x86-64": "x86_64-linux-gnu-",
+    "aarch64": "aarch64-linux-gnu-",
+    "armv7": "arm-linux-gnueabihf-",
+    "riscv64": "riscv64-linux-gnu-",
+    "i686": "i686-linux-gnu-",
+    "s390x": "s390x-linux-gnu-",
+}
+FUNCTION = (
+    "TVM_DLL int {}(TVMValue *a, int *c, int n, TVMValue *r, int *k, void *s) {{ return 0; }}\n"
+)
+
+
+def run(bench: Bench) -> Section:
+    section = Section("Sizes", INTRO)
+    _profiles(bench, section)
+    _standalone(bench, section)
+    stripped = bench.path("stripped.so")
+    subprocess.run(["strip", "-o", str(stripped), str(inputs.runtime_library())], check=True)
+    section.notes.append(f"libmblob, stripped: {stripped.stat().st_size / 1000:.0f} kB.")
+    return section
+
+
+def _profiles(bench: Bench, section: Section) -> None:
+    """mblob.c: all macros on all machines that have a compiler here, or the smallest profile on this one."""
+    folder = bench.path("amalgamation")
+    command = [sys.executable, str(ROOT / "csrc" / "amalgamation.py"), str(folder)]
+    subprocess.run(command, check=True)
+    machines, choices = {"this machine": ""}, (SMALLEST,)
+    if bench.scale.profiles:
+        machines = {name: tools for name, tools in MACHINES.items() if shutil.which(f"{tools}gcc")}
+        section.notes += [
+            f"mblob.c for {name} was not compiled: there is no {tools}gcc."
+            for name, tools in MACHINES.items()
+            if name not in machines
+        ]
+        choices = CHOICES
+    lines, smallest = [], None
+    for choice in choices:
+        found = {name: _weight(tools, choice, folder) for name, tools in machines.items()}
+        if choice == SMALLEST:
+            smallest = found.get("x86-64", found.get("this machine"))
+        cells = (f"{weight:.0f}" for weight in found.values())
+        lines.append([f"`{choice}`" if choice else "none: all", *cells])
+        bench.say(f"mblob.c {choice}")
+    section.tables.append(Table(["mblob.c with, kB", *machines], lines))
+    text = "mblob.c with MBLOB_PROFILE_MINIMAL: code and data"
+    why = "it has more than opening, calling and reading take."
+    section.targets.append(Target(text, 130, smallest, "kB", why))
+
+
+def _weight(tools: str, choice: str, folder: Path) -> float:
+    """kB of text and data, as `size` tells them."""
+    words = ["-std=c11", "-Os", *choice.split(), "-c", "mblob.c", "-o", "mblob.o"]
+    subprocess.run([f"{tools}gcc", *words], cwd=folder, check=True)
+    command = [f"{tools}size", "mblob.o"]
+    told = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    text, data = told.splitlines()[1].split()[:2]
+    return (int(text) + int(data)) / 1000
+
+
+# -- standalone ------------------------------------------------------------------------------------
+
+
+def _kernel(bench: Bench, path: Path, standalone: bool) -> None:
+    made = mblob.csource_module("void twice(float x[2]) { x[0] *= 2; x[1] *= 2; }")
+    made.import_module(mblob.blob_module("config", b'{"labels": ["cat"]}'))
+    made.export_library(path, standalone=standalone)
+
+
+def _graph(bench: Bench, path: Path, standalone: bool) -> None:
+    manifest = ROOT / "examples" / "digits" / "digits.toml"
+    words = ["-m", "mblob.cli.main", "build", "--quiet", *["--standalone"] * standalone]
+    subprocess.run([sys.executable, *words, str(manifest), "-o", str(path)], check=True)
+
+
+def _relax(bench: Bench, path: Path, standalone: bool) -> None:
+    """The program of the example, in the dialect that standalone libraries have."""
+    classic = bench.path("classic.so")
+    mblob.convert(ROOT / "examples" / "relax" / "digits_relax.so", classic, dialect="classic")
+    with mblob.open(classic) as library:
+        program = mblob.blob_module(library.entries[0].type_key, bytes(library.entries[0].view()))
+        names = [name for name in library.functions if not name.startswith("__")]
+    header = "#include <tvm/runtime/c_runtime_api.h>\n"
+    text = header + "".join(map(FUNCTION.format, names))
+    program.import_module(mblob.csource_module(text, functions=[]))
+    program.export_library(path, dialect="classic", standalone=standalone)
+
+
+# What it is, how it is made, and kB that it grows by at most.
+MODELS: dict[str, tuple[Callable[[Bench, Path, bool], None], int]] = {
+    "a kernel with a payload": (_kernel, 100),
+    "a graph model": (_graph, 150),
+    "a Relax model": (_relax, 200),
+}
+
+
+def _standalone(bench: Bench, section: Section) -> None:
+    os.environ["MBLOB_CACHE_DIR"] = str(bench.path("cache"))  # the runtime is compiled
+    lines = []
+    for name, (make, most) in MODELS.items():
+        plain, whole = bench.path("plain.so"), bench.path("whole.so")
+        make(bench, plain, False)
+        make(bench, whole, True)
+        sizes = [path.stat().st_size / 1000 for path in (plain, whole)]
+        grown = sizes[1] - sizes[0]
+        lines.append([name, *(f"{size:.0f}" for size in (*sizes, grown))])
+        why = "the runtime that it carries has more than the model asks for."
+        section.targets.append(Target(f"standalone, {name}: growth", most, grown, "kB", why))
+        bench.say(f"standalone: {name}")
+        if not bench.scale.profiles:
+            break
+    section.tables.append(Table(["kB", "needs mblob", "standalone", "growth"], lines))
