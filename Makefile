@@ -26,6 +26,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 # Tests run in a random order, whose seed is printed at the end, on as many workers as there are cores.
 WORKERS ?= auto
+# pytest keeps what it makes of each test file, which takes a worker 15 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations=10
 RUFF := ruff==0.17.5
 MYPY := mypy==2.4.1
@@ -96,10 +98,10 @@ quick: env ## for the minute before a commit: tests/unit, but what needs a compi
 test-all: env ## the slow tests, which make test leaves out: 25 minutes
 	@$(PYTEST) -m 'slow and not nightly'
 
-coverage: ## the lines that the quick tests run, by folder, Python and C: in a clone of the last commit; half an hour
+coverage: ## the lines that the quick tests run, by folder, Python and C, into docs/reliability.md: in a clone of the last commit; half an hour
 	@rm -rf build/coverage && git clone -q . build/coverage && $(MAKE) --no-print-directory -C build/coverage env
 	@$(PYTHON) tests/measure_coverage.py --tree build/coverage --report build/coverage.jsonl -- -n $(WORKERS) --dist worksteal
-	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl
+	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl --page docs/reliability.md
 
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheel_parts.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/minimal csrc/plugins packager loader/_call mblob/bytes tests examples \

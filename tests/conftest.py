@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from tests.built_once import built_once
+from tests.compiled_once import made_once, use_in_packager
 from tests.e2e.programs import make_c_tests
 
 pytest_plugins = ("tests.own_process", "tests.tidy", "tests.tiers")
@@ -51,6 +52,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """A long text is not part of a test's name: each program that a test starts gets the name as an
     argument of the system, which has at most 128 KiB."""
     return argname if isinstance(val, (str, bytes)) and len(val) > 1000 else None
+
+
+def pytest_configure() -> None:
+    use_in_packager()
 
 
 def pytest_collection_finish() -> None:
@@ -256,6 +261,14 @@ def sanitized() -> Path:
 
 
 @pytest.fixture(scope="session")
+def standalone_runtimes() -> Path:
+    """A folder for MBLOB_CACHE_DIR: the runtimes that standalone libraries get are compiled once, for
+    all runs until their sources change."""
+    sources = (ROOT / "csrc", ROOT / "packager" / "standalone")
+    return built_once("standalone-runtimes", lambda folder: None, sources=sources)
+
+
+@pytest.fixture(scope="session")
 def golden() -> Path:
     """Libraries that TVM 0.14 exported: $MBLOB_GOLDEN, or shared/golden beside the project."""
     path = Path(os.environ.get("MBLOB_GOLDEN") or ROOT.parent / "shared" / "golden")
@@ -288,9 +301,14 @@ def cc() -> Callable[..., Path]:
         text = output.with_suffix(".c")
         text.write_text(source)
         command = [compiler, "-shared", "-fPIC", "-O1", str(text), "-o", str(output), *flags]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, f"{command}\n{done.stderr}"
-        if ignored := re.search(r"-z (\S+) ignored", done.stderr):
+
+        def really() -> tuple[int, str]:
+            done = subprocess.run(command, capture_output=True, text=True)
+            return done.returncode, done.stderr
+
+        status, said = made_once(command, output.parent, really)
+        assert status == 0, f"{command}\n{said}"
+        if ignored := re.search(r"-z (\S+) ignored", said):
             pytest.skip(f"a linker that takes -z {ignored[1]} is not installed")
         return output
 

@@ -9,7 +9,8 @@ file: its lines, and those that ran.
 
     python tests/measure_coverage.py --compare FILE FILE ...
 
-prints the share of lines, by folder, of several reports beside each other.
+prints the share of lines, by folder, of several reports beside each other. With `--page PAGE` the
+table takes the place of the one in a page, docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,7 +141,8 @@ def part_of(name: str) -> str | None:
     return str(Path(name).parent) if name.startswith(PRODUCT) else None
 
 
-def compare(reports: list[Path]) -> None:
+def compare(reports: list[Path]) -> str:
+    """A table of the shares, by folder."""
     found: list[defaultdict[tuple[str, str], list[int]]] = []
     for report in reports:
         counts: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
@@ -150,14 +153,20 @@ def compare(reports: list[Path]) -> None:
                 counts[key][0] += len(row["lines"])
                 counts[key][1] += len(row["ran"])
         found.append(counts)
-    print("| lines that ran | " + " | ".join(r.stem for r in reports) + " |")
-    print("|---" * (len(reports) + 1) + "|")
+    heads = ["share"] if len(reports) == 1 else [r.stem for r in reports]
+    rows = [["lines that ran", *heads], ["---"] * (len(reports) + 1)]
     for key in sorted(set().union(*found)):
         pairs = [counts[key] for counts in found]
-        cells = (
-            f"{100 * ran / lines:7.2f} % of {lines:6}" if lines else "" for lines, ran in pairs
-        )
-        print(f"| {': '.join(key)} | " + " | ".join(cells) + " |")
+        cells = (f"{100 * ran / lines:.1f} % of {lines}" if lines else "" for lines, ran in pairs)
+        rows.append([": ".join(key), *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("| --- ", "|---")
+
+
+def put_into(page: Path, table: str) -> None:
+    """Replace the table of a page."""
+    text, count = re.subn(r"^\| lines that ran .*\n(\|.*\n)*", table, page.read_text(), flags=re.M)
+    assert count == 1, f"{page} has {count} tables of lines"
+    page.write_text(text)
 
 
 def main() -> int:
@@ -169,10 +178,14 @@ def main() -> int:
         "--report", type=Path, default=Path("coverage.jsonl"), help="a file to write"
     )
     parser.add_argument("--compare", type=Path, nargs="+", help="reports to put beside each other")
+    parser.add_argument("--page", type=Path, help="a page whose table the comparison replaces")
     parser.add_argument("words", nargs="*", help="for pytest")
     args = parser.parse_args()
     if args.compare:
-        compare(args.compare)
+        table = compare(args.compare)
+        print(table, end="")
+        if args.page:
+            put_into(args.page, table)
         return 0
     if args.tree is None:
         parser.error("which --tree?")

@@ -23,6 +23,8 @@ from typing import Any
 
 import pytest
 
+from tests import compiled_once
+
 ROOT = Path(__file__).resolve().parents[1]
 MADE = {"build", "csrc/build"}  # by make, which may run at the same time
 SHOWN = 10  # leftovers, and commands that repeat failures
@@ -86,7 +88,11 @@ class Tidy:
         os.environ.setdefault("RUSTUP_HOME", str(self.folder / "rustup"))
         for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             os.environ.pop(variable, None)
-        for variable, name in (("HOME", "home"), ("TMPDIR", "tmp")):
+        for variable, name in (
+            ("HOME", "home"),
+            ("TMPDIR", "tmp"),
+            (compiled_once.FOLDER, "compiled"),
+        ):
             (self.folder / name).mkdir()
             os.environ[variable] = str(self.folder / name)
         tempfile.tempdir = None

@@ -22,6 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.compiled_once import use_in_packager
+
 ROOT = Path(__file__).resolve().parents[1]
 BEFORE_PYTHON = ("LD_", "PYTHON", "ASAN_", "MALLOC_")
 
@@ -149,5 +151,7 @@ def _become(words: list[str], cwd: str, env: dict[str, str], places: list[str]) 
 if __name__ == "__main__":
     for _module in sys.argv[1:]:
         importlib.import_module(_module)
+    if "mblob.packager.compile.processes" in sys.modules:
+        use_in_packager()
     if _words := serve():
         runpy.run_module(_words[0], run_name="__main__", alter_sys=True)

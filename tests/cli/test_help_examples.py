@@ -73,9 +73,12 @@ def test_every_verb_has_an_example() -> None:
         assert f"mblob-pack {verb}" in example
 
 
-def test_the_examples_run_one_after_the_other_as_printed(require, folder: Path) -> None:
+def test_the_examples_run_one_after_the_other_as_printed(
+    require, folder: Path, standalone_runtimes: Path
+) -> None:
     environment = {
         **os.environ,
+        "MBLOB_CACHE_DIR": str(standalone_runtimes),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     for verb, example in EXAMPLES:

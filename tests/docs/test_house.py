@@ -3,6 +3,7 @@ like."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -18,6 +19,7 @@ import pytest
 
 import mblob
 from tests import built_once as built_once_module
+from tests import compiled_once, measure_coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -308,6 +310,62 @@ def test_the_defects_to_plant_fit_the_sources(root: Path) -> None:
     command = [sys.executable, root / "tests/planted_defects.py", "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_measured_lines_take_the_place_of_the_table_in_the_page(tmp_path: Path) -> None:
+    rows = [
+        {"file": "mblob/a/x.py", "lines": [1, 2, 3, 4], "ran": [1, 2, 3]},
+        {"file": "csrc/src/elf/x.c", "lines": [5], "ran": []},
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "docs" / "reliability.md").read_text())
+    for _ in range(2):
+        measure_coverage.put_into(page, measure_coverage.compare([tmp_path / "r.jsonl"]))
+    _, _, table = page.read_text().partition("| lines that ran | share |\n|---|---|\n")
+    assert table.splitlines()[:5] == [
+        "| C: all | 0.0 % of 1 |",
+        "| C: csrc/src/elf | 0.0 % of 1 |",
+        "| Python: all | 75.0 % of 4 |",
+        "| Python: mblob/a | 75.0 % of 4 |",
+        "",
+    ]
+
+
+SOURCE = "int f(int x) { return x; }"
+
+
+def test_a_command_with_the_same_inputs_is_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, require: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv(compiled_once.FOLDER, str(tmp_path))
+    made = []
+
+    def compiled(text: str, *words: str) -> bytes:
+        folder = tmp_path / str(len(made))
+        folder.mkdir(exist_ok=True)
+        (folder / "x.c").write_text(text)
+        (folder / "x.o").unlink(missing_ok=True)
+        command = [require("cc"), "-c", "x.c", *words, "-o", "x.o"]
+
+        def really() -> tuple[int, str]:
+            made.append(text)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            return done.returncode, done.stderr
+
+        assert compiled_once.made_once(command, folder, really) == (0, "")
+        return (folder / "x.o").read_bytes()
+
+    assert compiled(SOURCE) == compiled(SOURCE)
+    assert len(made) == 1
+    for text, words in (("int y;", ()), (SOURCE, ("-O2",)), ("const char *x = __FILE__;", ())):
+        assert compiled(text, *words) != compiled(SOURCE)
+    assert len(made) == 4
+    for words in (("-g",), ("-I.",), ("-include", "stddef.h"), ("-MD",)):
+        compiled(SOURCE, *words), compiled(SOURCE, *words)
+    monkeypatch.setenv("CPATH", str(tmp_path))
+    compiled(SOURCE)
+    assert len(made) == 4 + 8 + 1
 
 
 def test_a_program_is_compiled_again_only_when_its_sources_change(

@@ -251,36 +251,30 @@ PAIR = r"expected at least 16 bytes for struct pair \*p, found {}; pass ctypes\.
 ARRAY = r"expected an array, found {}; make it an array with numpy\.asarray\(image, \"uint8\"\)"
 
 
-@pytest.fixture(scope="module", params=["classic", "ffi"])
-def of_pointers(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> mblob.Module:
-    path = tmp_path_factory.mktemp("pointers") / "p.so"
-    mblob.csource_module(OF_POINTERS).export_library(path, dialect=request.param)
-    return mblob.load_module(path)
+NOT_TAKEN: list[tuple[str, Any, str]] = [
+    ("text", 3, A_TEXT + "3$"),
+    ("text", 3.0, A_TEXT + r"3\.0$"),
+    ("text", ["a"], A_TEXT + "list$"),
+    ("text", ("a",), A_TEXT + "tuple$"),
+    ("text", {"a": 1}, A_TEXT + "dict$"),
+    ("texts", 3, TEXTS + "the number 3"),
+    ("texts", {"a": 1}, TEXTS + "dict"),
+    ("pair", (1, 2.0), PAIR.format("tuple")),
+    ("pair", [1, 2.0], PAIR.format("list")),
+    ("pair", {"a": 1}, PAIR.format("dict")),
+    ("bytes", [1, 2, 3, 4], ARRAY.format("list")),
+    ("bytes", (1, 2, 3, 4), ARRAY.format("tuple")),
+    ("bytes", {}, "expected an array, found dict$"),
+]
 
 
 @pytest.mark.own_process
-@pytest.mark.parametrize(
-    ("name", "given", "text"),
-    [
-        ("text", 3, A_TEXT + "3$"),
-        ("text", 3.0, A_TEXT + r"3\.0$"),
-        ("text", ["a"], A_TEXT + "list$"),
-        ("text", ("a",), A_TEXT + "tuple$"),
-        ("text", {"a": 1}, A_TEXT + "dict$"),
-        ("texts", 3, TEXTS + "the number 3"),
-        ("texts", {"a": 1}, TEXTS + "dict"),
-        ("pair", (1, 2.0), PAIR.format("tuple")),
-        ("pair", [1, 2.0], PAIR.format("list")),
-        ("pair", {"a": 1}, PAIR.format("dict")),
-        ("bytes", [1, 2, 3, 4], ARRAY.format("list")),
-        ("bytes", (1, 2, 3, 4), ARRAY.format("tuple")),
-        ("bytes", {}, "expected an array, found dict$"),
-    ],
-)
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
 def test_what_a_pointer_does_not_take_is_told_with_what_it_takes(
-    of_pointers: mblob.Module, name: str, given: Any, text: str
+    tmp_path: Path, dialect: Any
 ) -> None:
-    with pytest.raises(TypeError, match=text):
-        of_pointers[name](given)
+    mblob.csource_module(OF_POINTERS).export_library(tmp_path / "p.so", dialect=dialect)
+    lib = mblob.load_module(tmp_path / "p.so")
+    for name, given, message in NOT_TAKEN:
+        with pytest.raises(TypeError, match=message):
+            lib[name](given)

@@ -158,6 +158,8 @@ def spelled(tree: ast.Module, of_devices: bool = False) -> list[tuple[int, str]]
     """Lines of a Python source that spell a type key, each with the key."""
     names = NAMES_OF_DEVICES if of_devices else NAMES
     found = set()
+    if not _words(tree):  # most files
+        return []
     for node in ast.walk(tree):
         words = [
             *_in_a_comparison(node, names),

@@ -130,7 +130,8 @@ def test_what_it_refuses_is_told_when_the_machine_is_made(
     tmp_path: Path, name: str, kind: str
 ) -> None:
     items, text = REFUSED[name]
-    for dialect in ("ffi", "classic"):
+    # the dialects differ in how the program is read, which one refusal shows
+    for dialect in ("ffi", "classic") if name == "shape" else ("ffi",):
         path = library(tmp_path / f"{dialect}.so", main(*items, kind=kind), dialect=dialect)
         with pytest.raises(
             mblob.FormatError,

@@ -1,19 +1,15 @@
-"""The runtimes that standalone libraries get are compiled once, for all runs until their sources change."""
+"""Standalone libraries share the runtimes that are compiled for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.built_once import built_once
-from tests.e2e.programs import ROOT
-
 
 @pytest.fixture(autouse=True, scope="session")
-def _cache() -> Iterator[None]:
-    sources = (ROOT / "csrc", ROOT / "packager" / "standalone")
-    folder = built_once("standalone-runtimes", lambda folder: None, sources=sources)
+def _cache(standalone_runtimes: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MBLOB_CACHE_DIR", str(folder))
+        patch.setenv("MBLOB_CACHE_DIR", str(standalone_runtimes))
         yield
