@@ -20,6 +20,7 @@ from typing import Any
 from mblob import argument_types, errors, texts
 from mblob.arguments import check_unmasked
 from mblob.loader import prototype
+from mblob.loader.c_characters import as_text, char_view
 from mblob.named_tuple import NamedTuple
 from mblob.native.runtime import address_of, ffi
 
@@ -219,18 +220,7 @@ def _address(view: memoryview) -> _Address:
     return made
 
 
-def as_text(value: str) -> bytes:
-    """A text of C."""
-    if "\0" in value:
-        raise errors.ArgumentValueError(
-            "the str has a NUL inside, where its C text would end; pass bytes"
-        )
-    try:
-        return value.encode()
-    except UnicodeEncodeError:
-        raise errors.ArgumentValueError(texts.say(texts.SURROGATES, "pass bytes")) from None
-
-
+_CHAR = Number("char", 1)
 READ_ONLY = "its memory is read-only, and the function may write to it; pass a writable copy"
 
 
@@ -280,6 +270,7 @@ class Pointer:
         except (TypeError, ValueError, BufferError):
             pass
         value = getattr(value, "_as_parameter_", value)
+        value = char_view(value) if self.element == _CHAR else value
         dims = self.dims
         if not dims or isinstance(value, WITHOUT_SIZE):
             return
@@ -315,6 +306,7 @@ class Pointer:
             return None
         if isinstance(value, str):
             value = self._text(value)
+        value = char_view(value) if self.element == _CHAR else value
         if isinstance(value, (PointerOfCtypes, Reference, ctypes.c_void_p, ctypes.c_char_p)):
             self._check_pointer(value)
             self.check_shape(value, {})

@@ -8,8 +8,8 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
-from mblob.loader.c_arguments import Number, Pointer, number_type
-from mblob.loader.c_memory import POINTER_SIZE, Callback, Memory, Object, Pointed
+from mblob.loader.c_arguments import Number, Pointer, PointerOfCtypes, Reference, number_type
+from mblob.loader.c_memory import POINTER_SIZE, Callback, Memory, Object, Pointed, is_buffer
 from mblob.loader.c_words import number_of, pointer_result, result_of
 from mblob.named_tuple import NamedTuple
 
@@ -103,9 +103,21 @@ class Sizes(NamedTuple):
             if type(value) is int:
                 found[name] = value
                 continue
-            with suppress(TypeError):  # what is wrong with it is said by itself
-                found[name] = index(getattr(value, "value", value))
+            with suppress(TypeError, ValueError):  # what is wrong with it is said by itself
+                found[name] = index(_number_behind(value))
         return found
+
+
+def _number_behind(value: Any) -> Any:
+    """The number of an argument, or the one that it points at, as arguments of Fortran do."""
+    if isinstance(value, Reference):
+        value = value._obj
+    elif isinstance(value, PointerOfCtypes):
+        value = value.contents if value else None
+    elif not hasattr(value, "value") and is_buffer(value):
+        view: Any = memoryview(value)
+        value = view.cast("B").cast(view.format)[0] if view.nbytes == view.itemsize else None
+    return getattr(value, "value", value)
 
 
 _DESCRIPTORS = ("array descriptor", "class descriptor")  # of Fortran, which no argument is

@@ -15,6 +15,7 @@ from mblob.loader import c_memory, prototype
 from mblob.loader.c_arguments import complex_type
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
+from mblob.loader.c_characters import characters as characters
 from mblob.loader.c_functions import comment_of
 from mblob.loader.c_functions import declared as declared_in_c
 from mblob.loader.c_memory import Memory, Pointed

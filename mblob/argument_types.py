@@ -125,9 +125,9 @@ TYPEDEFS = tuple(
 )
 SIZES = {name: (row.bits + 7) // 8 for row in TABLE for name in (row.c, *row.others)}
 
-# Words behind a pointer in the table of functions (docs/format.md, section 7): to an array in column order, and to
-# an array of characters.
-COLUMNS, CHARS = ":columns", ":chars"
+# Words behind a pointer in the table of functions (docs/format.md, section 7): to an array in column order, to an
+# array of characters, and to texts of Fortran.
+COLUMNS, CHARS, TEXT = ":columns", ":chars", ":text"
 
 # -- the C header ----------------------------------------------------------------------------------
 
@@ -209,6 +209,7 @@ def macros() -> dict[str, str]:
         **FLOAT8_CODES,
         "MB_WORD_COLUMNS": texts.quoted(COLUMNS),
         "MB_WORD_CHARS": texts.quoted(CHARS),
+        "MB_WORD_TEXT": texts.quoted(TEXT),
         "MB_DTYPE_NAMES": _quoted(NAMES.values()),
         "MB_DTYPE_LAST": str(LAST_CODE),
         "MB_SMALL_FLOATS": _elements(SMALL_FLOATS),

@@ -117,6 +117,7 @@ typedef struct call_parameter {
   bool is_signed;   /* these have a sign */
   bool chars;       /* they are of type char, and no text */
   bool is_text;     /* a pointer to a char, which may be a text */
+  bool padded;      /* to texts of Fortran, which end with blanks */
   bool function;    /* a pointer to a function */
   const char *text; /* the parameter in C: a part of the signature, without a NUL behind it */
   size_t text_size;
@@ -282,6 +283,11 @@ PyObject *call_convert_plain(TVMValue value, int code);
 bool call_convert_str(call_frame *frame, int i, PyObject *arg);
 bool call_convert_opaque_bytes(call_frame *frame, int i, PyObject *arg);
 bool call_convert_bytes_of_pointer(call_frame *frame, int i, PyObject *arg);
+/* convert_made.c */
+bool call_convert_instead(call_frame *frame, int i, PyObject *made);
+bool call_convert_list_of_arrays(call_frame *frame, int i, PyObject *arg);
+bool call_takes_characters(const call_frame *frame, int i, const char *format);
+bool call_convert_characters(call_frame *frame, int i, PyObject *arg);
 bool call_convert_bytes(call_frame *frame, int i, const char *data, Py_ssize_t size);
 /* A copy, because others may resize the bytearray while the function runs. */
 bool call_convert_bytearray(call_frame *frame, int i, PyObject *arg);

@@ -6,8 +6,6 @@
 
 /* ---- numbers ----------------------------------------------------------------------------- */
 
-static bool convert_instead(call_frame *frame, int i, PyObject *made);
-
 #define UINT64_RANGE "expected an int from 0 to 2**64 - 1"
 
 /* 2**63 to 2**64 - 1 for a uint64_t: TVMValue has no unsigned member, the bits go into v_int64. */
@@ -37,7 +35,7 @@ static bool number_for_array(call_frame *frame, int i, PyObject *number) {
     return call_no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
   if (number == NULL) return false;
   PyObject *made = call_complex_array(frame, i, number);
-  if (made != Py_None) return convert_instead(frame, i, made);
+  if (made != Py_None) return call_convert_instead(frame, i, made);
   Py_DECREF(made);
   PyObject *shown = PyObject_Repr(number);
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
@@ -319,18 +317,6 @@ static bool convert_record(call_frame *frame, int i, PyObject *arg, bool is_addr
                                       : convert_strided(frame, i, arg);
 }
 
-/* What a function of Python makes of an argument, which is converted instead; it takes over the
- * reference. */
-static bool convert_instead(call_frame *frame, int i, PyObject *made) {
-  if (made == NULL) return false;
-  call_slot *slot = &frame->slots[i];
-  if (slot->kind == SLOT_BUFFER) PyBuffer_Release(&slot->u.view);
-  slot->kind = SLOT_NONE;
-  const bool ok = call_convert_argument(frame, i, made); /* its buffer keeps it */
-  Py_DECREF(made);
-  return ok;
-}
-
 /* A pointer of ctypes, whose buffer the slot holds: the address, or what it points at where that says
  * how many bytes there are. */
 static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
@@ -340,7 +326,7 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
     PyObject *least = PyLong_FromSize_t(size);
     PyObject *made = least ? call_uncommon("pointed", arg, least, NULL) : NULL;
     Py_XDECREF(least);
-    if (made != Py_None) return convert_instead(frame, i, made);
+    if (made != Py_None) return call_convert_instead(frame, i, made);
     Py_DECREF(made);
   }
   void *pointer;
@@ -363,7 +349,7 @@ static bool convert_referred(call_frame *frame, int i, PyObject *made) {
     return convert_memory(frame, i, true);
   }
   PyBuffer_Release(view);
-  return convert_instead(frame, i, made);
+  return call_convert_instead(frame, i, made);
 }
 
 /* A function of ctypes for a pointer to a function of the same types. */
@@ -407,6 +393,7 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
   if (call_ndarray_masked(arg)) return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_MASKED);
   if (PyObject_GetBuffer(arg, view, PyBUF_FULL_RO) != 0) return convert_small_floats(frame, i, arg);
   slot->kind = SLOT_BUFFER;
+  if (call_takes_characters(frame, i, view->format)) return call_convert_characters(frame, i, arg);
   if (!call_dtype_from_format(view->format, view->itemsize, &t->dtype))
     return convert_other_format(frame, i, arg);
   if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
@@ -463,16 +450,6 @@ static bool convert_function(call_frame *frame, int i, PyObject *arg) {
   return call_frame_handle(frame, i, function, kTVMPackedFuncHandle);
 }
 
-/* A list of arrays, or of such lists, for a parameter that is a pointer to pointers: their addresses. */
-static bool convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
-  PyObject *place = call_frame_place(frame, i);
-  PyObject *pointed = call_pointed(&frame->parameters[i]);
-  PyObject *made = place && pointed ? call_uncommon("addresses", arg, pointed, place) : NULL;
-  Py_XDECREF(place);
-  Py_XDECREF(pointed);
-  return convert_instead(frame, i, made);
-}
-
 static bool is_by_reference(PyObject *arg) {
   return strstr(Py_TYPE(arg)->tp_name, "CArgObject") != NULL;
 }
@@ -496,13 +473,17 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
       return true;
     return absent && call_convert_str(frame, i, arg);
   }
-  if (p != NULL && (p->opaque || p->bytes) && (PyBytes_Check(arg) || PyByteArray_Check(arg)))
+  const bool is_written = PyByteArray_Check(arg);
+  if (p != NULL &&
+      ((p->opaque || p->bytes) ? PyBytes_Check(arg) || is_written : p->padded && is_written))
     return call_convert_opaque_bytes(frame, i, arg);
   if (p != NULL && p->kind == PARAM_POINTER && !p->indirect && !p->function &&
       (PyBytes_Check(arg) || PyByteArray_Check(arg)))
     return call_convert_bytes_of_pointer(frame, i, arg);
   if (p != NULL && p->indirect && (PyList_Check(arg) || PyTuple_Check(arg)))
-    return convert_list_of_arrays(frame, i, arg);
+    return call_convert_list_of_arrays(frame, i, arg);
+  if (p != NULL && p->padded && p->is_const && (PyList_Check(arg) || PyTuple_Check(arg)))
+    return call_convert_characters(frame, i, arg);
   if (p != NULL && p->kind == PARAM_POINTER && is_by_reference(arg))
     return convert_referred(frame, i, call_uncommon("by_reference", arg, NULL, NULL));
   if (PyBytes_Check(arg))
@@ -551,6 +532,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
                             type->tp_name);
   char dtype[48] = "", advice[120] = "";
   if (p != NULL && p->kind == PARAM_POINTER && p->dtype.bits != 0) call_dtype_text(p->dtype, dtype);
+  if (p != NULL && p->chars) strcpy(dtype, "S");
   const char *quote = *dtype ? "\"" : "";
   if (*dtype == '\0' && call_lists_functions(arg))
     snprintf(advice, sizeof advice, MB_TEXT_LISTED_FUNCTIONS, (int)PySequence_Size(arg),

@@ -53,9 +53,14 @@ bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *form
                 : PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
-  if (frame->parameters != NULL && frame->parameters[i].indirect)
-    return call_no_addresses(frame, i, dtype);
-  call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && p->indirect) return call_no_addresses(frame, i, dtype);
+  if (p != NULL && (p->chars || p->padded))
+    call_frame_error(
+        frame, i, call_type_and_value,
+        "expected an array of int8 or of texts, found %S; convert it with astype(\"S\")", dtype);
+  else
+    call_frame_error(frame, i, call_type_and_value, MB_TEXT_NO_NUMBERS, dtype);
   Py_DECREF(dtype);
   return false;
 }

@@ -99,11 +99,13 @@ static bool is_word_of_ours(const char *at, const char *end, const char *word) {
   return (size_t)(end - at) == strlen(word) && memcmp(at, word, strlen(word)) == 0;
 }
 
-/* Words of ours about a pointer: of columns, of characters, ":SIZE" or ":SIZE:ALIGNMENT". Others say nothing. */
+/* Words of ours about a pointer: of columns, of characters, of texts of Fortran, ":SIZE" or ":SIZE:ALIGNMENT". Others
+ * say nothing. */
 static void read_words(const char *at, const char *end, call_parameter *p) {
   while (end > at && end[-1] == ' ') --end;
   p->columns = is_word_of_ours(at, end, MB_WORD_COLUMNS);
-  p->chars = is_word_of_ours(at, end, MB_WORD_CHARS);
+  p->padded = is_word_of_ours(at, end, MB_WORD_TEXT);
+  p->chars = p->padded || is_word_of_ours(at, end, MB_WORD_CHARS);
   ++at;
   const size_t size = read_number(&at, end, LARGEST_STRUCT);
   size_t alignment = 1;
@@ -165,6 +167,7 @@ static call_parameter parse_one(const char *at, const char *end) {
     p.is_signed = base.code == kDLInt;
     p.bytes = stars == 1 && (p.chars || base.bits == 8);
     p.is_text = stars == 1 && is_text && !p.chars;
+    p.padded |= p.is_text && !is_const;
     if (stars > 1) {
       p.is_const = p.indirect = true; /* pointers to pointers are nothing an array could be */
       p.depth = stars;

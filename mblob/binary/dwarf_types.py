@@ -220,8 +220,7 @@ def _facts(die: Any) -> tuple[int, bool]:
     """The alignment that the source says of a record or of what is in it, or that a vector has; and whether
     it is an object of C++."""
     found = 0
-    # Compilers leave out what is in classes of the library.
-    is_object = "DW_AT_declaration" in die.attributes and b"<" in name_of(die)
+    is_object = _is_of_library(die)
     seen: set[int] = set()
     left = [die]
     while left and len(seen) < _MEMBERS:
@@ -242,6 +241,25 @@ def _facts(die: Any) -> tuple[int, bool]:
             left.append(referred(die))
     is_alignment = found <= _LARGEST_ALIGNMENT and not found & (found - 1)
     return found if is_alignment else 0, is_object
+
+
+# What the standard library promises to be the memory of its elements.
+_OF_ELEMENTS = (b"array<", b"pair<", b"complex<")
+
+
+def _is_of_library(record: Any) -> bool:
+    """True if a class is of a template of the standard library, such as std::string_view, whose members are no
+    business of a caller's. Compilers leave out what is in some."""
+    name = name_of(record)
+    if b"<" not in name:
+        return False
+    if "DW_AT_declaration" in record.attributes:
+        return True
+    scope = record.get_parent()
+    while scope is not None and scope.tag == "DW_TAG_namespace" and name_of(scope) != b"std":
+        scope = scope.get_parent()
+    is_std = scope is not None and scope.tag == "DW_TAG_namespace"
+    return is_std and not name.startswith(_OF_ELEMENTS)
 
 
 def _is_object(record: Any, below: Iterable[Any]) -> bool:

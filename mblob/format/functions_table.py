@@ -28,7 +28,8 @@ class Row(NamedTuple):
         abi: "plain" (C calling convention) or "packed" (TVM's).
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
         types: C argument types, "?" if unknown. Behind a pointer may stand ":columns": an array in
-            column order, ":chars": an array of characters, or ":SIZE" or ":SIZE:ALIGNMENT" (bytes): a struct.
+            column order, ":chars": an array of characters, ":text": texts of Fortran, or ":SIZE" or
+            ":SIZE:ALIGNMENT" (bytes): a struct.
         prototype: the C function with the names of its parameters and their dimensions, "" if
             unknown.
         origin: where that comes from: "given" by the caller, the "source", or "debug information"; "" if

@@ -1,5 +1,6 @@
 """Facts about the dummy arguments of procedures, from gfortran's print of what it read
-(-fdump-fortran-original): whether they have VALUE, their intents, and the bounds of arrays.
+(-fdump-fortran-original): whether they have VALUE, their intents, the bounds of arrays, and the
+lengths of texts.
 
 The format may change between its releases: what is not understood is not there.
 
@@ -20,7 +21,7 @@ from typing import Union
 from mblob.named_tuple import NamedTuple
 
 # A number, the name of another dummy argument, or an operator with its operands; "*" is the upper bound of
-# assumed size, None what is none of these.
+# assumed size and the length of a text that the caller decides, None what is none of these.
 Expression = Union[int, str, "tuple[str, Expression, Expression]", None]
 
 
@@ -32,6 +33,7 @@ class Dummy(NamedTuple):
         is_value, is_optional: it has VALUE, OPTIONAL.
         is_pointer: it is a POINTER or ALLOCATABLE.
         bounds: of an array, the lower and the upper one of each dimension.
+        length: of a text, or of each text in an array.
     """
 
     intent: str = ""
@@ -39,21 +41,29 @@ class Dummy(NamedTuple):
     is_pointer: bool = False
     bounds: tuple[tuple[Expression, Expression], ...] = ()
     is_optional: bool = False
+    length: Expression = None
 
 
+RESULT = (
+    "__result"  # as debug information calls what a function with a text as its result writes to
+)
 DEPTH = 32  # of an expression in the bounds of an array
 
-_LINE = re.compile(r"( *)(Namespace:|procedure name = |symtree: |attributes: |Array spec:)(.*)")
+_LINE = re.compile(
+    r"( *)(Namespace:|procedure name = |symtree: |type spec :|attributes: |Array spec:)(.*)"
+)
 _SYMBOL = re.compile(r"\|\| symbol: '(\w+)'")
 _ATTRIBUTES = re.compile(r"\((.*\bDUMMY(?:\((\w+)\))?.*)\)")
+_IS_RESULT = re.compile(r"\(VARIABLE +(?:\w+ +)*RESULT\b.*\)")
 _ARRAY = re.compile(r"\((\d+) \[0\] AS_\w+ (.*)\)")
+_TEXT = re.compile(r"\(CHARACTER (.*)\)")
 
 
 def read(text: str) -> dict[str, dict[str, Dummy]]:
     """By the names of procedures, with those of their modules in front, their dummy arguments."""
     made: dict[str, dict[str, Dummy]] = {}
     scopes: list[tuple[int, str]] = []
-    place = symbol = ""
+    place = symbol = spec = ""
     for line in text.splitlines():
         found = _LINE.match(line)
         if found is None:
@@ -70,8 +80,14 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
             symbol = named[1] if named and place else ""
         elif not symbol:
             continue
+        elif what == "type spec :":
+            spec = rest
         elif what == "attributes: ":
+            name = place.rpartition("::")[2]
             attributes = _ATTRIBUTES.fullmatch(rest)
+            is_own = symbol == name and "FUNCTION" in rest
+            if is_own or _IS_RESULT.fullmatch(rest):
+                made.setdefault(place, {})[RESULT] = Dummy("out", length=_length(spec, name))
             if attributes is None:
                 symbol = ""
                 continue
@@ -79,7 +95,7 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
             is_pointer = "POINTER" in words or "ALLOCATABLE" in words
             dummy = Dummy(
                 (attributes[2] or "").lower(), "VALUE" in words, is_pointer,
-                is_optional="OPTIONAL" in words,
+                is_optional="OPTIONAL" in words, length=_length(spec, name),
             )  # fmt: skip
             made.setdefault(place, {})[symbol] = dummy
         else:
@@ -88,6 +104,16 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
                 bounds = _bounds(rest, place.rpartition("::")[2])
                 known[symbol] = known[symbol]._replace(bounds=bounds)
     return made
+
+
+def _length(spec: str, procedure: str) -> Expression:
+    found = _TEXT.fullmatch(spec)
+    tokens = iter(re.findall(r"[()]|[^\s()]+", found[1])) if found else iter(())
+    try:
+        read = _expression(next(tokens), tokens, procedure, DEPTH)
+    except (StopIteration, ValueError):
+        return None
+    return "*" if found and found[1].startswith("() ") else read
 
 
 def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], ...]:

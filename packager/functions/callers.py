@@ -47,13 +47,13 @@ def caller(
         namespaces: around both.
         first: a parameter in front of these, which is not passed.
     """
-    all_types = result, *(found for found, _ in parameters)
+    all_types = result, *(found for found, _ in parameters if not _is_text(found))
     if any(t.is_object or (t.target is not None and t.target.is_object) for t in all_types):
         return ""  # no argument is an object of C++
     declared, passed = [first] * bool(first), []
     for i, (found, own_name) in enumerate(parameters):
         own = own_name or f"x{i}"
-        is_text = found.base.startswith(_STRING_VIEW)
+        is_text = _is_text(found)
         pointed = "" if is_text else _pointed(found)
         text = f"const char *{own}" if is_text else _number(found, own)
         declared.append(f"const {pointed} *{own}" if pointed else text)
@@ -73,6 +73,14 @@ def caller(
     for scope in reversed(namespaces):
         text = f"namespace {scope} {{ {text} }}"
     return text
+
+
+def _is_text(found: CType) -> bool:
+    """True of a std::string_view, or of a reference to a constant one."""
+    target = found.target if found.is_reference else None
+    if target is not None and target.text.startswith("const "):
+        found = target
+    return found.base.startswith(_STRING_VIEW)
 
 
 def _pointed(found: CType) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from mblob.packager.compile.fortran_tree import Dummy, Expression
+from mblob.packager.compile.fortran_tree import RESULT, Dummy, Expression
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def of_fortran(
         dummies: by name, what the source says of dummy arguments.
     """
     found = function.parameters
+    dwarf_names = function.names
     types = {name: (i, t) for i, (name, t) in enumerate(zip(function.names, found))}
     made = [
         _parameter(p, name, t, types, dummies)
@@ -56,30 +57,29 @@ def of_fortran(
     why = ""
     for i, p in enumerate(made):
         dims = p.dims
-        if p.name in dummies and dummies[p.name].bounds and found[i].dims:
-            extents = [_extent(*bounds) for bounds in dummies[p.name].bounds]
+        name = dwarf_names[i]
+        where = f"{prototype.name}: parameter {i} ({p.name})"
+        if name in dummies and dummies[name].bounds and found[i].dims:
+            extents = [_extent(*bounds) for bounds in dummies[name].bounds]
             read = [_dim(extent, kinds) for extent in extents]
             if None in read:
-                where = f"{prototype.name}: parameter {i} ({p.name})"
                 why = why or f"{where}: bounds are made of numbers, integer arguments, + - and *"
             dims = tuple(new or old for new, old in zip(read, dims))
             if extents[-1] == 1:
                 dims = (*dims[:-1], Dim(None, ""))
-        if found[i].dims and _length_of(found[i]):  # texts, which lie one behind the other
-            dims, p = _dims_of_texts(dims, _length_of(found[i])), p._replace(columns=False)
-        made[i] = p._replace(dims=dims if p.columns or any(d.code for d in dims) else ())
+        if p.length is not None:
+            length = dummies[name].length if name in dummies else "*"
+            if p.length.code is None and length != "*":
+                told = _dim(length, kinds)
+                if told is None:
+                    why = (
+                        why or f"{where}: a length is made of numbers, integer arguments, + - and *"
+                    )
+                p = p._replace(length=told or p.length)
+            made[i] = p._replace(dims=tuple(reversed(dims)) if found[i].dims else ())
+        else:
+            made[i] = p._replace(dims=dims if p.columns or any(d.code for d in dims) else ())
     return prototype._replace(parameters=tuple(made)), why
-
-
-def _dims_of_texts(dims: tuple[Dim, ...], length: int) -> tuple[Dim, ...]:
-    """The number of characters in an array of texts."""
-    if any(d.code is None for d in dims):
-        return ()
-    code, text = f"INT64_C({length})", str(length)
-    for d in dims:
-        code = f"mblob_mul({code}, {d.code}, &bad)"
-        text += f" * ({d.text})" if " " in d.text else f" * {d.text}"
-    return (Dim(f"mblob_size({code}, &bad)", text, at_least=True),)
 
 
 def _parameter(
@@ -102,38 +102,42 @@ def _parameter(
         at, text = types[of]
         if found.kind == "bool":
             return p._replace(name=of + "_present", kind="present", of=at)
-        length = _length_of(text)
-        if text.dims and length:
-            return p._replace(name="", kind="length", least=length)
-        is_length = text.target is not None and text.target.text == _CHARACTER and not text.dims
-        shown = of.lstrip("_") + "_len"
-        return p._replace(name=shown, kind="length", of=at) if is_length else p._replace(name=shown)
+        shown = _length_name(of)
+        return (
+            p._replace(name=shown, kind="length", of=at)
+            if _is_text(text)
+            else p._replace(name=shown)
+        )
     intent = dummies[name].intent if name in dummies else ""
     if found.kind != "pointer" or p.kind not in ("tensor", "pointer"):
         return p
     is_const = intent == "in"
     spelled = f"const {p.spelled}" if is_const and p.spelled and "?" not in p.spelled else p.spelled
     p = p._replace(const=is_const, spelled=spelled, name="result" if name == "__result" else p.name)
-    if found.target is not None and found.target.text == _CHARACTER and not found.dims:
-        least = _length_of(found)
-        if intent in ("out", "inout") or name.startswith("_"):
-            return p._replace(dims=(_number(least)._replace(at_least=True),) if least else ())
-        return p._replace(kind="text", least=least)
+    if _is_text(found):
+        size = (found.target.dims or (None,))[0] if found.target is not None else None
+        p = p._replace(length=Dim(None, _length_name(name)) if size is None else _number(size))
+        if not found.dims:
+            is_written = intent in ("out", "inout") or name == RESULT
+            return p if is_written else p._replace(kind="text")
     if found.dims:
         # x(1) is how FORTRAN 66 declares an array of any size.
         sizes = (*found.dims[:-1], None if found.dims[-1] == 1 else found.dims[-1])
         dims = tuple(Dim(None, "") if d is None else _number(d) for d in sizes)
-        return p._replace(dims=dims, columns=len(dims) > 1)
+        return p._replace(dims=dims, columns=len(dims) > 1 and p.length is None)
     if is_const and p.scalar is not None and p.scalar.kind == "complex":  # which no argument is
         return p._replace(dims=(_number(1)._replace(at_least=True),))
     return p._replace(kind="number") if p.kind == "tensor" else p
 
 
-def _length_of(found: CType) -> int:
-    """The length of a text, or of each text in an array, 0 if it is not constant."""
-    target = found.target
-    is_text = target is not None and target.text == _CHARACTER
-    return (target.dims or (0,))[0] or 0 if is_text and target is not None else 0
+def _is_text(found: CType) -> bool:
+    """True of a pointer to a text, or to an array of texts."""
+    return found.target is not None and found.target.text == _CHARACTER
+
+
+def _length_name(text: str) -> str:
+    """The name of the hidden parameter with the length of a text."""
+    return text.lstrip("_") + "_len"
 
 
 def _number(size: int) -> Dim:

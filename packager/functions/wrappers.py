@@ -18,7 +18,7 @@ from mblob.format import note
 from mblob.format.functions_table import SYMBOL, Row, checksum, encode
 from mblob.named_tuple import NamedTuple
 from mblob.packager.functions import checks
-from mblob.packager.modules.prototypes import Parameter, Prototype, Scalar
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
 from mblob.packager.objects.object_files import ElfTarget, machine_of
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.texts import lists_of, quoted
@@ -232,7 +232,9 @@ def _shown_parameter(p: Parameter, i: int) -> str:
         return f"{name}: handle"
     if p.kind == "scalar" or (p.kind == "number" and p.const):
         return f"{name}: {_shown_type(p.element)}"
-    dims = f"[{', '.join(d.text or '*' for d in p.dims)}], " if p.dims else ""
+    length = (p.length,) if p.length and p.length.code else ()
+    dims = ", ".join(d.text or "*" for d in (*p.dims, *length))
+    dims = f"[{dims}], " if dims else ""
     return f"{name}: Tensor({dims}{_shown_type(p.element)})"
 
 
@@ -275,10 +277,8 @@ def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
         fetch = "mblob_pointer_to_columns" if p.columns else "mblob_pointer"
         return [_stored(p, f"void *{v}"), _check(p, i, f"{fetch}(&call, {i}, &{v})")]
     s = p.element
-    if p.kind == "text":
-        is_const = "true" if p.const else "false"
-        fetch = f"mblob_fetch_text(&call, {i}, {p.least}, {is_const}, &{v})"
-        return [_stored(p, f"mblob_text {v}"), _check(p, i, fetch)]
+    if p.length is not None:
+        return _fetch_characters(p, p.length, i, v)
     if p.kind == "number":
         return _fetch_number(p, s, i, v, dialect)
     if p.kind == "tensor":
@@ -344,6 +344,22 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
     return lines
 
 
+def _fetch_characters(p: Parameter, length: Dim, i: int, v: str) -> list[str]:
+    """Statements for texts of Fortran, the outermost dimension of an array of them first."""
+    codes = [(d.code or "MBLOB_ANY").replace("&bad", f"&bad{i}") for d in (*p.dims, length)]
+    is_const = "true" if p.const else "false"
+    fetch = f"mblob_fetch_texts(&call, {i}, {len(codes)}, d{i}, bad{i}, {is_const}, &{v})"
+    if not p.dims:
+        may_be_str = "true" if p.kind == "text" else "false"
+        fetch = f"mblob_fetch_text(&call, {i}, *d{i}, bad{i}, {may_be_str}, {is_const}, &{v})"
+    return [
+        f"__attribute__((cleanup(mblob_free_text))) mblob_text {v} = {{0}};",
+        f"bool bad{i} = false;",
+        f"const int64_t d{i}[] = {{{', '.join(codes)}}};",
+        _check(p, i, fetch),
+    ]
+
+
 def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
     """Statements for a pointer to structs or to pointers: as many as the dimensions say, or at least one."""
     # of a struct that nothing tells the size of, a byte
@@ -388,18 +404,13 @@ def _all_passed(p: Prototype) -> list[str]:
     taken = [k for k, a in enumerate(p.parameters) if not a.is_hidden]
     places = {k: i for i, k in enumerate(taken)}  # among the arguments
     return [
-        f"({a.element.name}){_length(p.parameters[a.of], places[a.of]) if a.of >= 0 else a.least}"
+        f"({a.element.name}){_variable(p.parameters[a.of], places[a.of])}.size"
         if a.kind == "length"
         else f"({a.element.name})given{places[a.of]}"
         if a.kind == "present"
         else _passed(a, places[k])
         for k, a in enumerate(p.parameters)
     ]
-
-
-def _length(text: Parameter, i: int) -> str:
-    """The number of characters of a text, which Fortran passes behind all arguments."""
-    return f"{_variable(text, i)}.{'size' if text.kind == 'text' else 'elements'}"
 
 
 def _passed(p: Parameter, i: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mblob import argument_types
-from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES
+from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT
 from mblob.format.functions_table import OBJECT, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
@@ -68,19 +68,19 @@ class Parameter(NamedTuple):
         name: from the prototype, "" if it gives none.
         kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ and Fortran also
             "number" (by its address; of a constant one the packed function takes the value); of Fortran
-            "text" (the address of characters), and what is no argument of the packed function: "length"
-            (of a text) and "present" (whether an optional number is given).
+            "text" (the address of characters that a str may stand for), and what is no argument of the
+            packed function: "length" (of a text) and "present" (whether an optional number is given).
         scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
+        length: of a text of Fortran, or of each text in an array, how many characters it has; without code,
+            the caller decides, and its text is the name of the hidden parameter for it.
         spelled: the type of a pointer as the source has it, with a "?" where a name stands inside of it:
             `int (*?)(float)`; "" if it is `void *`.
         size: bytes of the struct that a pointer points at, 0 of what has none or another number of them.
         alignment: of that struct, if it needs more than its members' sizes say; else 0.
         columns: the array lies in column order, and `dims` are as Fortran has them.
-        least: of a text, how many characters it has at least.
-        of: of a length, the index of its text among the parameters, or -1: it is `least`; of "present",
-            that of the number.
+        of: of a length, the index of its text among the parameters; of "present", that of the number.
         optional: None leaves it out, as OPTIONAL of Fortran.
         is_object: the pointer points at an object of C++, of which only the library itself makes some.
     """
@@ -94,15 +94,15 @@ class Parameter(NamedTuple):
     size: int = 0
     alignment: int = 0
     columns: bool = False
-    least: int = 0
     of: int = -1
     optional: bool = False
     is_object: bool = False
+    length: Dim | None = None
 
     @property
     def of_fortran(self) -> bool:
         """True if the parameter's check is one of `checks_fortran.h`."""
-        return self.columns or self.optional or self.kind == "text"
+        return self.columns or self.optional or self.length is not None
 
     @property
     def is_hidden(self) -> bool:
@@ -151,6 +151,8 @@ class Parameter(NamedTuple):
         """The parameter as a prototype has it: `const float a[n]`."""
         if "?" in self.spelled and not (self.dims and self.points_at_functions):
             return self.spelled.replace("?", self.name)
+        if self.length is not None:
+            return self._as_characters(self.length)
         if not self.dims:
             shown = self.spelled or self.c_type
             return f"{shown}{'' if shown.endswith('*') or not self.name else ' '}{self.name}"
@@ -160,6 +162,15 @@ class Parameter(NamedTuple):
             return self.spelled.replace("*?", self.name + shown)
         base = (self.spelled or self.c_type).removesuffix("*")
         return f"{base}{'' if base.endswith(('*', ' ')) else ' '}{self.name}{shown}"
+
+    def _as_characters(self, length: Dim) -> str:
+        """The parameter as an array of at least as many characters as its texts have."""
+        sizes = [d.text for d in (length, *reversed(self.dims))]
+        if "" in sizes:
+            return f"{self.c_type}{self.name}"
+        sizes = sizes[1:] if self.dims and sizes[0] == "1" else sizes
+        size = " * ".join(f"({s})" if " " in s and len(sizes) > 1 else s for s in sizes)
+        return f"{self.c_type.removesuffix('*')}{self.name}[static {size}]"
 
     @property
     def plain_type(self) -> str:
@@ -172,6 +183,9 @@ class Parameter(NamedTuple):
         """The type that the packed function takes, as the function table has it."""
         if self.columns:
             return self.c_type + COLUMNS
+        if self.length is not None and not (self.dims and self.length.text == "1"):
+            # a str may stand for one that nothing says about whether it is written
+            return self.c_type + TEXT * (self.const or self.kind != "text")
         if self.kind == "tensor" and self.element.kind == "char":
             return self.c_type + CHARS
         if self.kind == "number" and self.const:
@@ -184,6 +198,13 @@ class Parameter(NamedTuple):
         if self.columns:
             dims = ", ".join(d.text or "*" for d in self.dims)
             return f"{self.c_type.removesuffix('*')}{self.name}[{dims}]"
+        if self.length is not None:
+            base = self.c_type.removesuffix("*") + self.name
+            if self.kind == "text" and self.const and self.length.code:
+                return f"{base}[{self.length.text} or fewer]"
+            if self.dims and self.length.code is None:
+                return base + "".join(f"[{d.text or '*'}]" for d in self.dims) + "[*]"
+            return self._as_characters(self.length if self.length.code else Dim(None, ""))
         if self.kind == "number" and self.const:
             return f"{self.element.name} {self.name}".rstrip()
         return self.text

@@ -12,6 +12,7 @@ from mblob.packager.modules.prototype_parser import (
     ParseError,
     array_dims,
     c_ast,
+    declared_twice,
     distinct,
     folded,
     parse,
@@ -48,15 +49,11 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
                 if not name:
                     raise
                 if others.setdefault(name, part).split() != part.split():
-                    raise _twice(name) from None
+                    raise declared_twice(name, (others[name], part)) from None
     found = distinct(read)
-    if both := [p.name for p in found if p.name in others]:
-        raise _twice(both[0])
+    if both := [p for p in found if p.name in others]:
+        raise declared_twice(both[0].name, (both[0].text, others[both[0].name]))
     return found, others
-
-
-def _twice(name: str) -> BuildError:
-    return BuildError(f"functions: {name} is declared twice, and differently; leave one out")
 
 
 def as_in_c(code: str) -> str:

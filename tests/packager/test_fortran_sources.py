@@ -114,8 +114,8 @@ PROTOTYPES = {
     ),
     "norm": "float norm(const float x[n], int32_t n)",
     "both": "int32_t both(int32_t l, int32_t v)",
-    "texts": "void texts(const char *any, const char *fixed, char out[static 3], int32_t *k)",
-    "flag": "void flag(char *trans, int32_t *k)",
+    "texts": "void texts(const char *any, const char fixed[4 or fewer], char out[static 3], int32_t *k)",
+    "flag": "void flag(char trans[static 1], int32_t *k)",
     "shapes::fill": "void shapes::fill(int32_t n, int32_t x[n, 2])",
     "area_of": "double area_of(double w, double h)",
 }

@@ -82,6 +82,7 @@
 #define MB_FLOAT8_E3M4 128
 #define MB_WORD_COLUMNS ":columns"
 #define MB_WORD_CHARS ":chars"
+#define MB_WORD_TEXT ":text"
 #define MB_DTYPE_NAMES "int", "uint", "float", "handle", "bfloat", "complex"
 #define MB_DTYPE_LAST 17
 #define MB_SMALL_FLOATS  \

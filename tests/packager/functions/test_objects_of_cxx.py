@@ -72,3 +72,83 @@ def test_bytes_are_no_objects(tmp_path: Path, compiler: str, require: Any) -> No
     mblob.csource_module(tmp_path / "k.cpp", functions=names).export_library(path, cc=compiler)
     lib = mblob.load_module(path)
     assert lib.copy(lib.copied_one()) == 1
+
+
+VIEWS = """
+#include <array>
+#include <complex>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+template <class T> struct range { T *data; int size; };
+int len(std::string_view s) { return (int)s.size(); }
+int len_of(const std::string_view &s) { return (int)s.size(); }
+int len_at(const std::string_view *s) { return (int)s->size(); }
+int maybe(const std::optional<int> &o) { return o.value_or(3); }
+int second(const std::pair<int, int> &p) { return p.second; }
+float third(const std::array<float, 3> &a) { return a[2]; }
+float real(const std::complex<float> &z) { return z.real(); }
+int size_of(const range<float> &r) { return r.size; }
+std::string_view *view() { static std::string_view made = "four"; return &made; }
+"""
+
+
+@pytest.mark.parametrize("compiler", ["c++", "clang++"])
+def test_views_of_the_library_take_addresses_alone(
+    tmp_path: Path, compiler: str, require: Any
+) -> None:
+    (tmp_path / "k.cpp").write_text(VIEWS)
+    options = ["-std=c++17"]
+    module = mblob.csource_module(tmp_path / "k.cpp")
+    module.export_library(tmp_path / "k.so", cc=require(compiler), options=options)
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert set(lib.functions) == {"len_at", "second", "third", "real", "size_of", "view"}
+    assert lib.len_at(lib.view()) == 4
+    assert lib.second(np.array([1, 2], "int32")) == 2
+    assert lib.third(np.array([1, 2, 3], "float32")) == 3
+    assert lib.real(np.array([5 + 1j], "complex64")) == 5
+    assert lib.size_of(bytes(8) + (7).to_bytes(8, "little")) == 7
+    for given in (b"0123456789abcdef", bytearray(16), np.zeros(2, "int64"), np.zeros(16, "uint8")):
+        with pytest.raises(TypeError, match="an object of C"):
+            lib.len_at(given)
+        with pytest.raises(TypeError, match="an object of C"):
+            lib.ctypes.len_at(given)
+        for name in ("len", "len_of", "maybe"):
+            with pytest.raises(KeyError, match="an object of C"):
+                lib[name]
+            with pytest.raises(TypeError, match="ctypes has no type for parameter 0"):
+                lib.ctypes[name](given)
+    remedies = []
+    for name in ("len", "len_of"):
+        asked = mblob.csource_module(tmp_path / "k.cpp", functions=[name])
+        with pytest.raises(mblob.BuildError, match="an object of C.*: int call_") as error:
+            asked.export_library(tmp_path / "y.so", cc=compiler, options=options)
+        remedies.append(str(error.value).rpartition(": ")[2])
+    (tmp_path / "k.cpp").write_text(VIEWS + "\n".join(remedies))
+    module.export_library(tmp_path / "z.so", cc=compiler, options=options)
+    lib = mblob.load_module(tmp_path / "z.so")
+    assert (lib.call_len("text"), lib.call_len_of("texts")) == (4, 5)
+
+
+def test_overloads_that_are_given_together_are_told_with_a_function_to_write(
+    tmp_path: Path, require: Any
+) -> None:
+    source = "int f(int x) { return x + 1; }\ndouble f(double x) { return x + 0.5; }\n"
+    (tmp_path / "k.cpp").write_text(f"namespace ns {{ {source} }}")
+    both = ["int ns::f(int x)", "double ns::f(double)"]
+    shown = r"int ns::f\(int x\), and double ns::f\(double\); leave one out.*: call the other one by a function"
+    with pytest.raises(mblob.BuildError, match=shown):
+        mblob.csource_module(tmp_path / "k.cpp", functions=both).export_library(tmp_path / "k.so")
+    (tmp_path / "k.cpp").write_text(source)
+    both = ["int f(int x)", "double f(double)"]
+    shown = r"int f\(int x\), and double f\(double\); leave one out.*: add double f_2\(.*\) .* to the source"
+    with pytest.raises(mblob.BuildError, match=shown) as error:
+        mblob.csource_module(tmp_path / "k.cpp", functions=both).export_library(tmp_path / "k.so")
+    text = str(error.value)
+    made = text[text.index(": add ") + 6 : text.index(" to the source")]
+    (tmp_path / "k.cpp").write_text(source + made)
+    module = mblob.csource_module(tmp_path / "k.cpp", functions=[both[0], "double f_2(double)"])
+    module.export_library(tmp_path / "k.so", cc=require("c++"))
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert (lib.f(1), lib.f_2(1)) == (2, 1.5)

@@ -259,8 +259,8 @@ def test_enumerators_that_are_no_numbers_of_their_own_give_no_bounds(tmp_path: P
     assert str(lib.functions["f"]).startswith("void f(float x[4], float *y")
     for name, text in {
         "void g(float x[M])": "'M'",
-        "int f(T *x); int f(U *x)": "f is declared twice, and differently; leave one out",
-        "int f(T *x); int f(int *x)": "f is declared twice, and differently; leave one out",
+        "int f(T *x); int f(U *x)": "f is declared twice, and differently: .*; leave one out",
+        "int f(T *x); int f(int *x)": "f is declared twice, and differently: .*; leave one out",
         "BOTH(int)": "declares 2 functions|no prototype|is declared",
     }.items():
         with pytest.raises(mblob.BuildError, match=text):
