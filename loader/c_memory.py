@@ -20,13 +20,13 @@ from mblob.loader.c_arguments import (
     Pointer,
     PointerOfCtypes,
     Reference,
-    as_text,
     check_elements,
     element_of,
     number_in,
     unexpected,
 )
 from mblob.loader.c_callbacks import check_function
+from mblob.loader.c_characters import as_text
 from mblob.loader.tensor import Tensor
 from mblob.named_tuple import NamedTuple
 

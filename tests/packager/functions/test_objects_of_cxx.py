@@ -122,7 +122,7 @@ def test_views_of_the_library_take_addresses_alone(
     remedies = []
     for name in ("len", "len_of"):
         asked = mblob.csource_module(tmp_path / "k.cpp", functions=[name])
-        with pytest.raises(mblob.BuildError, match="an object of C.*: int call_") as error:
+        with pytest.raises(mblob.BuildError, match=r"an object of C.*: int call_") as error:
             asked.export_library(tmp_path / "y.so", cc=compiler, options=options)
         remedies.append(str(error.value).rpartition(": ")[2])
     (tmp_path / "k.cpp").write_text(VIEWS + "\n".join(remedies))
