@@ -478,7 +478,11 @@ def _generated(
     # -O1: as quick to call, compiled in two thirds of the time. Freestanding: the compiler's own headers
     # are enough, for machines without those of a C library, too. Exceptions of a kernel leave through it,
     # and clang writes no unwind tables for freestanding code unless told.
-    own = ["-O1", "-ffreestanding", "-fexceptions", *STANDARD, *machine_options(options)]
+    # Link-time optimization would put definitions into one object that linkers choose among by their objects:
+    # the slots of the headers, weak and in assembler text, and what fills them.
+    machine = [o for o in machine_options(options) if not o.startswith(LTO)]
+    lto = ["-fno-lto"] if any(o.startswith("-flto") for o in (*tools.cc, *options)) else []
+    own = ["-O1", "-ffreestanding", "-fexceptions", *STANDARD, *machine, *lto]
     command = compile_command(tools, node, path, output, own, work)
 
     def before() -> None:

@@ -176,7 +176,7 @@ def finished_code(
         FormatError, OSError: the library is damaged, or cannot be read.
     """
     tools = find(export_options.get("cc"), export_options.get("target"))
-    options = [o for o in as_options(export_options.get("options")) if not o.startswith("-flto")]
+    options = as_options(export_options.get("options"))
     label = str(path)
     with Library(path) as library:
         replaced = asked if replaces else ()

@@ -148,6 +148,25 @@ def test_libraries_of_tvm_get_code_again_and_again(golden: Path, tmp_path: Path,
         assert {function: lib[function]() for function in numbers} == numbers
 
 
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", ["ffi/ctx_llvm", "ffi/metal", "mlp_llvm"])
+def test_code_for_link_time_optimization(golden: Path, tmp_path: Path, name: str) -> None:
+    """Slots that new code brings are filled in another object, which the linker keeps apart."""
+    source, made = tmp_path / "two.c", tmp_path / "a.so"
+    source.write_text("int two(void) { return 2; }")
+    mblob.add(golden / f"{name}.so", kernels=source, output=made, options="-flto")
+    for function, kind in (("slim", "-fno-fat-lto-objects"), ("fat", "-ffat-lto-objects")):
+        text = f"int {function}(void) {{ return 3; }}"
+        command = ["cc", "-c", "-fPIC", "-flto", kind, "-xc", "-", "-o", tmp_path / "k.o"]
+        subprocess.run(command, input=text.encode(), check=True)
+        mblob.add(
+            made, objects=tmp_path / "k.o", functions=f"int {function}(void)", options="-flto"
+        )
+    mblob.verify(made)
+    lib = mblob.load_module(made, missing="stub")
+    assert (lib["two"](), lib["slim"](), lib["fat"]()) == (2, 3, 3)
+
+
 def test_an_addition_has_no_program_headers_for_what_an_earlier_one_left(
     golden: Path, tmp_path: Path
 ) -> None:
