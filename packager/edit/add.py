@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mblob.arguments import items, mapping
+from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import ET_EXEC
 from mblob.bytes.payload_source import Payload
 from mblob.errors import PortabilityWarning, did_you_mean, listed
 from mblob.format import note
@@ -523,7 +525,12 @@ def _dialect_for(library: Library, modules: Sequence[Module]) -> str:
     Raises:
         BuildError: nothing can be added to it, or it is of another dialect than the modules.
     """
-    elf = shared_elf(library)
+    image, elf = library.image, shared_elf(library)
+    if isinstance(image, ElfFile) and (image.e_type == ET_EXEC or image.is_program):
+        raise BuildError(
+            f"{library.path}: an executable, which no program opens as a library; add to a shared library (.so), or"
+            " link code and files into the executable as a system library (build with system_lib=True)"
+        )
     if elf is None:
         raise BuildError(
             f"{library.path}: no ELF shared library (.so), and only these can be added to; pack it again"

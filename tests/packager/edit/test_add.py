@@ -439,6 +439,21 @@ def test_a_lock_of_the_callers_own_is_no_obstacle(tmp_path: Path) -> None:
     assert "new" in mblob.load_module(path).payloads
 
 
+@pytest.mark.parametrize("how", ["-pie", "-no-pie", "-static", "-static-pie"])
+def test_an_executable_is_told_what_it_is(tmp_path: Path, how: str) -> None:
+    source, path = tmp_path / "main.c", tmp_path / "main"
+    source.write_text("int f(int x) { return x; }\nint main(void) { return 0; }")
+    subprocess.run(["cc", how, "-fPIE", "-g", source, "-o", path], check=True)
+    before = path.read_bytes()
+    new: dict[str, Any]
+    for new in ({"blobs": {"k": b"1"}}, {"kernels": source}, {"functions": "f"}):
+        with pytest.raises(
+            mblob.BuildError, match=r"main: an executable, .* a shared library \(.so\)"
+        ):
+            mblob.add(path, **new)
+    assert path.read_bytes() == before
+
+
 def test_what_cannot_be_added_to(golden: Path, tmp_path: Path) -> None:
     subprocess.run(["cc", "-c", "-xc", "-", "-o", tmp_path / "a.o"], input=b"int x;", check=True)
     out = tmp_path / "out.so"
