@@ -31,6 +31,7 @@ CHOICES = (
     "-DMBLOB_WITH_RELAY",
     "-DMBLOB_WITH_AOT",
     "-DMBLOB_WITH_CONTRIB",
+    "-DMBLOB_WITH_FFI",
 )
 # By what the first word of the compiler's name is on Debian.
 MACHINES = {

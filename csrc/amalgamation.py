@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent
-SRC, INCLUDE, MINIMAL = CSRC / "src", CSRC / "include", CSRC / "minimal"
+SRC, INCLUDE, MINIMAL, PLUGINS = CSRC / "src", CSRC / "include", CSRC / "minimal", CSRC / "plugins"
 # In the order of docs/design.md, "Layers of csrc", with the condition for each layer.
 LAYERS = {
     "base": "",
@@ -39,8 +39,18 @@ LAYERS = {
     "exec/contrib": "defined(MBLOB_WITH_CONTRIB)",
     "entry": "",
 }
-# The table of libmblob-core.a: the other table has its place.
-LEFT_OUT = {"entry/profile_core.c"}
+# The plug-in for TVM 0.21 and later, which stands behind the layers.
+PLUGIN = dict.fromkeys(("plugins/common", "plugins/ffi"), "defined(MBLOB_WITH_FFI)")
+LEFT_OUT = {
+    "entry/profile_core.c",  # the table of libmblob-core.a: the other table has its place
+    # Of plug-ins: what the runtime has itself, kernels of devices, names for libmblob-ffi.a.
+    "plugins/common/host_errors.c",
+    "plugins/common/kernel_call.c",
+    "plugins/common/kernel_list.c",
+    "plugins/common/kernel_list.h",
+    "plugins/common/static_names.h",
+    "plugins/ffi/exported.c",
+}
 # What MBLOB_PROFILE_MINIMAL leaves out: files, and all files of folders.
 NOT_MINIMAL = (
     "base/atomic_file.c",
@@ -78,7 +88,7 @@ NOT_MINIMAL = (
 # others need of it, for one library that is in memory.
 NOT_STANDALONE = (
     "elf/", "core/link/", "core/plugin/", "core/library/load.c", "entry/host_", "entry/open", "entry/profile_",
-    "entry/registry",
+    "entry/registry", "plugins/ffi/plugin.c",
 )  # fmt: skip
 NOT_WITH = {"MBLOB_PROFILE_MINIMAL": NOT_MINIMAL, "MBLOB_STANDALONE": NOT_STANDALONE}
 INCLUDED = re.compile(r'^#\s*include ["<]([^">]+)[">].*$')
@@ -117,6 +127,11 @@ START = """\
 #define MB_LEFT_OUT MB_INTERNAL
 #endif
 """
+# Of the plug-in, as libmblob-ffi.a has them (plugins/common/static_names.h).
+OTHER_NAMES = """\
+#define mblob_runtime_names mb_ffi_runtime_names
+#define __mblob_plugin_ffi __mblob_static_plugin_ffi
+"""
 # Of all files: minimal/tcc.h has the atomics.
 AT_THE_START = {"#define _GNU_SOURCE", "#include <stdatomic.h>"}
 
@@ -130,8 +145,8 @@ class Writer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._there: set[Path] = set()
-        self._names: dict[str, Path] = {}
+        self._there = {CSRC / name for name in LEFT_OUT}
+        self._names: dict[str, tuple[str, Path]] = {}  # with the line of a macro
 
     def add(self, path: Path) -> None:
         """Add a file, and what it includes and is not there yet."""
@@ -139,7 +154,7 @@ class Writer:
             return
         self._there.add(path)
         text = path.read_text(encoding="utf-8")
-        if path.is_relative_to(SRC):
+        if path.is_relative_to(SRC) or path.is_relative_to(PLUGINS):
             self._own(path, text)
             if path.suffix == ".h":
                 text = PROTOTYPE.sub(internal, text)
@@ -170,10 +185,10 @@ class Writer:
         self.lines.append("#endif")
 
     def _own(self, path: Path, text: str) -> None:
-        """Record the names of a file of src/."""
-        for name in names_of(text):
-            other = self._names.setdefault(name, path)
-            if other != path:
+        """Record the names of a file of src/ or of plug-ins."""
+        for name, line in names_of(text):
+            there, other = self._names.setdefault(name, (line, path))
+            if other != path and not there == line != "":
                 raise Clash(
                     f"{path.relative_to(CSRC)}: {other.relative_to(CSRC)} has {name}, too: rename it"
                 )
@@ -199,19 +214,20 @@ def internal(found: re.Match[str]) -> str:
     return "MB_LEFT_OUT " if name and name[1] in left_out() else "MB_INTERNAL "
 
 
-def names_of(text: str) -> Iterator[str]:
-    """The names that a file takes for itself: static functions and variables, types, macros."""
+def names_of(text: str) -> Iterator[tuple[str, str]]:
+    """The names that a file takes for itself: static functions and variables, types, macros. With each its
+    line if that may stand there twice: a macro."""
     gone = set(re.findall(r"^#\s*undef (\w+)", text, re.MULTILINE))
     for line in OPERATORS.sub(r"\1", ATTRIBUTES.sub("", text)).splitlines():
         for kind in (MACRO, TAG, STATIC):
             found = kind.match(line)
             if found and found[1] not in gone:
-                yield found[1]
+                yield found[1], line.partition("/*")[0].strip() if kind is MACRO and not line.endswith("\\") else ""
 
 
 def find(name: str, source: Path) -> Path | None:
     """The own header that a file includes under that name; None: it is the system's."""
-    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat", MINIMAL)
+    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat", MINIMAL, PLUGINS / "common")
     return next((p.resolve() for p in (place / name for place in places) if p.is_file()), None)
 
 
@@ -220,11 +236,13 @@ def whole() -> str:
     writer = Writer()
     writer.lines += START.splitlines()
     writer.lines += (MINIMAL / "tcc.h").read_text(encoding="utf-8").splitlines()
-    for layer, condition in LAYERS.items():
+    for layer, condition in {**LAYERS, **PLUGIN}.items():
         writer.lines += [f"#if {condition}"] if condition else []
+        writer.lines += OTHER_NAMES.splitlines() if layer == "plugins/ffi" else []
+        folder = (CSRC if layer in PLUGIN else SRC) / layer
         for kind in ("*.h", "*.c"):
-            for path in sorted((SRC / layer).glob(kind)):
-                name = path.relative_to(SRC).as_posix()
+            for path in sorted(folder.glob(kind)):
+                name = f"{layer}/{path.name}"
                 macros = [m for m, names in NOT_WITH.items() if name.startswith(names)]
                 if kind == "*.c" and macros and name not in LEFT_OUT:
                     without = " && ".join(f"!defined({macro})" for macro in macros)

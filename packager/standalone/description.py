@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from mblob.argument_types import BY_C
+from mblob.binary.elf_records import STB_WEAK
 from mblob.dtype import DataType
 from mblob.errors import listed
 from mblob.format import functions_table
@@ -37,6 +38,7 @@ _WITH = {
     CONST_LOADER: "MBLOB_ALONE_CONSTANTS",
     METADATA: "MBLOB_ALONE_CONSTANTS",
 }
+FFI = "MBLOB_WITH_FFI"  # functions, and programs, of the ffi dialect
 _BY_NAME = re.compile(rb"tvm\.contrib\.(?:sort|random)\.|relax\.run\.")  # exec/contrib
 _SHOWN = 6  # names in an error
 
@@ -85,11 +87,6 @@ def describe(library: Library) -> Description:
         BuildError: no runtime that fits into a library runs one of its modules; or the library has no model or function
             whose inputs and outputs are known, or several.
     """
-    if library.dialect == "ffi":
-        raise BuildError(
-            "standalone: the library is of the ffi dialect, whose runtime (libmblob-ffi) does not go into a library;"
-            " pack it without standalone, or export the model with TVM up to 0.20"
-        )
     macros = _macros(library)
     found = _of_model(library, _chosen(library.models)) if library.models else _of_function(library)
     return found._replace(macros=macros)
@@ -97,6 +94,9 @@ def describe(library: Library) -> Description:
 
 def _macros(library: Library) -> tuple[str, ...]:
     macros = set()
+    if library.dialect == "ffi":
+        _check_calls(library)
+        macros.add(FFI)
     for entry in library.entries:
         key = entry.type_key
         if key in _WITH:
@@ -117,6 +117,22 @@ def _macros(library: Library) -> tuple[str, ...]:
     if any(_BY_NAME.search(part) for part in (*outside, *programs)):
         macros.add("MBLOB_WITH_CONTRIB")
     return tuple(sorted(macros))
+
+
+def _check_calls(library: Library) -> None:
+    """Functions that code of the ffi dialect calls by slots are there; others have names of their own."""
+    imports = (s for s in library.elf.imports if s.binding != STB_WEAK)
+    called = sorted(s.name for s in imports if s.name.startswith("TVM"))
+    if any("AnyList" in name for name in called):
+        raise BuildError(
+            'standalone: TVM compiled the program with exec_mode="compiled", which tells no outputs; build it with'
+            ' exec_mode="bytecode"'
+        )
+    if called:
+        raise BuildError(
+            f"standalone: its code calls {listed(called, _SHOWN)}, which a library does not contain: it uses the C++"
+            " classes of tvm_ffi; pack without standalone, and open the library with mblob"
+        )
 
 
 # -- a model ---------------------------------------------------------------------------------------

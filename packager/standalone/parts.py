@@ -35,6 +35,7 @@ from mblob.temporary import replacing
 # For the link of all parts. Threads and exit handlers run code of the runtime: it stays in memory.
 LINK_OPTIONS = (
     "-Wl,--gc-sections",
+    "-Wl,--discard-all",  # names of static functions, which are a seventh of the file
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
     "-Wl,--as-needed,-lpthread,-ldl,--no-as-needed",

@@ -123,6 +123,23 @@ enum mb_cxx mb_ffi_cxx(struct mb_library *library) {
   (void)library;
   return MB_CXX_NONE;
 }
+#ifdef MBLOB_WITH_FFI
+const char *mb_ffi_function_name(const char *symbol) {
+  const size_t size = strlen(MB_FFI_PREFIX);
+  return strncmp(symbol, MB_FFI_PREFIX, size) == 0 ? symbol + size : NULL;
+}
+/* Without `symbol`, which has all functions of the dialect. */
+static const mblob_convention alone_convention = {.struct_size = sizeof(alone_convention),
+                                                  .call = mb_ffi_call,
+                                                  .to_any = to_any,
+                                                  .from_any = from_any,
+                                                  .any_release = any_release,
+                                                  .call_row = mb_ffi_call_row};
+int mb_plugin_convention(const mblob_convention **out) {
+  *out = &alone_convention;
+  return mb_host_start(&mb_plugin_host_table);
+}
+#else
 const char *mb_ffi_function_name(const char *symbol) {
   (void)symbol;
   return NULL;
@@ -131,6 +148,7 @@ int mb_plugin_convention(const mblob_convention **out) {
   *out = NULL;
   return mb_fail(MBLOB_E_INCOMPATIBLE, "functions of the ffi dialect need libmblob");
 }
+#endif
 void mb_library_code_names(const struct mb_library *library, mb_name_visitor visit, void *context) {
   (void)library, (void)visit, (void)context;
 }
@@ -204,8 +222,39 @@ bool mb_library_unlink(struct mb_library *library) {
 }
 void mb_library_release_needed(struct mb_needed *needed) { (void)needed; }
 
-static void *alone_no_symbol(const char *name) {
-  (void)name;
+/* What kernels reach: slots of the library that lead to these functions, if it has them. */
+struct alone_slot {
+  char name[36];
+  void (*function)(void);
+};
+#define SLOT(name, function) {"__" #name, (void (*)(void))function}
+static const struct alone_slot alone_slots[] = {
+    SLOT(TVMFuncCall, mblob_alone_TVMFuncCall),
+    SLOT(TVMAPISetLastError, mblob_alone_TVMAPISetLastError),
+    SLOT(TVMBackendGetFuncFromEnv, mblob_alone_TVMBackendGetFuncFromEnv),
+    SLOT(TVMBackendAllocWorkspace, mblob_alone_TVMBackendAllocWorkspace),
+    SLOT(TVMBackendFreeWorkspace, mblob_alone_TVMBackendFreeWorkspace),
+    SLOT(TVMBackendParallelLaunch, mblob_alone_TVMBackendParallelLaunch),
+    SLOT(TVMBackendParallelBarrier, mblob_alone_TVMBackendParallelBarrier)};
+
+#ifdef MBLOB_WITH_FFI
+/* The same names in that dialect, where it has functions of its own: they come last. */
+static const struct alone_slot alone_ffi_slots[] = {
+    SLOT(TVMBackendGetFuncFromEnv, find_function),
+    SLOT(TVMBackendParallelLaunch, mb_ffi_parallel_launch),
+    SLOT(TVMFFIEnvModLookupFromImports, find_function),
+    SLOT(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text),
+    SLOT(TVMFFIFunctionCall, call_function),
+    SLOT(TVMFFIHandleInitOnce, mb_init_once)};
+#endif
+
+static void *alone_symbol(const char *name) {
+  for (size_t i = 0; i < sizeof(alone_slots) / sizeof(*alone_slots); i++)
+    if (strcmp(alone_slots[i].name + 2, name) == 0) {
+      void *found;
+      memcpy(&found, &alone_slots[i].function, sizeof(found));
+      return found;
+    }
   return NULL;
 }
 static int alone_no_device(int device_type) {
@@ -233,6 +282,9 @@ const struct mb_profile mb_profile = {
     .methods =
         {
 #ifdef MBLOB_WITH_RELAX
+#ifdef MBLOB_WITH_FFI
+            mb_object_functions, /* its values become objects by them */
+#endif
             relax_memory_functions, relax_shape_functions, relax_check_functions,
             relax_closure_functions, relax_executable_functions,
 #endif
@@ -240,24 +292,23 @@ const struct mb_profile mb_profile = {
             mb_sort_functions, mb_random_functions, mb_run_functions,
 #endif
             NULL},
-    .symbol = alone_no_symbol,
+    .symbol = alone_symbol,
+#ifdef MBLOB_WITH_FFI
+    .plugin_host = &mb_plugin_host_table,
+#endif
     .find_device = alone_no_device,
 };
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-#define SLOT(name) {"__" #name, (void (*)(void))mblob_alone_##name}
-static const struct {
-  char name[28];
-  void (*function)(void);
-} alone_slots[] = {SLOT(TVMFuncCall),
-                   SLOT(TVMAPISetLastError),
-                   SLOT(TVMBackendGetFuncFromEnv),
-                   SLOT(TVMBackendAllocWorkspace),
-                   SLOT(TVMBackendFreeWorkspace),
-                   SLOT(TVMBackendParallelLaunch),
-                   SLOT(TVMBackendParallelBarrier)};
 static void **alone_context_slot;
+
+static void alone_fill(const struct alone_slot *slots, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    void *slot = alone_own_address(slots[i].name, NULL);
+    if (slot) memcpy(slot, &slots[i].function, sizeof(slots[i].function));
+  }
+}
 
 /* Let kernels reach this runtime. Where libmblob or TVM opens the same file, they fill the slots with
  * their own, so it is done again when the context is another's. */
@@ -265,11 +316,12 @@ static void alone_fill_slots(struct mb_library *library) {
   void *context = &library->context;
   if (alone_context_slot && __atomic_load_n(alone_context_slot, __ATOMIC_RELAXED) == context)
     return;
-  for (size_t i = 0; i < sizeof(alone_slots) / sizeof(*alone_slots); i++) {
-    void *slot = alone_own_address(alone_slots[i].name, NULL);
-    if (slot) memcpy(slot, &alone_slots[i].function, sizeof(alone_slots[i].function));
-  }
+  alone_fill(alone_slots, sizeof(alone_slots) / sizeof(*alone_slots));
   alone_context_slot = alone_own_address("__tvm_module_ctx", NULL);
+#ifdef MBLOB_WITH_FFI
+  alone_fill(alone_ffi_slots, sizeof(alone_ffi_slots) / sizeof(*alone_ffi_slots));
+  alone_context_slot = alone_own_address("__tvm_ffi__library_ctx", NULL);
+#endif
   if (alone_context_slot) __atomic_store_n(alone_context_slot, context, __ATOMIC_RELAXED);
 }
 
@@ -292,10 +344,15 @@ static int alone_make_tree(const struct mblob_alone *a, struct mb_library *libra
   library->has_blob = library->index_expected = true;
   library->blob = bytes;
   library->blob_size = symbol.st_size;
-  library->blob_dialect = MB_CLASSIC;
+#ifdef MBLOB_WITH_FFI
+  library->dialect = library->blob_dialect = MB_FFI;
+#endif
   library->is_compiled_by_tvm = a->is_compiled_by_tvm;
   struct mb_blob blob = {.bytes = bytes, .size = symbol.st_size};
   int status = mb_index_find(&blob, true, true);
+#ifdef MBLOB_WITH_FFI
+  if (!status) status = mb_plugin_convention(&library->convention);
+#endif
   if (!status) status = mb_tree_new(library, &blob, bytes, &options, &library->trees);
   mb_blob_free(&blob);
   return status ? status : alone_read_table(library);

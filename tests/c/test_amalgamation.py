@@ -85,7 +85,7 @@ def test_a_name_of_two_files_is_an_error(script: ModuleType, tmp_path: Path) -> 
      "static __attribute__((noinline)) struct x *twice(int a,"],
 )  # fmt: skip
 def test_names_are_seen(script: ModuleType, line: str) -> None:
-    assert [name.lower() for name in script.names_of(line)] in (["twice"], ["struct twice"])
+    assert [name.lower() for name, _ in script.names_of(line)] in (["twice"], ["struct twice"])
 
 
 def test_a_program_of_two_files_reads_and_calls(
@@ -101,6 +101,21 @@ def test_a_program_of_two_files_reads_and_calls(
     run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
     said = run(tmp_path / "host", tmp_path / "all.so").stdout.split("\n")
     assert said == ["vadd", "21 payload 3", ""]
+
+
+def test_one_file_has_the_ffi_dialect(
+    amalgamation: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    host = mblob.csource_module(KERNEL, functions=["vadd"])
+    host.import_module(mblob.blob_module("demo", b"payload"))
+    host.import_module(mblob.safetensors_module({"weight": np.zeros(3, "f")}))
+    host.export_library(tmp_path / "all.so", dialect="ffi")
+    (tmp_path / "host.c").write_text(HOST)
+    words = ("cc", "-std=c11", "-Wall", "-Werror", f"-I{amalgamation}", tmp_path / "host.c")
+    run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
+    done = run(tmp_path / "host", tmp_path / "all.so", env={"MBLOB_PLUGIN_PATH": "/nowhere"})
+    assert done.stdout.split("\n") == ["vadd", "21 payload 3", ""]
 
 
 def test_a_program_without_executors_names_the_macro_that_a_model_needs(
@@ -135,7 +150,9 @@ KEYS = {"vm_executable": "MB_KEY_RELAY_EXECUTABLE"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("choice", ["GRAPH", "AOT", "RELAY", "RELAX", "CONTRIB", "AOT RELAX"])
+@pytest.mark.parametrize(
+    "choice", ["GRAPH", "AOT", "RELAY", "RELAX", "CONTRIB", "FFI", "AOT RELAX FFI"]
+)
 def test_a_choice_of_executors_compiles_without_a_warning_and_links(
     require: Callable[[str], str], tmp_path: Path, choice: str, compiler: str
 ) -> None:

@@ -185,10 +185,11 @@ def test_what_it_lacks_is_told(
     assert len(said) == 4
 
 
-@pytest.mark.parametrize("macro", ["MBLOB_WITH_GRAPH", "MBLOB_WITH_RELAX"])
+@pytest.mark.parametrize("macro", ["MBLOB_WITH_FFI", "MBLOB_WITH_GRAPH", "MBLOB_WITH_RELAX"])
 def test_it_has_no_executors(tmp_path: Path, macro: str) -> None:
     with pytest.raises(
-        AssertionError, match="MBLOB_PROFILE_MINIMAL has no executors: leave it out"
+        AssertionError,
+        match="MBLOB_PROFILE_MINIMAL has no executors and no ffi dialect: leave it out",
     ):
         make_amalgamation(tmp_path, MINIMAL, f"-D{macro}")
 

@@ -32,7 +32,7 @@ def shipped(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
             name, f"{name}_key", before='#include "host.h"\n#include "base/json.h"\n'
         ).replace(
             "host = given;",
-            "host = given;\n  if (mb_plugin_start(given)) return MBLOB_E_INCOMPATIBLE;",
+            "host = given;\n  if (mb_host_start(given)) return MBLOB_E_INCOMPATIBLE;",
         )
         write(tree / "plugins" / name / "plugin.c", text)
     text = runpy.run_path(str(root / "csrc" / "installed_sources.py"))["plugins"](tree)

@@ -13,8 +13,8 @@
 
 /* For `start` of a plug-in: remember the table. MBLOB_E_INCOMPATIBLE if it is older than what is
  * used here. */
-int mb_plugin_start(const mblob_host *host);
-/* The table; valid after mb_plugin_start. */
+int mb_host_start(const mblob_host *host);
+/* The table; valid after mb_host_start. */
 const mblob_host *mb_plugin_host(void);
 
 #endif

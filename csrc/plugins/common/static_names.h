@@ -7,9 +7,6 @@
 #define mb_fail_argument mb_ffi_fail_argument
 #define mb_fail_format mb_ffi_fail_format
 #define mb_fail_memory mb_ffi_fail_memory
-#define mb_object_release mb_ffi_object_release
-#define mb_parallel_launch mb_ffi_parallel_launch
-#define mb_plugin_start mb_ffi_plugin_start
 #define mblob_runtime_names mb_ffi_runtime_names
 /* So that a program that links libmblob.a and libmblob-ffi.so does not take this for that of the
  * shared library: gold and mold refuse a hidden reference to it. */

@@ -31,7 +31,7 @@ enum function {
   RUN
 }; /* as the addresses that `function` gives */
 
-static int start(const mblob_host *host) { return mb_plugin_start(host); }
+static int start(const mblob_host *host) { return mb_host_start(host); }
 
 static int describe(char *text, size_t size) {
   const struct dn_library *lib = dn_library_open();

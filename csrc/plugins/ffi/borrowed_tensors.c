@@ -17,14 +17,14 @@ struct loans {
   bool is_known; /* to at_end */
 };
 
-static __thread struct loans mine;
+static __thread struct loans own_loans;
 
 static void free_loans(void *given) {
   struct loans *loans = given;
   while (loans->first) {
     void *object = loans->first;
     loans->first = mb_object_record(object)->owner;
-    mb_object_release(MB_RELEASES_0_22, object);
+    mb_ffi_object_release(MB_RELEASES_0_22, object);
   }
   loans->count = WAITING; /* what ends later is freed at once */
 }
@@ -32,7 +32,7 @@ static void free_loans(void *given) {
 static struct mb_thread_end at_end = MB_THREAD_END(free_loans);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void process_exit(void) { free_loans(&mine); }
+__attribute__((destructor)) static void process_exit(void) { free_loans(&own_loans); }
 
 static void *take(struct loans *loans) {
   void *object = loans->first;
@@ -50,7 +50,7 @@ static void *new_loan(enum mb_releases releases, int32_t rank) {
   return rank <= RANK ? mb_object_tensor(releases, &room, NULL, NULL) : NULL;
 }
 
-static void describe(DLTensor *cell, const DLTensor *tensor, size_t rank) {
+static void fill_cell(DLTensor *cell, const DLTensor *tensor, size_t rank) {
   int64_t *shape = cell->shape, *strides = shape + rank;
   *cell = *tensor;
   cell->shape = shape;
@@ -65,10 +65,10 @@ int mb_loan_begin(enum mb_releases releases, const mblob_lent_tensor *lent, stru
   *out = (struct mb_any){.type = MB_ANY_NONE};
   if (rank && !tensor->shape)
     return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)rank);
-  void *object = releases == MB_RELEASES_0_22 && rank <= RANK ? take(&mine) : NULL;
+  void *object = releases == MB_RELEASES_0_22 && rank <= RANK ? take(&own_loans) : NULL;
   if (!object) object = new_loan(releases, rank);
   if (object)
-    describe(mb_object_cell(releases, object), tensor, (size_t)rank);
+    fill_cell(mb_object_cell(releases, object), tensor, (size_t)rank);
   else
     object = rank > RANK ? mb_object_tensor(releases, tensor, NULL, NULL) : NULL;
   if (!object) return MBLOB_E_MEMORY;
@@ -79,7 +79,7 @@ int mb_loan_begin(enum mb_releases releases, const mblob_lent_tensor *lent, stru
   return MBLOB_OK;
 }
 
-static void put(struct loans *loans, void *object) {
+static void keep_loan(struct loans *loans, void *object) {
   mb_object_record(object)->owner = loans->first;
   loans->first = object;
   loans->count++;
@@ -95,8 +95,8 @@ void mb_loan_end(enum mb_releases releases, const struct mb_any *any, mblob_lent
   const bool kept = !mb_object_is_sole(releases, object);
   if (kept) (void)lent->keep(lent, &record->owner, &record->release);
   if (!kept && MB_BLOCKS_KEPT && releases == MB_RELEASES_0_22 && lent->tensor.ndim <= RANK &&
-      mine.count < WAITING)
-    put(&mine, object);
+      own_loans.count < WAITING)
+    keep_loan(&own_loans, object);
   else
-    mb_object_release(releases, object);
+    mb_ffi_object_release(releases, object);
 }

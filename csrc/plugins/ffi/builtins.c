@@ -32,8 +32,8 @@ static const DLTensor *storage_of(enum mb_releases releases, const struct mb_any
 }
 
 /* (storage, offset, shape, type) -> a tensor that keeps the storage */
-static inline bool alloc_tensor_of(enum mb_releases releases, const struct mb_any *args,
-                                   int32_t count, struct mb_any *result) {
+static inline bool builtin_alloc_tensor_of(enum mb_releases releases, const struct mb_any *args,
+                                           int32_t count, struct mb_any *result) {
   uint64_t size;
   const DLTensor *storage = count == 4 && args && result ? storage_of(releases, &args[0]) : NULL;
   if (!storage || args[1].type != MB_ANY_INT || args[3].type != MB_ANY_DTYPE ||
@@ -63,28 +63,28 @@ static inline bool alloc_tensor_of(enum mb_releases releases, const struct mb_an
   return true;
 }
 
-static int alloc_tensor(void *function, const struct mb_any *args, int32_t count,
-                        struct mb_any *result) {
-  return alloc_tensor_of(MB_RELEASES_0_22, args, count, result)
+static int builtin_alloc_tensor(void *function, const struct mb_any *args, int32_t count,
+                                struct mb_any *result) {
+  return builtin_alloc_tensor_of(MB_RELEASES_0_22, args, count, result)
              ? 0
              : mb_object_call(MB_RELEASES_0_22, function, args, count, result);
 }
 
-static int alloc_tensor_old(void *function, const struct mb_any *args, int32_t count,
-                            struct mb_any *result) {
-  return alloc_tensor_of(MB_RELEASES_0_21, args, count, result)
+static int builtin_alloc_tensor_old(void *function, const struct mb_any *args, int32_t count,
+                                    struct mb_any *result) {
+  return builtin_alloc_tensor_of(MB_RELEASES_0_21, args, count, result)
              ? 0
              : mb_object_call(MB_RELEASES_0_21, function, args, count, result);
 }
 
 /* () -> nothing, which the result is already */
-static int null_value(void *function, const struct mb_any *args, int32_t count,
-                      struct mb_any *result) {
+static int builtin_null_value(void *function, const struct mb_any *args, int32_t count,
+                              struct mb_any *result) {
   return count || !result ? mb_object_call(MB_RELEASES_0_22, function, args, count, result) : 0;
 }
 
-static int null_value_old(void *function, const struct mb_any *args, int32_t count,
-                          struct mb_any *result) {
+static int builtin_null_value_old(void *function, const struct mb_any *args, int32_t count,
+                                  struct mb_any *result) {
   return count || !result ? mb_object_call(MB_RELEASES_0_21, function, args, count, result) : 0;
 }
 
@@ -93,8 +93,8 @@ static int null_value_old(void *function, const struct mb_any *args, int32_t cou
 static const struct {
   char name[24];
   mb_safe_call calls[2]; /* of releases */
-} builtins[] = {{"vm.builtin.alloc_tensor", {alloc_tensor_old, alloc_tensor}},
-                {"vm.builtin.null_value", {null_value_old, null_value}}};
+} builtins[] = {{"vm.builtin.alloc_tensor", {builtin_alloc_tensor_old, builtin_alloc_tensor}},
+                {"vm.builtin.null_value", {builtin_null_value_old, builtin_null_value}}};
 
 const uint64_t *mb_registry_generation;
 

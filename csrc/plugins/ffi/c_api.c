@@ -25,7 +25,7 @@ static struct mb_text text_of(const char *text) {
   return (struct mb_text){text ? text : "", text ? strlen(text) : 0};
 }
 
-static struct mb_text text_at(const struct mb_text *text) {
+static struct mb_text text_or_none(const struct mb_text *text) {
   return text && text->data ? *text : text_of("");
 }
 
@@ -54,15 +54,15 @@ static void set_raised_from_parts(const char *kind, const char *const *parts, in
 }
 
 static void set_raised(void *error) {
-  if (error && mb_object_type(RELEASES, error) != MB_ANY_ERROR) {
+  if (error && mb_ffi_object_type(RELEASES, error) != MB_ANY_ERROR) {
     (void)mb_fail_argument(MB_ARGUMENT_TYPE,
                            "TVMFFIErrorSetRaised: expected an error, found an object of type %d",
-                           mb_object_type(RELEASES, error));
+                           mb_ffi_object_type(RELEASES, error));
     (void)mb_error_raise_last();
     mb_error_tell_runtime();
     return;
   }
-  if (error) mb_object_retain(RELEASES, error);
+  if (error) mb_ffi_object_retain(RELEASES, error);
   raise_by_code(error);
 }
 
@@ -74,7 +74,7 @@ static int create_error_with(const struct mb_text *kind, const struct mb_text *m
                              const struct mb_text *backtrace, void *cause, void *context,
                              void **out) {
   if (!out) return mb_error_null("TVMFFIErrorCreate");
-  *out = mb_error_new(text_at(kind), text_at(message), text_at(backtrace));
+  *out = mb_error_new(text_or_none(kind), text_or_none(message), text_or_none(backtrace));
   if (!*out) return mb_error_raise_last();
   mb_error_share(*out, cause, context);
   return 0;
@@ -89,23 +89,23 @@ static int create_error(const struct mb_text *kind, const struct mb_text *messag
 
 static int retain(void *object) {
   if (!object) return mb_error_null("TVMFFIObjectIncRef");
-  mb_object_retain(RELEASES, object);
+  mb_ffi_object_retain(RELEASES, object);
   return 0;
 }
 
 static int release(void *object) {
-  mb_object_release(RELEASES, object);
+  mb_ffi_object_release(RELEASES, object);
   return 0;
 }
 
 static int retain_old(void *object) {
   if (!object) return mb_error_null("TVMFFIObjectIncRef");
-  mb_object_retain(MB_RELEASES_0_21, object);
+  mb_ffi_object_retain(MB_RELEASES_0_21, object);
   return 0;
 }
 
 static int release_old(void *object) {
-  mb_object_release(MB_RELEASES_0_21, object);
+  mb_ffi_object_release(MB_RELEASES_0_21, object);
   return 0;
 }
 
@@ -258,10 +258,10 @@ static int register_name(const char *name, void *address) {
 static __thread struct {
   int32_t type, id;
   void *stream;
-} current;
+} given_stream;
 
 static void *get_stream(int32_t type, int32_t id) {
-  return current.type == type && current.id == id ? current.stream : NULL;
+  return given_stream.type == type && given_stream.id == id ? given_stream.stream : NULL;
 }
 
 static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
@@ -271,9 +271,9 @@ static int set_stream(int32_t type, int32_t id, void *stream, void **before) {
   } set = {mb_plugin_host()->symbol("TVMSetStream")};
   if (before) *before = get_stream(type, id);
   if (!set.address || set.call(type, id, stream)) return mb_error_raise_last();
-  current.type = type;
-  current.id = id;
-  current.stream = stream;
+  given_stream.type = type;
+  given_stream.id = id;
+  given_stream.stream = stream;
   return 0;
 }
 
@@ -302,7 +302,7 @@ static int move_result(enum mb_releases releases, struct mb_any *item, struct mb
   item->size = *(volatile uint32_t *)&result->size;
   item->u = result->u;
   *result = (struct mb_any){.type = MB_ANY_NONE};
-  if (before.type >= MB_ANY_OBJECT) mb_object_release(releases, before.u.pointer);
+  if (before.type >= MB_ANY_OBJECT) mb_ffi_object_release(releases, before.u.pointer);
   return item->type >= MB_ANY_OBJECT && mb_any_align(releases, item) ? mb_error_raise_last() : 0;
 }
 
@@ -321,7 +321,7 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
   NAME(TVMBackendAnyListResetItem, any_list_reset)                        \
   NAME(TVMBackendAnyListSetPackedArg, any_list_argument)                  \
   NAME(TVMBackendGetFuncFromEnv, find_function)                           \
-  NAME(TVMBackendParallelLaunch, mb_parallel_launch)                      \
+  NAME(TVMBackendParallelLaunch, mb_ffi_parallel_launch)                  \
   NAME(TVMFFIAnyViewToOwnedAny, to_owned)                                 \
   NAME(TVMFFIBacktrace, mb_type_backtrace)                                \
   NAME(TVMFFIBigIntFromByteArray, mb_big_int_from_words)                  \
@@ -378,21 +378,22 @@ static int any_list_result_old(struct mb_any *list, int index, struct mb_any *ar
   NAME(TVMBackendAnyListResetItem, any_list_reset_old)             \
   NAME(TVMBackendAnyListSetPackedArg, any_list_argument)           \
   NAME(TVMBackendGetFuncFromEnv, find_function_old)                \
-  NAME(TVMBackendParallelLaunch, mb_parallel_launch)               \
+  NAME(TVMBackendParallelLaunch, mb_ffi_parallel_launch)           \
   NAME(TVMFFIErrorSetRaisedFromCStr, set_raised_from_text)         \
   NAME(TVMFFIErrorSetRaisedFromCStrParts, set_raised_from_parts)   \
   NAME(TVMFFIFunctionCall, call_function_old)                      \
   NAME(TVMFFIObjectFree, release_old)                              \
   NAME(TVMFFIObjectIncRef, retain_old)
 
-#define TEXT(name, function) #name "\0"
-#define ADDRESS(name, function) (mb_code) function,
+#define FFI_TEXT(name, function) #name "\0"
+#define FFI_ADDRESS(name, function) (mb_code) function,
 
 const char mblob_runtime_names[] =
-    MB_NAMES_FOR("ffi") NAMES_OF_0_22(TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(TEXT);
-static const mb_code functions[] = {NULL, NAMES_OF_0_22(ADDRESS) NULL, NAMES_OF_0_21(ADDRESS)};
+    MB_NAMES_FOR("ffi") NAMES_OF_0_22(FFI_TEXT) MB_NAMES_FOR("ffi-0.21") NAMES_OF_0_21(FFI_TEXT);
+static const mb_code ffi_functions[] = {NULL, NAMES_OF_0_22(FFI_ADDRESS) NULL,
+                                        NAMES_OF_0_21(FFI_ADDRESS)};
 
 void *mb_ffi_symbol(int releases, const char *name) {
-  return mb_code_of(releases == MB_RELEASES_0_22 ? "ffi" : "ffi-0.21", name, functions,
-                    sizeof(functions) / sizeof(*functions));
+  return mb_code_of(mblob_runtime_names, releases == MB_RELEASES_0_22 ? "ffi" : "ffi-0.21", name,
+                    ffi_functions, sizeof(ffi_functions) / sizeof(*ffi_functions));
 }

@@ -9,9 +9,9 @@
 #include "borrowed_tensors.h"
 #include "values.h"
 
-#define INLINE_ARGUMENTS 16
+#define INLINE_ANYS 16
 #define INLINE_VIEWS 6
-#define INLINE_RANK 6
+#define INLINE_VIEW_RANK 6
 
 /* ---- from the runtime to the ffi ------------------------------------------------------------- */
 
@@ -27,22 +27,22 @@ struct callee {
  * asks for, and the type as the callee names it. */
 struct view {
   DLTensor tensor;
-  int64_t strides[INLINE_RANK];
+  int64_t strides[INLINE_VIEW_RANK];
 };
 
-struct views {
+struct call_views {
   struct view inline_views[INLINE_VIEWS];
   int count;
 };
 
-static int set_view(enum mb_releases releases, struct views *views, struct mb_any *any,
+static int set_view(enum mb_releases releases, struct call_views *views, struct mb_any *any,
                     void **heap) {
   const DLTensor *tensor = any->u.pointer;
   size_t ndim = tensor->ndim > 0 ? (size_t)tensor->ndim : 0;
   struct view *view = NULL;
   if (ndim && !tensor->shape)
     return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)ndim);
-  if (views->count < INLINE_VIEWS && ndim <= INLINE_RANK)
+  if (views->count < INLINE_VIEWS && ndim <= INLINE_VIEW_RANK)
     view = &views->inline_views[views->count++];
   else
     *heap = view = malloc(sizeof(DLTensor) + (ndim + 1) * sizeof(int64_t));
@@ -61,7 +61,7 @@ static bool is_view(enum mb_releases releases, const DLTensor *tensor) {
          mb_dtype_of_releases(releases, tensor->dtype).code == tensor->dtype.code;
 }
 
-static int convert_argument(enum mb_releases releases, struct views *views, TVMValue value,
+static int convert_argument(enum mb_releases releases, struct call_views *views, TVMValue value,
                             int code, struct mb_any *out, void **heap) {
   if (code == kTVMDLTensorHandle && value.v_handle) {
     *out = (struct mb_any){.type = MB_ANY_TENSOR_VIEW, .u.pointer = value.v_handle};
@@ -72,7 +72,7 @@ static int convert_argument(enum mb_releases releases, struct views *views, TVMV
 }
 
 /* What the callee returned; its reference ends here. */
-static int take_result(const struct callee *callee, struct mb_any *result, void *ret) {
+static int take_any_result(const struct callee *callee, struct mb_any *result, void *ret) {
   struct mb_place place;
   TVMValue value;
   int code;
@@ -97,20 +97,20 @@ static inline int call_with(const struct callee *callee, const struct mb_any *ar
   MB_CATCHES;
   const int rc = callee->call(callee->handle, args, count, &result);
   if (rc) return mb_error_record(callee->name, rc, before);
-  return result.type == MB_ANY_NONE ? MBLOB_OK : take_result(callee, &result, ret);
+  return result.type == MB_ANY_NONE ? MBLOB_OK : take_any_result(callee, &result, ret);
 }
 
 static int call_out(const struct callee *callee, const TVMValue *args, const int *codes, int count,
                     void *ret) {
-  struct mb_any inline_anys[INLINE_ARGUMENTS], *anys = inline_anys;
-  void *inline_copies[INLINE_ARGUMENTS], **copies = inline_copies;
+  struct mb_any inline_anys[INLINE_ANYS], *anys = inline_anys;
+  void *inline_copies[INLINE_ANYS], **copies = inline_copies;
   const size_t room = (size_t)count * (sizeof(*anys) + sizeof(*copies));
-  if (count > INLINE_ARGUMENTS) {
+  if (count > INLINE_ANYS) {
     anys = mb_block_take_unset(room);
     if (!anys) return mb_fail_memory(room);
     copies = (void **)(anys + count);
   }
-  struct views views;
+  struct call_views views;
   views.count = 0; /* the rest is written where it is used */
   int status = MBLOB_OK, made = 0;
   bool others = false; /* than tensors that go as they are */
@@ -172,7 +172,7 @@ int mb_ffi_call_row(int releases, void *address, const char *name, const mblob_a
 
 static int call_object_of_others(enum mb_releases releases, void *object, const TVMValue *args,
                                  const int *codes, int count, void *ret) {
-  int32_t type = mb_object_type(releases, object);
+  int32_t type = mb_ffi_object_type(releases, object);
   if (type != MB_ANY_FUNCTION) {
     (void)mb_fail(
         MBLOB_E_ARGUMENT,
@@ -195,15 +195,20 @@ static int call_foreign_old(TVMValue *args, int *codes, int count, TVMRetValueHa
   return call_object_of_others(MB_RELEASES_0_21, object, args, codes, count, ret);
 }
 
-static void release_foreign(void *object) { mb_object_release(MB_RELEASES_0_22, object); }
-static void release_foreign_old(void *object) { mb_object_release(MB_RELEASES_0_21, object); }
+static void release_foreign_function(void *object) {
+  mb_ffi_object_release(MB_RELEASES_0_22, object);
+}
+static void release_foreign_function_old(void *object) {
+  mb_ffi_object_release(MB_RELEASES_0_21, object);
+}
 
 int mb_foreign_function(enum mb_releases releases, void *object, mblob_function **out) {
   const bool old = releases == MB_RELEASES_0_21;
-  mb_object_retain(releases, object);
-  int status = mb_plugin_host()->function_create(old ? call_foreign_old : call_foreign, object,
-                                                 old ? release_foreign_old : release_foreign, out);
-  if (status) mb_object_release(releases, object);
+  mb_ffi_object_retain(releases, object);
+  int status = mb_plugin_host()->function_create(
+      old ? call_foreign_old : call_foreign, object,
+      old ? release_foreign_function_old : release_foreign_function, out);
+  if (status) mb_ffi_object_release(releases, object);
   return status;
 }
 
@@ -222,15 +227,15 @@ static int call_in(enum mb_releases releases, mblob_function *function, const st
   };
   const mblob_host *host = mb_plugin_host();
   struct {
-    struct mb_place places[INLINE_ARGUMENTS];
-    TVMValue values[INLINE_ARGUMENTS];
-    int codes[INLINE_ARGUMENTS];
+    struct mb_place places[INLINE_ANYS];
+    TVMValue values[INLINE_ANYS];
+    int codes[INLINE_ANYS];
   } room;
   struct mb_place *places = room.places;
   TVMValue *values = room.values, ret = {.v_int64 = 0};
   int *codes = room.codes, ret_code = kTVMNullptr, made = 0, status = MBLOB_OK;
   void *heap = NULL;
-  if (count > INLINE_ARGUMENTS) {
+  if (count > INLINE_ANYS) {
     heap = mb_block_take_unset((size_t)count * sizeof(struct argument));
     if (!heap) return mb_fail_memory((size_t)count * sizeof(struct argument));
     places = heap;
@@ -259,9 +264,9 @@ int mb_object_call(enum mb_releases releases, void *object, const struct mb_any 
   }
   mblob_function *function = mb_object_own_function(releases, object);
   if (function) return call_in(releases, function, args, count, result) ? mb_error_raise_last() : 0;
-  if (mb_object_type(releases, object) != MB_ANY_FUNCTION) {
+  if (mb_ffi_object_type(releases, object) != MB_ANY_FUNCTION) {
     (void)mb_fail_argument(MB_ARGUMENT_TYPE, "%s, found an object of type %d", no_function,
-                           mb_object_type(releases, object));
+                           mb_ffi_object_type(releases, object));
     return mb_error_raise_last();
   }
   int rc = ((const struct mb_function_cell *)mb_object_cell(releases, object))
@@ -271,8 +276,8 @@ int mb_object_call(enum mb_releases releases, void *object, const struct mb_any 
 }
 
 /* Called by others: their errors are kept elsewhere. */
-static int called(enum mb_releases releases, void *self, const struct mb_any *args, int32_t count,
-                  struct mb_any *result) {
+static int call_for_others(enum mb_releases releases, void *self, const struct mb_any *args,
+                           int32_t count, struct mb_any *result) {
   mblob_function *function = mb_object_own_function(releases, self);
   int rc =
       function && !call_in(releases, function, args, count, result) ? 0 : mb_error_raise_last();
@@ -281,12 +286,12 @@ static int called(enum mb_releases releases, void *self, const struct mb_any *ar
 }
 
 static int safe_call(void *self, const struct mb_any *args, int32_t count, struct mb_any *result) {
-  return called(MB_RELEASES_0_22, self, args, count, result);
+  return call_for_others(MB_RELEASES_0_22, self, args, count, result);
 }
 
 static int safe_call_old(void *self, const struct mb_any *args, int32_t count,
                          struct mb_any *result) {
-  return called(MB_RELEASES_0_21, self, args, count, result);
+  return call_for_others(MB_RELEASES_0_21, self, args, count, result);
 }
 
 void *mb_object_function(enum mb_releases releases, mblob_function *function, bool counted) {
@@ -302,8 +307,8 @@ void *mb_object_function(enum mb_releases releases, mblob_function *function, bo
   return object;
 }
 
-static int call_callback(void *object, const struct mb_any *args, int32_t count,
-                         struct mb_any *result) {
+static int call_own_callback(void *object, const struct mb_any *args, int32_t count,
+                             struct mb_any *result) {
   const struct mb_record *record = mb_object_record(object);
   return record->call(record->owner, args, count, result);
 }
@@ -315,6 +320,6 @@ void *mb_object_of_callback(void *self, mb_safe_call call, void (*release)(void 
   record->call = call;
   record->owner = self;
   record->release = release;
-  ((struct mb_function_cell *)mb_object_cell(MB_RELEASES_0_22, object))->call = call_callback;
+  ((struct mb_function_cell *)mb_object_cell(MB_RELEASES_0_22, object))->call = call_own_callback;
   return object;
 }

@@ -6,7 +6,12 @@
 #include "common.h"
 #include "maps.h"
 
-enum { STRING = 3, ARRAY = 4, MAP = 5, SHAPE = 6 }; /* TVM's numbers up to 0.20 */
+enum {
+  STRING_OBJECT = 3,
+  ARRAY_OBJECT = 4,
+  MAP_OBJECT = 5,
+  SHAPE_OBJECT = 6
+}; /* TVM's numbers up to 0.20 */
 
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
                    TVMValue *ret, int *ret_code) {
@@ -18,9 +23,8 @@ int mb_call_global(const char *name, const TVMValue *args, const int *codes, int
   return status;
 }
 
-/* Ask a container for its size, or (`count` 2) for item `i`. */
-static int ask(const char *name, TVMValue container, int64_t i, int count, TVMValue *out,
-               int *code) {
+int mb_ask_container(const char *name, TVMValue container, int64_t i, int count, TVMValue *out,
+                     int *code) {
   const TVMValue args[2] = {container, {.v_int64 = i}};
   const int codes[2] = {kTVMObjectHandle, kTVMArgInt};
   return mb_call_global(name, args, codes, count, out, code);
@@ -28,13 +32,13 @@ static int ask(const char *name, TVMValue container, int64_t i, int count, TVMVa
 
 static int shape_object(enum mb_releases releases, TVMValue container, struct mb_any *out) {
   TVMValue count = {.v_int64 = 0}, extent;
-  int code, status = ask("runtime.GetShapeTupleSize", container, 0, 1, &count, &code);
+  int code, status = mb_ask_container("runtime.GetShapeTupleSize", container, 0, 1, &count, &code);
   if (status) return status;
   const size_t size = ((size_t)count.v_int64 + 1) * sizeof(int64_t);
   int64_t *extents = mb_block_take(size);
   if (!extents) return mb_fail_memory(size);
   for (int64_t i = 0; !status && i < count.v_int64; i++) {
-    status = ask("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
+    status = mb_ask_container("runtime.GetShapeTupleElem", container, i, 2, &extent, &code);
     extents[i] = extent.v_int64;
   }
   void *object = status ? NULL : mb_object_shape(releases, extents, (size_t)count.v_int64);
@@ -50,7 +54,7 @@ static int shape_object(enum mb_releases releases, TVMValue container, struct mb
 
 static int string_value(enum mb_releases releases, TVMValue container, struct mb_any *out) {
   TVMValue found;
-  int code, status = ask("mblob.StringBytes", container, 0, 1, &found, &code);
+  int code, status = mb_ask_container("mblob.StringBytes", container, 0, 1, &found, &code);
   const TVMByteArray *bytes = status ? NULL : found.v_handle;
   return status ? status : mb_any_set_text(releases, out, true, bytes->data, bytes->size);
 }
@@ -70,9 +74,9 @@ static void release_items(void *owner) {
   cell->size = 0;
 }
 
-static int set_item(TVMValue container, int64_t i, struct array_cell *cell) {
+static int set_any_item(TVMValue container, int64_t i, struct array_cell *cell) {
   TVMValue value;
-  int code, status = ask("runtime.ArrayGetItem", container, i, 2, &value, &code);
+  int code, status = mb_ask_container("runtime.ArrayGetItem", container, i, 2, &value, &code);
   if (status) return status;
   status = mb_any_of_value(MB_RELEASES_0_22, value, code, false, &cell->items[i]);
   mb_plugin_host()->value_release(value, code);
@@ -83,7 +87,7 @@ static int set_item(TVMValue container, int64_t i, struct array_cell *cell) {
 static int array_object(TVMValue container, struct mb_any *out) {
   static __thread int depth;
   TVMValue count = {.v_int64 = 0};
-  int code, status = ask("runtime.ArraySize", container, 0, 1, &count, &code);
+  int code, status = mb_ask_container("runtime.ArraySize", container, 0, 1, &count, &code);
   if (!status && depth == MB_NESTING_LIMIT) status = mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
   if (status) return status;
   void *object =
@@ -101,9 +105,9 @@ static int array_object(TVMValue container, struct mb_any *out) {
   record->counted = true;
   mb_plugin_host()->value_retain(container, kTVMObjectHandle);
   depth++;
-  for (int64_t i = 0; !status && i < count.v_int64; i++) status = set_item(container, i, cell);
+  for (int64_t i = 0; !status && i < count.v_int64; i++) status = set_any_item(container, i, cell);
   depth--;
-  if (status) mb_object_release(MB_RELEASES_0_22, object);
+  if (status) mb_ffi_object_release(MB_RELEASES_0_22, object);
   return status ? status : mb_any_set_object(MB_RELEASES_0_22, out, MB_ANY_ARRAY, object);
 }
 
@@ -143,10 +147,10 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
   } type_of = {mb_plugin_host()->symbol("TVMObjectGetTypeIndex")};
   unsigned type = 0;
   if (type_of.call(container.v_handle, &type) != 0) type = 0;
-  if (type == SHAPE) return shape_object(releases, container, out);
-  if (type == STRING) return string_value(releases, container, out);
-  if (type == ARRAY && releases == MB_RELEASES_0_22) return array_object(container, out);
-  if (type == MAP && releases == MB_RELEASES_0_22) return mb_any_of_map(container, out);
+  if (type == SHAPE_OBJECT) return shape_object(releases, container, out);
+  if (type == STRING_OBJECT) return string_value(releases, container, out);
+  if (type == ARRAY_OBJECT && releases == MB_RELEASES_0_22) return array_object(container, out);
+  if (type == MAP_OBJECT && releases == MB_RELEASES_0_22) return mb_any_of_map(container, out);
   return mb_any_set_wrapped(releases, out, container, kTVMObjectHandle);
 }
 

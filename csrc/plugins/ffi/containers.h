@@ -18,5 +18,8 @@ int mb_any_align(enum mb_releases releases, struct mb_any *any);
 /* Call the global function `name`; the result is the caller's to give back. */
 int mb_call_global(const char *name, const TVMValue *args, const int *codes, int count,
                    TVMValue *ret, int *ret_code);
+/* Ask a container for its size, or (`count` 2) for item `i`, by that global function. */
+int mb_ask_container(const char *name, TVMValue container, int64_t i, int count, TVMValue *out,
+                     int *code);
 
 #endif

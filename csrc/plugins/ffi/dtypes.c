@@ -42,7 +42,7 @@ static bool is_of_classic(const struct name *row) {
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* A number of 1 to `limit` at *text; moves behind it. */
-static bool number(const char **text, unsigned limit, unsigned *out) {
+static bool read_digits(const char **text, unsigned limit, unsigned *out) {
   unsigned value = 0;
   const char *at = *text;
   for (; is_digit(*at); at++) {
@@ -59,14 +59,14 @@ static bool lanes(const char *at, uint16_t *out) {
   const bool scaled = strncmp(at, "xvscale", 7) == 0;
   unsigned count = 1;
   if (scaled) at += 7;
-  if (*at && (*at++ != 'x' || !number(&at, scaled ? INT16_MAX + 1u : UINT16_MAX, &count)))
+  if (*at && (*at++ != 'x' || !read_digits(&at, scaled ? INT16_MAX + 1u : UINT16_MAX, &count)))
     return false;
   *out = (uint16_t)(scaled ? -(int)count : (int)count);
   return *at == 0;
 }
 
 /* Of a text with a NUL. Without a width, numbers have 32 bits and bfloat has 16. */
-static bool parse(const char *text, DLDataType *out) {
+static bool parse_dtype(const char *text, DLDataType *out) {
   char whole[TEXT + 8];
   const bool is_short = strncmp(text, "fp", 2) == 0 && text[2] && text[3] == '_';
   if (is_short) {
@@ -85,7 +85,7 @@ static bool parse(const char *text, DLDataType *out) {
     if (size <= SHORT && !is_digit(*at)) continue;
     if (!bits && !is_digit(*at))
       bits = NAMES[i].code == kDLBfloat ? 16 : 32;
-    else if (is_digit(*at) && NAMES[i].code <= kDLBool && !number(&at, UINT8_MAX, &bits))
+    else if (is_digit(*at) && NAMES[i].code <= kDLBool && !read_digits(&at, UINT8_MAX, &bits))
       continue;
     if (NAMES[i].code == kDLFloat4_e2m1fn && *at == '_') at++;
     *out = (DLDataType){NAMES[i].code, (uint8_t)bits, 1};
@@ -101,7 +101,7 @@ int mb_dtype_from_text(const struct mb_text *text, DLDataType *out) {
   const size_t size = text->size < sizeof(copy) ? text->size : sizeof(copy) - 1;
   if (size) memcpy(copy, text->data, size);
   copy[size] = 0;
-  if (size == text->size && strlen(copy) == size && parse(copy, out)) return 0;
+  if (size == text->size && strlen(copy) == size && parse_dtype(copy, out)) return 0;
   (void)mb_fail(MBLOB_E_ARGUMENT, "ValueError: unknown dtype `%s`", copy);
   return mb_error_raise_last();
 }
@@ -135,7 +135,7 @@ int mb_dtype_to_text(const DLDataType *dtype, struct mb_any *out) {
 
 /* ---- integers -------------------------------------------------------------------------------- */
 
-static int64_t word_at(const struct mb_text *words, size_t i) {
+static int64_t big_word_at(const struct mb_text *words, size_t i) {
   int64_t word;
   memcpy(&word, words->data + i * sizeof(word), sizeof(word));
   return word;
@@ -153,11 +153,11 @@ int mb_big_int_from_words(const struct mb_text *words, struct mb_any *out) {
     return mb_error_raise_last();
   }
   /* The highest word says nothing if it repeats the sign of the one below. */
-  while (count > 1 && word_at(words, count - 1) == (word_at(words, count - 2) < 0 ? -1 : 0))
+  while (count > 1 && big_word_at(words, count - 1) == (big_word_at(words, count - 2) < 0 ? -1 : 0))
     count--;
   if (count < 2) {
     out->type = MB_ANY_INT;
-    out->u.i64 = count ? word_at(words, 0) : 0;
+    out->u.i64 = count ? big_word_at(words, 0) : 0;
     return 0;
   }
   const size_t room = 8; /* in front of the words: their number */

@@ -35,7 +35,7 @@ static void *lend(enum mb_releases releases, mblob_function *function) {
     lent->object = mb_object_function(releases, function, false);
     (void)snprintf(lent->key, sizeof(lent->key), "%s", key);
     if (!lent->object || !mb_map_put(&all_lent, lent->key, lent)) {
-      mb_object_release(releases, lent->object);
+      mb_ffi_object_release(releases, lent->object);
       free(lent);
       lent = NULL;
     }
@@ -72,7 +72,7 @@ int mb_find_function(enum mb_releases releases, void *library, const char *name,
 
 /* ---- loops ----------------------------------------------------------------------------------- */
 
-struct loop {
+struct ffi_loop {
   FTVMParallelLambda task;
   void *data;
   struct mb_lock lock;
@@ -82,7 +82,7 @@ struct loop {
 
 /* A task leaves its error on its own thread. The loop fails with that of its first task, as it
  * would without threads. */
-static void keep_error(struct loop *loop, int task_id, void *error) {
+static void keep_task_error(struct ffi_loop *loop, int task_id, void *error) {
   void *other = error;
   mb_lock(&loop->lock);
   if (!loop->error || task_id < loop->failed) {
@@ -91,11 +91,11 @@ static void keep_error(struct loop *loop, int task_id, void *error) {
     loop->failed = task_id;
   }
   mb_unlock(&loop->lock);
-  mb_object_release(MB_RELEASES_0_22, other);
+  mb_ffi_object_release(MB_RELEASES_0_22, other);
 }
 
 static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
-  struct loop *loop = data;
+  struct ffi_loop *loop = data;
   uint64_t before = mb_plugin_host()->error_count();
   mb_error_raise(NULL);
   MB_CATCHES;
@@ -103,16 +103,16 @@ static int run_task(int task_id, TVMParallelGroupEnv *env, void *data) {
   if (!rc) return 0;
   (void)mb_error_record("task of a parallel loop", rc, before);
   (void)mb_error_raise_last();
-  keep_error(loop, task_id, mb_error_take());
+  keep_task_error(loop, task_id, mb_error_take());
   return rc;
 }
 
-int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
+int mb_ffi_parallel_launch(FTVMParallelLambda task, void *data, int count) {
   union {
     void *address;
     int (*call)(FTVMParallelLambda task, void *data, int count);
   } launch = {mb_plugin_host()->symbol("TVMBackendParallelLaunch")};
-  struct loop loop = {task, data, MB_LOCK_INIT, NULL, 0};
+  struct ffi_loop loop = {task, data, MB_LOCK_INIT, NULL, 0};
   int rc = launch.address ? launch.call(run_task, &loop, count) : -1;
   if (rc && loop.error)
     mb_error_raise(loop.error);
@@ -128,7 +128,7 @@ int mb_parallel_launch(FTVMParallelLambda task, void *data, int count) {
 static struct mb_lock once_lock = MB_LOCK_INIT_UNCOUNTED;
 
 /* What a function returned; an exception is left as an error. */
-static int thrown(const char *function, int rc) {
+static int error_of_thrown(const char *function, int rc) {
   if (rc != MB_THROWN) return rc;
   (void)mb_error_record(function, rc, mb_plugin_host()->error_count());
   return mb_error_raise_last();
@@ -140,7 +140,7 @@ static __attribute__((noinline)) int init(void **handle, int (*make)(void **resu
   if (!*handle) {
     void *made = NULL;
     MB_CATCHES; /* the lock is to be given back */
-    rc = thrown("TVMFFIHandleInitOnce", make(&made));
+    rc = error_of_thrown("TVMFFIHandleInitOnce", make(&made));
     if (!rc && !made) {
       (void)mb_fail(MBLOB_E_KERNEL,
                     "TVMFFIHandleInitOnce: the function that makes the handle gave none");
@@ -162,7 +162,7 @@ int mb_deinit_once(void **handle, int (*deinit)(void *handle)) {
   mb_lock(&once_lock);
   void *old = __atomic_exchange_n(handle, NULL, __ATOMIC_ACQ_REL);
   MB_CATCHES;
-  int rc = old ? thrown("TVMFFIHandleDeinitOnce", deinit(old)) : 0;
+  int rc = old ? error_of_thrown("TVMFFIHandleDeinitOnce", deinit(old)) : 0;
   mb_unlock(&once_lock);
   return rc;
 }

@@ -8,7 +8,7 @@
 #include "objects.h"
 
 int mb_find_function(enum mb_releases releases, void *library, const char *name, void **out);
-int mb_parallel_launch(FTVMParallelLambda task, void *data, int count);
+int mb_ffi_parallel_launch(FTVMParallelLambda task, void *data, int count);
 int mb_init_once(void **handle, int (*init)(void **result));
 int mb_deinit_once(void **handle, int (*deinit)(void *handle));
 

@@ -25,7 +25,7 @@ static void keep_backtrace(void *self, const struct mb_text *backtrace, int32_t 
   (void)mode;
 }
 
-static char *put(char *at, struct mb_text *cell, struct mb_text text) {
+static char *put_text(char *at, struct mb_text *cell, struct mb_text text) {
   if (text.size) memcpy(at, text.data, text.size);
   *cell = (struct mb_text){at, text.size};
   return at + text.size + 1;
@@ -42,17 +42,17 @@ void *mb_error_new(struct mb_text kind, struct mb_text message, struct mb_text b
   void *object = mb_object_new(RELEASES, MB_ANY_ERROR, room);
   if (!object) return NULL;
   struct mb_error_cell *cell = mb_object_cell(RELEASES, object);
-  char *at = put((char *)(cell + 1), &cell->kind, kind);
-  at = put(at, &cell->message, message);
-  (void)put(at, &cell->backtrace, backtrace);
+  char *at = put_text((char *)(cell + 1), &cell->kind, kind);
+  at = put_text(at, &cell->message, message);
+  (void)put_text(at, &cell->backtrace, backtrace);
   cell->update_backtrace = keep_backtrace;
   return object;
 }
 
 static void release_shared(void *owner) {
   struct mb_error_cell *cell = owner;
-  mb_object_release(RELEASES, cell->cause);
-  mb_object_release(RELEASES, cell->context);
+  mb_ffi_object_release(RELEASES, cell->cause);
+  mb_ffi_object_release(RELEASES, cell->context);
   cell->cause = cell->context = NULL;
 }
 
@@ -61,8 +61,8 @@ void mb_error_share(void *error, void *cause, void *context) {
   struct mb_record *record = mb_object_record(error);
   cell->cause = cause;
   cell->context = context;
-  if (cause) mb_object_retain(RELEASES, cause);
-  if (context) mb_object_retain(RELEASES, context);
+  if (cause) mb_ffi_object_retain(RELEASES, cause);
+  if (context) mb_ffi_object_retain(RELEASES, context);
   record->owner = cell;
   record->release = release_shared;
 }
@@ -74,7 +74,7 @@ static void drop(void *unused) {
   mb_error_raise(NULL);
 }
 
-static struct mb_thread_end at_end = MB_THREAD_END(drop);
+static struct mb_thread_end at_thread_end = MB_THREAD_END(drop);
 
 void mb_error_raise(void *error) {
   void *before = raised;
@@ -85,8 +85,8 @@ void mb_error_raise(void *error) {
     else
       atomic_fetch_sub_explicit(&raised_in_all, 1, memory_order_relaxed);
   }
-  if (error) mb_thread_end_set(&at_end, &raised);
-  mb_object_release(RELEASES, before);
+  if (error) mb_thread_end_set(&at_thread_end, &raised);
+  mb_ffi_object_release(RELEASES, before);
 }
 
 void mb_error_forget(void) {
@@ -200,7 +200,7 @@ int mb_error_record(const char *what, int rc, uint64_t before) {
     status = host->last_status();
   else
     status = mb_fail(MBLOB_E_KERNEL, MB_TEXT_RETURNED, what, rc);
-  mb_object_release(RELEASES, error);
+  mb_ffi_object_release(RELEASES, error);
   return status;
 }
 

@@ -137,7 +137,7 @@ static bool start(void) {
   } announce = {.call = mblob_register_plugin};
   if (!announce.call) announce.address = runtime_function("mblob_register_plugin");
   if (announce.address && !announce.call(&__mblob_plugin_ffi)) return true;
-  if (!host) (void)mb_plugin_start(&empty_host);
+  if (!host) (void)mb_host_start(&empty_host);
   return false;
 }
 

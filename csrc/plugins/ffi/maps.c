@@ -36,15 +36,15 @@ struct item {
 enum { BLOCK = 16, ROW_LIMIT = 4 };
 
 /* The marks of sixteen places, then what is in them. */
-struct block {
+struct map_block {
   uint8_t marks[BLOCK];
   struct item items[BLOCK];
 };
 
-_Static_assert(sizeof(struct block) == BLOCK * (1 + sizeof(struct item)), "no padding");
+_Static_assert(sizeof(struct map_block) == BLOCK * (1 + sizeof(struct item)), "no padding");
 
 #define ROW (UINT64_C(1) << 63)
-#define NOWHERE UINT64_MAX
+#define NO_ENTRY UINT64_MAX
 /* Where C++ has the pairs of a row: behind the members that all Maps have. */
 #define ROW_PLACE ((offsetof(struct map_cell, shift) + sizeof(void *) - 1) & ~(sizeof(void *) - 1))
 
@@ -53,17 +53,17 @@ _Static_assert(sizeof(struct block) == BLOCK * (1 + sizeof(struct item)), "no pa
 enum { HEAD = 0, TAIL = 0x80, DISTANCE = 0x7f, PROTECTED = 0xfe, EMPTY = 0xff };
 
 /* By number: 1 to 15; triangular numbers from 21 on; larger ones by a list. 0: none. */
-static uint64_t distance(unsigned number) {
-  enum { SMALL = 16, TRIANGULAR = 83, FIRST_TRIANGLE = 6 };
+static uint64_t step_of(unsigned number) {
+  enum { LISTED = 16, TRIANGULAR = 83, FIRST_TRIANGLE = 6 };
   static const uint64_t large[] = {UINT64_C(8515),       UINT64_C(19110),     UINT64_C(42778),
                                    UINT64_C(96141),      UINT64_C(216153),    UINT64_C(486591),
                                    UINT64_C(1092981),    UINT64_C(2458653),   UINT64_C(5532801),
                                    UINT64_C(12442566),   UINT64_C(27993903),  UINT64_C(62983476),
                                    UINT64_C(141717030),  UINT64_C(318844378), UINT64_C(717352503),
                                    UINT64_C(1614057336), UINT64_C(3631522476)};
-  if (number < SMALL) return number;
+  if (number < LISTED) return number;
   if (number < TRIANGULAR) {
-    const uint64_t n = number - SMALL + FIRST_TRIANGLE;
+    const uint64_t n = number - LISTED + FIRST_TRIANGLE;
     return n * (n + 1) / 2;
   }
   number -= TRIANGULAR;
@@ -71,11 +71,11 @@ static uint64_t distance(unsigned number) {
 }
 
 static struct item *item_at(const struct map_cell *cell, uint64_t place) {
-  return &((struct block *)cell->data)[place / BLOCK].items[place % BLOCK];
+  return &((struct map_block *)cell->data)[place / BLOCK].items[place % BLOCK];
 }
 
 static uint8_t *mark_at(const struct map_cell *cell, uint64_t place) {
-  return &((struct block *)cell->data)[place / BLOCK].marks[place % BLOCK];
+  return &((struct map_block *)cell->data)[place / BLOCK].marks[place % BLOCK];
 }
 
 static uint64_t blocks_of(uint64_t slots) { return slots / BLOCK + (slots % BLOCK != 0); }
@@ -139,7 +139,7 @@ static int hash_of_object(const struct mb_any *key, uint64_t *out) {
              : mb_fail(MBLOB_E_KERNEL, "the function that hashes a key of a Map returned no int");
 }
 
-static int hash_of(const struct mb_any *key, uint64_t *out) {
+static int hash_of_any(const struct mb_any *key, uint64_t *out) {
   const struct mb_text *text;
   switch (key->type) {
     case MB_ANY_SMALL_STRING: *out = combine(MB_ANY_STRING, hash_of_small(key)); return MBLOB_OK;
@@ -192,16 +192,17 @@ static void *new_map(size_t room) {
   return object;
 }
 
-/* An empty place at one of the distances from `tail`; NOWHERE if there is none. */
+/* An empty place at one of the distances from `tail`; NO_ENTRY if there is none. */
 static uint64_t next_empty(const struct map_cell *cell, uint64_t tail, uint8_t *number) {
-  for (*number = 1; distance(*number); ++*number) {
-    const uint64_t place = (tail + distance(*number)) % cell->slots;
+  for (*number = 1; step_of(*number); ++*number) {
+    const uint64_t place = (tail + step_of(*number)) % cell->slots;
     if (*mark_at(cell, place) == EMPTY) return place;
   }
-  return NOWHERE;
+  return NO_ENTRY;
 }
 
-static void put_item(struct map_cell *cell, uint64_t place, const struct pair *pair, uint8_t mark) {
+static void put_map_item(struct map_cell *cell, uint64_t place, const struct pair *pair,
+                         uint8_t mark) {
   *mark_at(cell, place) = mark;
   item_at(cell, place)->pair = *pair;
 }
@@ -212,18 +213,18 @@ static bool place_pairs(struct map_cell *cell, const struct pair *pairs, const u
                         uint64_t count, uint64_t *places) {
   for (uint64_t i = 0; i < count; i++) {
     const uint64_t home = (UINT64_C(11400714819323198485) * hashes[i]) >> cell->shift;
-    places[i] = *mark_at(cell, home) == EMPTY ? home : NOWHERE;
-    if (places[i] != NOWHERE) put_item(cell, home, &pairs[i], HEAD);
+    places[i] = *mark_at(cell, home) == EMPTY ? home : NO_ENTRY;
+    if (places[i] != NO_ENTRY) put_map_item(cell, home, &pairs[i], HEAD);
   }
   for (uint64_t i = 0; i < count; i++) {
-    if (places[i] != NOWHERE) continue;
+    if (places[i] != NO_ENTRY) continue;
     uint64_t tail = (UINT64_C(11400714819323198485) * hashes[i]) >> cell->shift;
     while (*mark_at(cell, tail) & DISTANCE)
-      tail = (tail + distance(*mark_at(cell, tail) & DISTANCE)) % cell->slots;
+      tail = (tail + step_of(*mark_at(cell, tail) & DISTANCE)) % cell->slots;
     uint8_t number;
     places[i] = next_empty(cell, tail, &number);
-    if (places[i] == NOWHERE) return false;
-    put_item(cell, places[i], &pairs[i], TAIL);
+    if (places[i] == NO_ENTRY) return false;
+    put_map_item(cell, places[i], &pairs[i], TAIL);
     *mark_at(cell, tail) |= number;
   }
   return true;
@@ -231,8 +232,8 @@ static bool place_pairs(struct map_cell *cell, const struct pair *pairs, const u
 
 static void link_places(struct map_cell *cell, const uint64_t *places, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
-    item_at(cell, places[i])->before = i ? places[i - 1] : NOWHERE;
-    item_at(cell, places[i])->after = i + 1 < count ? places[i + 1] : NOWHERE;
+    item_at(cell, places[i])->before = i ? places[i - 1] : NO_ENTRY;
+    item_at(cell, places[i])->after = i + 1 < count ? places[i + 1] : NO_ENTRY;
   }
   cell->first = places[0];
   cell->last = places[count - 1];
@@ -240,10 +241,10 @@ static void link_places(struct map_cell *cell, const uint64_t *places, uint64_t 
 }
 
 /* Fill a table of 2^bits places; `full` if they are too few. */
-static int fill_table(struct map_cell *cell, const struct pair *pairs, const uint64_t *hashes,
-                      uint64_t count, unsigned bits, uint64_t *places, bool *full) {
+static int fill_map_table(struct map_cell *cell, const struct pair *pairs, const uint64_t *hashes,
+                          uint64_t count, unsigned bits, uint64_t *places, bool *full) {
   const uint64_t slots = UINT64_C(1) << bits;
-  struct block *blocks = calloc((size_t)blocks_of(slots), sizeof(*blocks));
+  struct map_block *blocks = calloc((size_t)blocks_of(slots), sizeof(*blocks));
   if (!blocks) return mb_fail_memory((size_t)slots * sizeof(struct item));
   for (uint64_t i = 0; i < blocks_of(slots); i++) memset(blocks[i].marks, EMPTY, BLOCK);
   struct map_cell filled = {
@@ -262,12 +263,12 @@ static int make_table(struct map_cell *cell, const struct pair *pairs, uint64_t 
   uint64_t *hashes = calloc(2 * (size_t)count, sizeof(*hashes));
   if (!hashes) return mb_fail_memory((size_t)count * 2 * sizeof(*hashes));
   int status = MBLOB_OK;
-  for (uint64_t i = 0; !status && i < count; i++) status = hash_of(&pairs[i].key, &hashes[i]);
+  for (uint64_t i = 0; !status && i < count; i++) status = hash_of_any(&pairs[i].key, &hashes[i]);
   unsigned bits = 1;
   while ((UINT64_C(1) << bits) < 2 * count) bits++;
   bool full = true;
   for (; !status && full; bits++)
-    status = fill_table(cell, pairs, hashes, count, bits, hashes + count, &full);
+    status = fill_map_table(cell, pairs, hashes, count, bits, hashes + count, &full);
   free(hashes);
   return status;
 }
@@ -285,18 +286,11 @@ static int map_of_pairs(const struct pair *pairs, uint64_t count, struct mb_any 
   } else {
     status = make_table(cell, pairs, count);
   }
-  if (status) mb_object_release(RELEASES, object);
+  if (status) mb_ffi_object_release(RELEASES, object);
   return status ? status : mb_any_set_object(RELEASES, out, MB_ANY_MAP, object);
 }
 
 /* ---- of the runtime's ------------------------------------------------------------------------ */
-
-static int ask(const char *name, TVMValue container, int64_t i, int count, TVMValue *out,
-               int *code) {
-  const TVMValue args[2] = {container, {.v_int64 = i}};
-  const int codes[2] = {kTVMObjectHandle, kTVMArgInt};
-  return mb_call_global(name, args, codes, count, out, code);
-}
 
 /* Keys and values in turn. */
 static int any_of_items(TVMValue items, int64_t count, struct mb_any *out) {
@@ -310,7 +304,7 @@ static int any_of_items(TVMValue items, int64_t count, struct mb_any *out) {
   for (; !status && made < count; made++) {
     TVMValue item;
     int code;
-    status = ask("runtime.ArrayGetItem", items, made, 2, &item, &code);
+    status = mb_ask_container("runtime.ArrayGetItem", items, made, 2, &item, &code);
     if (status) break;
     status = mb_any_of_value(RELEASES, item, code, false, &anys[made]);
     mb_plugin_host()->value_release(item, code);
@@ -327,8 +321,8 @@ int mb_any_of_map(TVMValue map, struct mb_any *out) {
   TVMValue items = {.v_handle = NULL}, count = {.v_int64 = 0};
   int code = kTVMNullptr, count_code;
   if (depth == MB_NESTING_LIMIT) return mb_fail(MBLOB_E_ARGUMENT, MB_TEXT_NESTED);
-  int status = ask("runtime.MapItems", map, 0, 1, &items, &code);
-  if (!status) status = ask("runtime.ArraySize", items, 0, 1, &count, &count_code);
+  int status = mb_ask_container("runtime.MapItems", map, 0, 1, &items, &code);
+  if (!status) status = mb_ask_container("runtime.ArraySize", items, 0, 1, &count, &count_code);
   depth++;
   if (!status) status = any_of_items(items, count.v_int64, out);
   depth--;
@@ -346,7 +340,7 @@ struct entries {
   size_t count;
 };
 
-static int add_entry(struct entries *entries, const struct mb_any *any) {
+static int add_map_entry(struct entries *entries, const struct mb_any *any) {
   const size_t i = entries->count++;
   entries->codes[i] = kTVMNullptr;
   return mb_value_of_any(RELEASES, any, &entries->values[i], &entries->codes[i],
@@ -362,8 +356,8 @@ static int read_pairs(const struct map_cell *cell, struct entries *entries) {
     if (!is_row && (place >= cell->slots || *mark_at(cell, place) >= PROTECTED))
       return mb_fail(MBLOB_E_KERNEL, "a Map has fewer entries than its size says");
     const struct pair *pair = is_row ? &row[i] : &item_at(cell, place)->pair;
-    status = add_entry(entries, &pair->key);
-    if (!status) status = add_entry(entries, &pair->value);
+    status = add_map_entry(entries, &pair->key);
+    if (!status) status = add_map_entry(entries, &pair->value);
     if (!is_row) place = item_at(cell, place)->after;
   }
   return status;

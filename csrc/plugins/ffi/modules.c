@@ -17,17 +17,17 @@ static int call_attribute(struct mb_text name, const struct mb_any *arg, struct 
   return rc ? mb_error_record(name.data, rc, before) : MBLOB_OK;
 }
 
-#define TEXT(text) ((struct mb_text){text, sizeof(text) - 1})
+#define TEXT_CELL(text) ((struct mb_text){text, sizeof(text) - 1})
 
 int mb_any_of_module(void *module, struct mb_any *out) {
   const struct mb_any pointer = {.type = MB_ANY_POINTER, .u.pointer = module};
-  return call_attribute(TEXT("__mblob_object__"), &pointer, out);
+  return call_attribute(TEXT_CELL("__mblob_object__"), &pointer, out);
 }
 
 int mb_module_of_object(void *object, void **module) {
   const struct mb_any given = {.type = MB_ANY_MODULE, .u.pointer = object};
   struct mb_any found;
-  int status = call_attribute(TEXT("__mblob_handle__"), &given, &found);
+  int status = call_attribute(TEXT_CELL("__mblob_handle__"), &given, &found);
   *module = !status && found.type == MB_ANY_POINTER ? found.u.pointer : NULL;
   return status;
 }

@@ -24,8 +24,8 @@ static void drop_content(void *object) {
   record->code = kTVMNullptr;
 }
 
-static void release_whole(void *whole) { mb_object_release(MB_RELEASES_0_22, whole); }
-static void release_old_whole(void *whole) { mb_object_release(MB_RELEASES_0_21, whole); }
+static void release_whole(void *whole) { mb_ffi_object_release(MB_RELEASES_0_22, whole); }
+static void release_old_whole(void *whole) { mb_ffi_object_release(MB_RELEASES_0_21, whole); }
 
 /* Leave a part to its array for the next one. Only the array's thread does that, and takes it. */
 static bool leave_part(struct mb_record *part) {
@@ -41,7 +41,7 @@ static void *object_of(struct mb_destruction *ending) {
   return (char *)ending - offsetof(struct mb_record, ending) + MB_RECORD_SIZE;
 }
 
-static void give(void *self) {
+static void free_object_block(void *self) {
   struct mb_record *record = mb_object_record(self);
   mb_block_give(record, record->size);
 }
@@ -49,7 +49,7 @@ static void give(void *self) {
 static void end_both(struct mb_destruction *ending) {
   void *self = object_of(ending);
   drop_content(self);
-  give(self);
+  free_object_block(self);
 }
 
 /* With a weak reference that was added for it. */
@@ -57,7 +57,7 @@ static void end_content(struct mb_destruction *ending) {
   struct mb_header *header = object_of(ending);
   drop_content(header);
   if (atomic_fetch_sub_explicit(&header->references, ONE_WEAK, memory_order_acq_rel) >> 32 == 1)
-    give(header);
+    free_object_block(header);
 }
 
 void mb_object_delete(void *self, int flags) {
@@ -72,7 +72,7 @@ void mb_object_delete(void *self, int flags) {
     mb_destroy(&record->ending, end_content);
   } else {
     if (flags & STRONG) drop_content(self);
-    if (flags & WEAK) give(self);
+    if (flags & WEAK) free_object_block(self);
   }
 }
 
@@ -94,7 +94,7 @@ static void release_new(struct mb_header *header) {
   if (before >> 32 == 1 && header->deleter) header->deleter(header, WEAK);
 }
 
-void mb_object_release(enum mb_releases releases, void *object) {
+void mb_ffi_object_release(enum mb_releases releases, void *object) {
   struct mb_old_header *old = object;
   if (!object) return;
   if (releases == MB_RELEASES_0_22)
@@ -122,7 +122,7 @@ static void set_header(enum mb_releases releases, void *object, int32_t type) {
 }
 
 /* With a cell that is not set. */
-static void *new_object(enum mb_releases releases, int32_t type, size_t size) {
+static void *new_counted(enum mb_releases releases, int32_t type, size_t size) {
   const size_t before = MB_RECORD_SIZE + mb_header_size(releases);
   char *memory = size <= SIZE_MAX - before ? mb_block_take_unset(before + size) : NULL;
   if (!memory) {
@@ -136,7 +136,7 @@ static void *new_object(enum mb_releases releases, int32_t type, size_t size) {
 }
 
 void *mb_object_new(enum mb_releases releases, int32_t type, size_t size) {
-  void *object = new_object(releases, type, size);
+  void *object = new_counted(releases, type, size);
   if (object) memset(mb_object_cell(releases, object), 0, size);
   return object;
 }
@@ -161,7 +161,7 @@ void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, 
 static void *new_tensor(enum mb_releases releases, int32_t ndim, void *owner,
                         void (*release)(void *owner)) {
   const size_t extents = (size_t)ndim * sizeof(int64_t);
-  void *object = new_object(releases, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * extents);
+  void *object = new_counted(releases, MB_ANY_TENSOR, sizeof(DLTensor) + 2 * extents);
   if (!object) return NULL;
   DLTensor *cell = mb_object_cell(releases, object);
   cell->ndim = ndim;
@@ -188,7 +188,7 @@ void *mb_object_part(enum mb_releases releases, int32_t ndim, void *whole) {
   if (!object)
     object = new_tensor(releases, ndim, whole,
                         releases == MB_RELEASES_0_22 ? release_whole : release_old_whole);
-  if (object) mb_object_retain(releases, whole);
+  if (object) mb_ffi_object_retain(releases, whole);
   return object;
 }
 

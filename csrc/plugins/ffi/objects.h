@@ -81,7 +81,7 @@ static inline bool mb_object_is_own(enum mb_releases releases, const void *objec
                                       : old->deleter == mb_object_delete_old;
 }
 
-static inline int32_t mb_object_type(enum mb_releases releases, const void *object) {
+static inline int32_t mb_ffi_object_type(enum mb_releases releases, const void *object) {
   const struct mb_header *header = object;
   const struct mb_old_header *old = object;
   return releases == MB_RELEASES_0_22 ? header->type : mb_type_of_releases(releases, old->type);
@@ -95,7 +95,7 @@ static inline void *mb_object_cell(enum mb_releases releases, const void *object
   return (char *)(uintptr_t)object + mb_header_size(releases);
 }
 
-static inline void mb_object_retain(enum mb_releases releases, void *object) {
+static inline void mb_ffi_object_retain(enum mb_releases releases, void *object) {
   struct mb_header *header = object;
   struct mb_old_header *old = object;
   if (releases == MB_RELEASES_0_22)
@@ -111,7 +111,7 @@ static inline bool mb_object_is_sole(enum mb_releases releases, void *object) {
     return atomic_load_explicit(&old->references, memory_order_acquire) == 1;
   return atomic_load_explicit(&header->references, memory_order_acquire) == BOTH_ONE;
 }
-void mb_object_release(enum mb_releases releases, void *object);
+void mb_ffi_object_release(enum mb_releases releases, void *object);
 
 /* An object that owns a copy of a text. */
 void *mb_object_text(enum mb_releases releases, int32_t type, const char *data, size_t size);

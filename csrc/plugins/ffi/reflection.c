@@ -10,7 +10,7 @@
 
 #define RELEASES MB_RELEASES_0_22
 #define FIRST_ROOM 4
-#define LIMIT 16384 /* classes, as in types.c; members of one, and attributes */
+#define REFLECTION_LIMIT 16384 /* classes, as in types.c; members of one, and attributes */
 
 static struct mb_lock reflection_lock = MB_LOCK_INIT;
 
@@ -22,7 +22,7 @@ static int unknown_type(const char *function, int32_t type) {
 
 static bool is_text(const struct mb_text *text) { return text->data || !text->size; }
 
-static bool same(const struct mb_text *a, const struct mb_text *b) {
+static bool is_same_text(const struct mb_text *a, const struct mb_text *b) {
   return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
 }
 
@@ -38,10 +38,11 @@ static bool copy_text(struct mb_text *text) {
 static void free_text(const struct mb_text *text) { free((void *)(uintptr_t)text->data); }
 
 /* Room for one item more. Arrays that have become too small stay, for those who read them. */
-static void *room_for(const void *items, int32_t count, size_t size) {
+static void *room_for_column(const void *items, int32_t count, size_t size) {
   void *old = (void *)(uintptr_t)items;
   if (count && (count < FIRST_ROOM || (count & (count - 1)))) return old;
-  void *items_now = count < LIMIT ? calloc(count ? 2 * (size_t)count : FIRST_ROOM, size) : NULL;
+  void *items_now =
+      count < REFLECTION_LIMIT ? calloc(count ? 2 * (size_t)count : FIRST_ROOM, size) : NULL;
   if (!items_now)
     (void)mb_fail_memory((size_t)count * size);
   else if (count)
@@ -70,9 +71,9 @@ static void *with(const void *items, int32_t *count, const void *info, size_t si
   const char *old = items;
   int32_t at = 0;
   while (at < *count &&
-         !same((const struct mb_text *)(const void *)(old + (size_t)at * size), info))
+         !is_same_text((const struct mb_text *)(const void *)(old + (size_t)at * size), info))
     at++;
-  char *array = at < *count ? (char *)(uintptr_t)items : room_for(items, *count, size);
+  char *array = at < *count ? (char *)(uintptr_t)items : room_for_column(items, *count, size);
   if (!array) return NULL;
   memcpy(array + (size_t)at * size, info, size);
   if (at == *count) *count = at + 1;
@@ -89,7 +90,8 @@ int mb_register_field(int32_t type, const struct mb_field_info *info) {
   if (!(own.flags & MB_FIELD_HAS_STANDARD)) own.standard = (struct mb_any){.type = MB_ANY_NONE};
   if (!keep((struct mb_text *[]){&own.name, &own.doc, &own.metadata}, &own.standard))
     return mb_error_raise_last();
-  if (own.flags & MB_FIELD_SETTER_IS_OBJECT && own.setter) mb_object_retain(RELEASES, own.setter);
+  if (own.flags & MB_FIELD_SETTER_IS_OBJECT && own.setter)
+    mb_ffi_object_retain(RELEASES, own.setter);
   mb_lock(&reflection_lock);
   int32_t count = known->field_count;
   struct mb_field_info *array = with(known->fields, &count, &own, sizeof(own));
@@ -146,7 +148,7 @@ static struct column *first_column; /* with the lock; they stay */
 
 static struct column *column_of(const struct mb_text *name) {
   struct column *column = first_column;
-  while (column && !same(&column->name, name)) column = column->next;
+  while (column && !is_same_text(&column->name, name)) column = column->next;
   return column;
 }
 
@@ -242,7 +244,7 @@ static struct described *first_described; /* with the lock; they stay */
 
 static struct described *described_as(const struct mb_text *name) {
   struct described *found = first_described;
-  while (found && !same(&found->name, name)) found = found->next;
+  while (found && !is_same_text(&found->name, name)) found = found->next;
   return found;
 }
 

@@ -8,7 +8,7 @@
 #include "errors.h"
 #include "values.h"
 
-#define NDIM_LIMIT 64
+#define TENSOR_NDIM_LIMIT 64
 #define RELEASES MB_RELEASES_0_22 /* 0.21 has none of these functions for kernels */
 
 static void *null_argument(const char *function) {
@@ -33,8 +33,9 @@ static int finish(void *object, void **out) {
 static bool is_described(const DLTensor *t) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;
   bool empty = false, large = false;
-  if (t->ndim < 0 || t->ndim > NDIM_LIMIT)
-    return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_NDIM, (int)t->ndim, NDIM_LIMIT), false;
+  if (t->ndim < 0 || t->ndim > TENSOR_NDIM_LIMIT)
+    return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_NDIM, (int)t->ndim, TENSOR_NDIM_LIMIT),
+           false;
   if (t->ndim && !t->shape)
     return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)t->ndim), false;
   for (int32_t i = 0; i < t->ndim; i++) {
@@ -106,17 +107,17 @@ int mb_tensor_from_dlpack_versioned(DLManagedTensorVersioned *from, int32_t alig
 /* ---- to DLPack ------------------------------------------------------------------------------- */
 
 static void delete_managed(DLManagedTensor *managed) {
-  mb_object_release(RELEASES, managed->manager_ctx);
+  mb_ffi_object_release(RELEASES, managed->manager_ctx);
   free(managed);
 }
 
 static void delete_versioned(DLManagedTensorVersioned *managed) {
-  mb_object_release(RELEASES, managed->manager_ctx);
+  mb_ffi_object_release(RELEASES, managed->manager_ctx);
   free(managed);
 }
 
 static const DLTensor *tensor_of(void *object, const char *function) {
-  if (object && mb_object_type(RELEASES, object) == MB_ANY_TENSOR)
+  if (object && mb_ffi_object_type(RELEASES, object) == MB_ANY_TENSOR)
     return mb_object_cell(RELEASES, object);
   (void)mb_fail(MBLOB_E_ARGUMENT, "%s: expected a tensor", function);
   return NULL;
@@ -129,7 +130,7 @@ int mb_tensor_to_dlpack(void *object, DLManagedTensor **out) {
   if (tensor && !*out) (void)mb_fail_memory(sizeof(**out));
   if (!*out) return mb_error_raise_last();
   **out = (DLManagedTensor){*tensor, object, delete_managed};
-  mb_object_retain(RELEASES, object);
+  mb_ffi_object_retain(RELEASES, object);
   return 0;
 }
 
@@ -143,13 +144,13 @@ int mb_tensor_to_dlpack_versioned(void *object, DLManagedTensorVersioned **out) 
   (*out)->manager_ctx = object;
   (*out)->deleter = delete_versioned;
   (*out)->dl_tensor = *tensor;
-  mb_object_retain(RELEASES, object);
+  mb_ffi_object_retain(RELEASES, object);
   return 0;
 }
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static void release_object(void *object) { mb_object_release(RELEASES, object); }
+static void release_object(void *object) { mb_ffi_object_release(RELEASES, object); }
 
 int mb_tensor_view(void *source, const DLTensor *like, void **out) {
   if (!out) return no_place("TVMFFITensorCreateUnsafeView");
@@ -158,7 +159,7 @@ int mb_tensor_view(void *source, const DLTensor *like, void **out) {
     (void)null_argument("TVMFFITensorCreateUnsafeView");
   else if (is_described(like))
     object = mb_object_tensor(RELEASES, like, source, release_object);
-  if (object) mb_object_retain(RELEASES, source);
+  if (object) mb_ffi_object_retain(RELEASES, source);
   return finish(object, out);
 }
 
@@ -177,7 +178,7 @@ mb_tensor_allocator mb_tensor_get_allocator(void) {
   return thread_allocator ? thread_allocator : atomic_load(&process_allocator);
 }
 
-static void keep_error(void *context, const char *kind, const char *message) {
+static void keep_allocator_error(void *context, const char *kind, const char *message) {
   (void)context;
   (void)mb_fail(MBLOB_E_KERNEL, "%s: %s", kind ? kind : "RuntimeError", message ? message : "");
 }
@@ -185,7 +186,7 @@ static void keep_error(void *context, const char *kind, const char *message) {
 static int allocate_by(mb_tensor_allocator allocator, const DLTensor *like, void **out) {
   DLManagedTensorVersioned *made = NULL;
   const uint64_t before = mb_plugin_host()->error_count();
-  const int rc = allocator(like, &made, NULL, keep_error);
+  const int rc = allocator(like, &made, NULL, keep_allocator_error);
   if (!rc && made) return mb_tensor_from_dlpack_versioned(made, 0, 0, out);
   if (mb_plugin_host()->error_count() == before)
     (void)mb_fail(MBLOB_E_KERNEL, "TVMFFIEnvTensorAlloc: the allocator returned %d and no tensor",

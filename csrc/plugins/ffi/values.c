@@ -35,7 +35,7 @@ _Static_assert(MB_FLOAT8_E3M4 == MBLOB_FLOAT8_E3M4, "one number");
 
 static void release_array(void *array) { mb_plugin_host()->array_release(array); }
 
-static int array_object(enum mb_releases releases, struct mb_any *out, DLTensor *array) {
+static int object_of_array(enum mb_releases releases, struct mb_any *out, DLTensor *array) {
   void *object = mb_object_tensor(releases, array, array, release_array);
   if (object) {
     DLTensor *tensor = mb_object_cell(releases, object);
@@ -55,8 +55,8 @@ static int function_object(enum mb_releases releases, struct mb_any *out,
   if (!foreign)
     return mb_any_set_object(releases, out, MB_ANY_FUNCTION,
                              mb_object_function(releases, function, true));
-  mb_object_retain(releases, foreign);
-  return mb_any_set_object(releases, out, mb_object_type(releases, foreign), foreign);
+  mb_ffi_object_retain(releases, foreign);
+  return mb_any_set_object(releases, out, mb_ffi_object_type(releases, foreign), foreign);
 }
 
 /* Nothing of the ffi knows what it is, so it goes through as it is. */
@@ -104,7 +104,7 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
     case kTVMObjectHandle: return mb_any_of_container(releases, value, out);
     case kTVMModuleHandle: return module_object(releases, out, value);
     case kTVMPackedFuncHandle: return function_object(releases, out, value.v_handle);
-    case kTVMNDArrayHandle: return array_object(releases, out, value.v_handle);
+    case kTVMNDArrayHandle: return object_of_array(releases, out, value.v_handle);
     case kTVMStr:
       if (!borrowed) return mb_any_set_text(releases, out, true, value.v_str, strlen(value.v_str));
       out->type = MB_ANY_C_STRING, out->u.pointer = value.v_handle;
@@ -123,7 +123,7 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
 }
 
 void mb_any_release(enum mb_releases releases, struct mb_any *any) {
-  if (any->type >= MB_ANY_OBJECT) mb_object_release(releases, any->u.pointer);
+  if (any->type >= MB_ANY_OBJECT) mb_ffi_object_release(releases, any->u.pointer);
   *any = (struct mb_any){.type = MB_ANY_NONE};
 }
 
@@ -146,30 +146,30 @@ int mb_any_own(const struct mb_any *view, struct mb_any *out) {
       if (!given) return mb_fail(MBLOB_E_ARGUMENT, "an object that is given away has no place");
       out->u.pointer = *given;
       *given = NULL;
-      if (out->u.pointer) out->type = mb_object_type(MB_RELEASES_0_22, out->u.pointer);
+      if (out->u.pointer) out->type = mb_ffi_object_type(MB_RELEASES_0_22, out->u.pointer);
       return MBLOB_OK;
     default: break;
   }
   if (view->type >= MB_ANY_OBJECT && view->u.pointer)
-    mb_object_retain(MB_RELEASES_0_22, view->u.pointer);
+    mb_ffi_object_retain(MB_RELEASES_0_22, view->u.pointer);
   *out = *view;
   return MBLOB_OK;
 }
 
 /* ---- to the runtime -------------------------------------------------------------------------- */
 
-static int give(TVMValue *value, int *code, TVMValue given, int its_code) {
+static int give_value(TVMValue *value, int *code, TVMValue given, int its_code) {
   *value = given;
   *code = its_code;
   return MBLOB_OK;
 }
 
-/* As give(), of a reference that `place` has to give back. */
+/* As give_value(), of a reference that `place` has to give back. */
 static int give_owned(TVMValue *value, int *code, struct mb_place *place, void *handle,
                       int its_code) {
   place->value.v_handle = handle;
   place->code = its_code;
-  return give(value, code, place->value, its_code);
+  return give_value(value, code, place->value, its_code);
 }
 
 /* A text with a NUL inside would end there as a kTVMStr: it is a String. */
@@ -177,26 +177,27 @@ static int give_text(TVMValue *value, int *code, struct mb_place *place, const s
                      bool is_text) {
   place->bytes = (TVMByteArray){text->data, text->size};
   const TVMValue bytes = {.v_handle = &place->bytes};
-  if (!is_text) return give(value, code, bytes, kTVMBytes);
+  if (!is_text) return give_value(value, code, bytes, kTVMBytes);
   if (!memchr(text->data ? text->data : "", 0, text->size))
-    return give(value, code, (TVMValue){.v_str = text->data ? text->data : ""}, kTVMStr);
+    return give_value(value, code, (TVMValue){.v_str = text->data ? text->data : ""}, kTVMStr);
   TVMValue made = {.v_handle = NULL};
   int bytes_code = kTVMBytes, made_code = kTVMNullptr;
   int status = mb_call_global("runtime.String", &bytes, &bytes_code, 1, &made, &made_code);
   return status ? status : give_owned(value, code, place, made.v_handle, made_code);
 }
 
-static void release_foreign(void *object) { mb_object_release(MB_RELEASES_0_22, object); }
-static void release_old(void *object) { mb_object_release(MB_RELEASES_0_21, object); }
+static void release_foreign_value(void *object) { mb_ffi_object_release(MB_RELEASES_0_22, object); }
+static void release_old_value(void *object) { mb_ffi_object_release(MB_RELEASES_0_21, object); }
 
 static int give_tensor_view(enum mb_releases releases, TVMValue *value, int *code,
                             struct mb_place *place, const DLTensor *tensor) {
   DLDataType dtype = tensor ? mb_dtype_of_runtime(releases, tensor->dtype) : (DLDataType){0, 0, 0};
   if (!tensor || dtype.code == tensor->dtype.code)
-    return give(value, code, (TVMValue){.v_handle = (void *)(uintptr_t)tensor}, kTVMDLTensorHandle);
+    return give_value(value, code, (TVMValue){.v_handle = (void *)(uintptr_t)tensor},
+                      kTVMDLTensorHandle);
   place->tensor = *tensor;
   place->tensor.dtype = dtype;
-  return give(value, code, (TVMValue){.v_handle = &place->tensor}, kTVMDLTensorHandle);
+  return give_value(value, code, (TVMValue){.v_handle = &place->tensor}, kTVMDLTensorHandle);
 }
 
 static int give_tensor(enum mb_releases releases, TVMValue *value, int *code,
@@ -204,21 +205,22 @@ static int give_tensor(enum mb_releases releases, TVMValue *value, int *code,
   const mblob_host *host = mb_plugin_host();
   DLTensor *tensor = mb_object_cell(releases, object), *array = NULL;
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMNDArrayHandle)
-    return give(value, code, mb_object_record(object)->value, kTVMNDArrayHandle);
+    return give_value(value, code, mb_object_record(object)->value, kTVMNDArrayHandle);
   if (!mb_is_compact(tensor)) return give_tensor_view(releases, value, code, place, tensor);
   DLTensor like = *tensor;
   like.dtype = mb_dtype_of_runtime(releases, like.dtype);
   int status = host->array_view(
-      &like, object, releases == MB_RELEASES_0_22 ? release_foreign : release_old, &array);
+      &like, object, releases == MB_RELEASES_0_22 ? release_foreign_value : release_old_value,
+      &array);
   if (status) return status;
-  mb_object_retain(releases, object);
+  mb_ffi_object_retain(releases, object);
   return give_owned(value, code, place, array, kTVMNDArrayHandle);
 }
 
 static int give_shape(enum mb_releases releases, TVMValue *value, int *code, struct mb_place *place,
                       void *object) {
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code == kTVMObjectHandle)
-    return give(value, code, mb_object_record(object)->value, kTVMObjectHandle);
+    return give_value(value, code, mb_object_record(object)->value, kTVMObjectHandle);
   const struct mb_shape_cell *shape = mb_object_cell(releases, object);
   const size_t room = (shape->count + 1) * (sizeof(TVMValue) + sizeof(int));
   TVMValue *extents = mb_block_take(room), made = {.v_handle = NULL};
@@ -263,14 +265,14 @@ static int give_module(TVMValue *value, int *code, struct mb_place *place, void 
   void *module = NULL;
   int status = mb_module_of_object(object, &module);
   if (status) return status;
-  return module ? give(value, code, (TVMValue){.v_handle = module}, kTVMModuleHandle)
+  return module ? give_value(value, code, (TVMValue){.v_handle = module}, kTVMModuleHandle)
                 : give_foreign(MB_RELEASES_0_22, value, code, place, object);
 }
 
 static int give_object(enum mb_releases releases, TVMValue *value, int *code,
                        struct mb_place *place, void *object) {
-  if (!object) return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
-  int32_t type = mb_object_type(releases, object);
+  if (!object) return give_value(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
+  int32_t type = mb_ffi_object_type(releases, object);
   switch (type) {
     case MB_ANY_STRING:
     case MB_ANY_BYTES:
@@ -280,7 +282,7 @@ static int give_object(enum mb_releases releases, TVMValue *value, int *code,
     default: break;
   }
   if (mb_object_is_own(releases, object) && mb_object_record(object)->code != kTVMNullptr)
-    return give(value, code, mb_object_record(object)->value, mb_object_record(object)->code);
+    return give_value(value, code, mb_object_record(object)->value, mb_object_record(object)->code);
   if ((type == MB_ANY_ARRAY || type == MB_ANY_LIST) && releases == MB_RELEASES_0_22)
     return give_array(value, code, place, object);
   if ((type == MB_ANY_MAP || type == MB_ANY_DICT) && releases == MB_RELEASES_0_22)
@@ -294,20 +296,24 @@ int mb_value_of_any(enum mb_releases releases, const struct mb_any *any, TVMValu
                     struct mb_place *place) {
   place->code = kTVMNullptr; /* the rest is written where it is used */
   switch (any->type) {
-    case MB_ANY_NONE: return give(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
-    case MB_ANY_INT: return give(value, code, (TVMValue){.v_int64 = any->u.i64}, kTVMArgInt);
-    case MB_ANY_BOOL: return give(value, code, (TVMValue){.v_int64 = any->u.i64 != 0}, kTVMArgBool);
-    case MB_ANY_FLOAT: return give(value, code, (TVMValue){.v_float64 = any->u.f64}, kTVMArgFloat);
+    case MB_ANY_NONE: return give_value(value, code, (TVMValue){.v_handle = NULL}, kTVMNullptr);
+    case MB_ANY_INT: return give_value(value, code, (TVMValue){.v_int64 = any->u.i64}, kTVMArgInt);
+    case MB_ANY_BOOL:
+      return give_value(value, code, (TVMValue){.v_int64 = any->u.i64 != 0}, kTVMArgBool);
+    case MB_ANY_FLOAT:
+      return give_value(value, code, (TVMValue){.v_float64 = any->u.f64}, kTVMArgFloat);
     case MB_ANY_POINTER:
-      return give(value, code, (TVMValue){.v_handle = any->u.pointer}, kTVMOpaqueHandle);
+      return give_value(value, code, (TVMValue){.v_handle = any->u.pointer}, kTVMOpaqueHandle);
     case MB_ANY_DTYPE:
-      return give(value, code, (TVMValue){.v_type = mb_dtype_of_runtime(releases, any->u.dtype)},
-                  kTVMDataType);
-    case MB_ANY_DEVICE: return give(value, code, (TVMValue){.v_device = any->u.device}, kDLDevice);
+      return give_value(value, code,
+                        (TVMValue){.v_type = mb_dtype_of_runtime(releases, any->u.dtype)},
+                        kTVMDataType);
+    case MB_ANY_DEVICE:
+      return give_value(value, code, (TVMValue){.v_device = any->u.device}, kDLDevice);
     case MB_ANY_TENSOR_VIEW: return give_tensor_view(releases, value, code, place, any->u.pointer);
     case MB_ANY_C_STRING:
-      return give(value, code, (TVMValue){.v_handle = any->u.pointer},
-                  any->u.pointer ? kTVMStr : kTVMNullptr);
+      return give_value(value, code, (TVMValue){.v_handle = any->u.pointer},
+                        any->u.pointer ? kTVMStr : kTVMNullptr);
     case MB_ANY_BYTES_VIEW: return give_text(value, code, place, any->u.pointer, false);
     case MB_ANY_SMALL_STRING:
     case MB_ANY_SMALL_BYTES: {

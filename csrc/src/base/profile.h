@@ -11,10 +11,12 @@
 
 /* The executors of the table: all of them in libmblob. A program that compiles mblob.c
  * (csrc/amalgamation.py) may ask for some: MBLOB_PROFILE_CORE has none, and MBLOB_WITH_GRAPH and the
- * like are the core with those. MBLOB_PROFILE_MINIMAL leaves out more: see csrc/amalgamation.py. */
+ * like are the core with those. MBLOB_WITH_FFI is no executor: mblob.c then has the plug-in "ffi".
+ * MBLOB_PROFILE_MINIMAL leaves out more: see csrc/amalgamation.py. */
 #if !defined(MBLOB_PROFILE_MINIMAL) && !defined(MBLOB_PROFILE_CORE) &&                      \
     !defined(MBLOB_WITH_GRAPH) && !defined(MBLOB_WITH_AOT) && !defined(MBLOB_WITH_RELAY) && \
-    !defined(MBLOB_WITH_RELAX) && !defined(MBLOB_WITH_CONTRIB)
+    !defined(MBLOB_WITH_RELAX) && !defined(MBLOB_WITH_CONTRIB) && !defined(MBLOB_WITH_FFI)
+#define MBLOB_WITH_FFI     /* plugins/ffi; in libmblob a file of its own */
 #define MBLOB_WITH_GRAPH   /* exec/graph */
 #define MBLOB_WITH_AOT     /* exec/aot */
 #define MBLOB_WITH_RELAY   /* exec/relay */
@@ -25,10 +27,10 @@
 #if defined(MBLOB_WITH_GRAPH) || defined(MBLOB_WITH_AOT) || defined(MBLOB_WITH_RELAY) || \
     defined(MBLOB_WITH_RELAX) || defined(MBLOB_WITH_CONTRIB)
 #define MB_WITH_EXECUTORS /* exec/common */
-#ifdef MBLOB_PROFILE_MINIMAL
-#error \
-    "MBLOB_PROFILE_MINIMAL has no executors: leave it out, and MBLOB_WITH_GRAPH and the like have the core"
 #endif
+#if defined(MBLOB_PROFILE_MINIMAL) && (defined(MB_WITH_EXECUTORS) || defined(MBLOB_WITH_FFI))
+#error \
+    "MBLOB_PROFILE_MINIMAL has no executors and no ffi dialect: leave it out, and MBLOB_WITH_GRAPH and the like have the core"
 #endif
 
 struct mb_class;

@@ -18,10 +18,10 @@ extern __attribute__((visibility("default"))) const char mblob_runtime_names[];
 typedef void (*mb_code)(void);
 
 /* The function of a name for a kind of libraries, NULL without one; `functions` is as long as
- * the text, with NULL in the place of each "=". */
-static inline void *mb_code_of(const char *kind, const char *name, const mb_code *functions,
-                               size_t count) {
-  const char *at = mblob_runtime_names;
+ * the text `names`, with NULL in the place of each "=". */
+static inline void *mb_code_of(const char *names, const char *kind, const char *name,
+                               const mb_code *functions, size_t count) {
+  const char *at = names;
   bool meant = false;
   for (size_t i = 0; i < count; i++, at += strlen(at) + 1) {
     if (*at == '=') {

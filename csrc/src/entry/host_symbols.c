@@ -81,5 +81,6 @@ const char mblob_runtime_names[] = MB_NAMES_FOR("all") NAMES(TEXT);
 static const mb_code functions[] = {NULL, NAMES(ADDRESS)};
 
 void *mb_host_symbol(const char *name) {
-  return mb_code_of("all", name, functions, sizeof(functions) / sizeof(*functions));
+  return mb_code_of(mblob_runtime_names, "all", name, functions,
+                    sizeof(functions) / sizeof(*functions));
 }

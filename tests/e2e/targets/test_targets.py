@@ -79,28 +79,10 @@ KINDS: dict[tuple[str, str], Callable[[], Any]] = {
 
 
 def _build(folder: Path, machine: Machine) -> None:
-    """Programs `classic` and `ffi`. libmblob-ffi.a calls functions of libmblob that mblob.c keeps to itself, unless
-    MB_INTERNAL says otherwise."""
     compiler = f"{machine.triplet}-gcc"
     words = ("-std=c11", "-Wall", "-Wextra", "-Werror", HOST, "-pthread")
     make_amalgamation(folder, "-O1", compiler=compiler)
-    run(
-        compiler, *words, f"-I{folder}", folder / "mblob.o", "-o", folder / "classic", "-ldl", "-lm"
-    )
-    make_amalgamation(folder, "-O1", "-DMB_INTERNAL=", compiler=compiler)
-    build = folder / "build"
-    run(
-        "make",
-        "-s",
-        "-C",
-        ROOT / "csrc",
-        f"CC={compiler}",
-        "CFLAGS=-O1",
-        f"BUILD={build}",
-        build / "libmblob-ffi.a",
-    )
-    run(compiler, *words, f"-I{folder}", folder / "mblob.o", build / "libmblob-ffi.a",
-        "-Wl,-u,__mblob_static_plugin_ffi", "-o", folder / "ffi", "-ldl", "-lm")  # fmt: skip
+    run(compiler, *words, f"-I{folder}", folder / "mblob.o", "-o", folder / "host", "-ldl", "-lm")
 
 
 @pytest.fixture(scope="module", params=CONVERTED, ids=lambda machine: machine.name)
@@ -109,8 +91,8 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 
 
 @pytest.fixture(scope="module")
-def hosts(machine: Machine, require: Callable[[str], str]) -> Path:
-    """The folder of the programs, by dialect."""
+def host(machine: Machine, require: Callable[[str], str]) -> Path:
+    """The program."""
     require(f"qemu-{machine.name}")
     compiler = require(f"{machine.triplet}-gcc")
 
@@ -119,12 +101,7 @@ def hosts(machine: Machine, require: Callable[[str], str]) -> Path:
 
     sources = (ROOT / "csrc",)
     source = HOST.read_text() + Path(__file__).read_text()
-    return built_once(f"target-{machine.name}", build, compiler, source, sources=sources)
-
-
-@pytest.fixture
-def host(hosts: Path) -> Path:
-    return hosts / "classic"
+    return built_once(f"target-{machine.name}", build, compiler, source, sources=sources) / "host"
 
 
 def run_there(machine: Machine, host: Path, *words: object) -> str:
@@ -134,11 +111,11 @@ def run_there(machine: Machine, host: Path, *words: object) -> str:
 
 @pytest.mark.parametrize(("kind", "dialect"), KINDS)
 def test_what_is_packed_for_a_machine_runs_there(
-    machine: Machine, hosts: Path, tmp_path: Path, kind: str, dialect: str
+    machine: Machine, host: Path, tmp_path: Path, kind: str, dialect: str
 ) -> None:
     path = tmp_path / f"{kind}.so"
     KINDS[kind, dialect]().export_library(path, target=machine.triplet, dialect=dialect)
-    assert run_there(machine, hosts / dialect, kind, path) == PRINTS[kind]
+    assert run_there(machine, host, kind, path) == PRINTS[kind]
 
 
 def test_a_library_that_was_changed_here_runs_there(
