@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mblob.packager import conventions
 from mblob.packager.compile.vector_c.words import names_vectors
@@ -35,28 +35,76 @@ def may_tell(node: SourceNode, options: Sequence[str], looking: bool) -> bool:
 
 
 def has_arrays(source: str) -> bool:
-    """True if a source may define functions with arrays among their parameters; what it includes
-    does not count."""
+    """True if a source may define functions with arrays among their parameters, by itself or by its macros;
+    what it includes does not count."""
     if has_array_types(source):
         return True
+    directives = _DIRECTIVE.findall(source) if "#" in source or "%:" in source else []
+    code = _DIRECTIVE.sub("", source) if directives else source
     is_nested = "extern" in source or "namespace" in source  # braces around functions
-    parentheses = braces = 0
+    is_nested |= any(text.count("{") != text.count("}") for text in directives)
+    makers = _array_macros(directives)
+    return _defines_with_arrays(code, is_nested, makers) or any(
+        _defines_with_arrays(text, True, ()) for text in directives if "[" in text
+    )
+
+
+def _defines_with_arrays(code: str, is_nested: bool, makers: Collection[str]) -> bool:
+    """True if there may be a function whose parameters have brackets.
+
+    Args:
+        is_nested: it may be in braces.
+        makers: names of macros that make brackets.
+    """
+    parentheses = braces = after = 0
     is_array = False
-    for found in _BRACKET.finditer(source):
+    for found in _BRACKET.finditer(code):
         if found[0] == "(":
             is_array = is_array and parentheses > 0
             parentheses += 1
         elif found[0] == ")":
             parentheses -= 1
+            ends = is_array and parentheses == 0 and not braces
+            if ends and _IN_MACRO.match(code, found.end()):
+                return True
         elif found[0] == "[":
             is_array = is_array or parentheses > 0
         elif found[0] == "{":
-            if is_array and (is_nested or not braces):
+            is_at_top = is_nested or not braces
+            if is_at_top and (is_array or _has_one(makers, code[after : found.start()])):
                 return True
-            braces, parentheses = braces + 1, 0
+            braces, parentheses, after = braces + 1, 0, found.end()
         elif found[0] == "}":
-            braces -= 1
+            braces, after = max(braces - 1, 0), found.end()
     return False
+
+
+def _has_one(names: Collection[str], code: str) -> bool:
+    return bool(names) and any(word in names for word in _WORD.findall(code))
+
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEPTH = 16  # of macros in macros
+_DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)(?:[^\n\\]|\\(?s:.))*", re.MULTILINE)
+_DEFINITION = re.compile(r"\s*(?:#|%:)\s*define\s+(\w+)(.*)", re.DOTALL)
+# What may be a macro where a function has its body, or stand in front of it.
+_IN_MACRO = re.compile(r"\s*(?!__attribute|__asm|asm\b|const\b|noexcept\b)[A-Za-z_]")
+
+
+def _array_macros(directives: Sequence[str]) -> set[str]:
+    """The names of macros that have brackets, by themselves or by another one."""
+    known = [found.groups() for text in directives if (found := _DEFINITION.match(text))]
+    names = {name for name, text in known if "[" in text}
+    users = (
+        {name: words for name, text in known if (words := set(_WORD.findall(text)))}
+        if names
+        else {}
+    )
+    left = names
+    for _ in range(_DEPTH):
+        left = {name for name, words in users.items() if name not in names and words & left}
+        names = names | left
+    return names
 
 
 def has_array_types(source: str) -> bool:

@@ -16,6 +16,9 @@ from mblob.packager.modules.nodes import DeclaredFunctions
 READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "typedefs": (first_look.has_arrays, "typedef "),
     "typedefs with brackets": (first_look.has_arrays, "typedef ] "),
+    "braces": (first_look.has_arrays, "{ namespace "),
+    "macros": (first_look.has_arrays, "#define A [\n#define B A\nint {"),
+    "functions without bodies": (first_look.has_arrays, "(x[n]);"),
     "typedefs of nothing": (call_attributes.array_types, "typedef int ]; "),
     "enums in enums": (call_attributes.enums, "enum a { "),
     "references": (source_words.as_in_c, "& "),
@@ -41,6 +44,36 @@ def test_a_text_with_typedefs_of_arrays() -> None:
     assert said("struct s { int a; }; typedef\nfloat row [ 4 ] ;")
     assert not said("typedef float real; int a[4];")
     assert not said("typedef struct { float a[4]; } s;")
+
+
+WITH_ARRAYS = {
+    "braces of a body": "#define B {\n#define E }\nvoid f(int n, float x[n]) B x[n - 1] = 1; E",
+    "a body": "#define B { x[n - 1] = 1; }\nvoid f(int n, float x[n]) B",
+    "a parameter": "#define V(x, n) float x[n]\nvoid f(int n, V(x, n)) { x[n - 1] = 1; }",
+    "a macro in a macro": (
+        "#define V(x, n) float x[n]\n#define W V(x, n)\nvoid f(int n, W) { x[n - 1] = 1; }"
+    ),
+    "parameters": "#define P (int n, \\\n float x[n])\nvoid f P { x[n - 1] = 1; }",
+    "brackets": "#define L [\n#define R ]\nvoid f(int n, float x L n R) { *x = 1; }",
+    "a function": "#define D(f) void f(int n, float x[n]) { x[n - 1] = 1; }\nD(f)",
+    "a body of another one": "#define B {\nint z(void) B return 1; }\nvoid f(int n, float x[n]) { *x = 1; }",
+    "an end of another one": "#define E }\nint z(void) { return 1; E\nvoid f(int n, float x[n]) { *x = 1; }",
+}
+WITHOUT = [
+    "#define AT(i, j) a[(i) * n + (j)]\nvoid f(float *a, int n) { g(AT(1, 2)); a[0] = h(a[1]); }",
+    "int t[4];\n#define SWAP(a, b) do { int t = a; a = b; } while (0)\nvoid f(float *x) { SWAP(x[0], x[1]); }",
+    "void f(float *x) { if (x[0]) { g(x[1]); } }\nint g(int a) { return a; }",
+]
+
+
+def test_functions_with_arrays_are_seen_in_macros(tmp_path: Any) -> None:
+    for source in WITHOUT:
+        assert not first_look.has_arrays(source), source
+    for name, source in WITH_ARRAYS.items():
+        assert first_look.has_arrays(source), name
+        mblob.csource_module(source + "\n", "c").export_library(tmp_path / "k.so")
+        lib = mblob.load_module(tmp_path / "k.so")
+        assert str(lib.functions["f"]) == "void f(int n, float x[n])", name
 
 
 def test_references_become_pointers_except_in_bounds() -> None:
