@@ -30,7 +30,7 @@ from mblob.inspect.library_search import shared_elf
 from mblob.module import Module, checked_module
 from mblob.packager.edit.names import Names, below
 from mblob.packager.edit.new_payloads import check_new
-from mblob.packager.edit.rewrite import PathLike, no_index, rewritten, write_library
+from mblob.packager.edit.rewrite import OF_0_21, PathLike, no_index, rewritten, write_library
 from mblob.packager.errors import (
     BuildError,
     BuildTypeError,
@@ -535,12 +535,13 @@ def _dialect_for(library: Library, modules: Sequence[Module]) -> str:
         raise BuildError(
             f"{library.path}: no ELF shared library (.so), and only these can be added to; pack it again"
         )
-    if library.blob is not None:
-        if why := no_index(library):
-            raise BuildError(f"{library.path}: {why}; export the model with another release of TVM")
-    elif CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
+    why = "" if library.blob is None else no_index(library)
+    if library.blob is None and CONTEXT_OF_0_21 in {s.name for s in elf.dynsym}:
+        why = OF_0_21
+    if why:
         raise BuildError(
-            f"{library.path}: of TVM 0.21; export the model with another release of TVM"
+            f"{library.path}: {why}; export the model with another release of TVM, or build a library of what you would"
+            " add, and open both"
         )
     if any(map(is_host, modules)):
         from mblob.packager.edit.add_code import dialect_with

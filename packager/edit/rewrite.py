@@ -64,11 +64,14 @@ def blob_of(library: Library) -> Blob:
     return library.blob
 
 
+OF_0_21 = "of TVM 0.21, whose dialect is read without an index only"
+
+
 def no_index(library: Library) -> str:
     """The reason why a library can have no index, "" if it can."""
     blob = blob_of(library)
     if blob.symbol.endswith(ffi_dialect.SYMBOL_OF_0_21):
-        return "of TVM 0.21, whose dialect is read without an index only"
+        return OF_0_21
     libraries = [str(e.index) for e in blob.entries if e.offset is None]
     if blob.has_tree and len(libraries) > 1:
         return (

@@ -24,6 +24,7 @@ from mblob.binary.elf_records import SHF_EXECINSTR
 from mblob.bytes.mapping import map_file
 from mblob.packager.edit import add_code, rewrite
 from tests.packager.edit.test_swap_tools import TOOLS, check_tools, contents, installed, load
+from tests.unit.test_ffi_dialect import CUDA, LIB, string, u64
 
 pytestmark = pytest.mark.own_process
 DOUBLE = "void twice(float *x, long n) { for (long i = 0; i < n; ++i) x[i] *= 2; }"
@@ -437,6 +438,31 @@ def test_a_lock_of_the_callers_own_is_no_obstacle(tmp_path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
         mblob.add(path, blobs={"new": b"y"})
     assert "new" in mblob.load_module(path).payloads
+
+
+@pytest.mark.parametrize("has_blob", [True, False])
+def test_a_library_of_tvm_0_21_is_told_what_to_do(tmp_path: Path, has_blob: bool) -> None:
+    """Nothing says where a payload ends in its blob, and no TVM writes its dialect any more."""
+    item = string("cuda") + CUDA
+    data = u64(2) + LIB + item
+    blob = ",".join(map(str, u64(len(data)) + data))
+    text = "void *__tvm_ffi_library_ctx;\nint half(int x) { return x / 2; }\n"
+    text += f"const unsigned char __tvm_ffi_library_bin[] = {{{blob}}};" * has_blob
+    path, source = linked(tmp_path / "l.so", text), tmp_path / "k.c"
+    source.write_text("int two(void) { return 2; }")
+    before, lib = path.read_bytes(), mblob.load_module(path, missing="stub")
+    lib.import_module(mblob.blob_module("k", b"1"))
+    for call in (
+        lambda: mblob.add(path, blobs={"k": b"1"}),
+        lambda: mblob.add(path, kernels=source),
+        lambda: mblob.add(path, functions="int half(int x)"),
+        lambda: lib.export_library(tmp_path / "a.so"),
+    ):
+        with pytest.raises(
+            mblob.BuildError, match=r"TVM 0\.21, .*export the model with another .*open both"
+        ):
+            call()
+    assert path.read_bytes() == before and not (tmp_path / "a.so").exists()
 
 
 @pytest.mark.parametrize("how", ["-pie", "-no-pie", "-static", "-static-pie"])
