@@ -21,6 +21,7 @@ from mblob import argument_types, errors, texts
 from mblob.arguments import check_unmasked
 from mblob.loader import prototype
 from mblob.loader.c_characters import as_text, char_view
+from mblob.loader.tensor import from_dlpack
 from mblob.named_tuple import NamedTuple
 from mblob.native.runtime import address_of, ffi
 
@@ -67,6 +68,12 @@ class Number(NamedTuple):
         return found == self or one
 
 
+def number_named(name: str) -> Number | None:
+    """The type of a name, None of ""."""
+    kind = name.rstrip("0123456789")
+    return Number(kind, int(name[len(kind) :] or 8) // 8) if name else None
+
+
 # The ABIs whose `char` has a sign, by the beginnings of the machines' names.
 _SIGNED_CHARS = ("x86", "i386", "i486", "i586", "i686", "mips", "sparc", "loongarch", "alpha")
 _KIND_OF_CHAR = "int" if uname().machine.startswith(_SIGNED_CHARS) else "uint"
@@ -98,12 +105,12 @@ def number_type(number: Number) -> Any:
         high = low + (1 << bits) - 1
 
         def from_param(cls: Any, value: Any) -> Any:
-            if is_bool and getattr(value, "dtype", None) == "bool" and value.shape == ():
-                value = bool(value)  # numpy's is no int
             try:
                 found = index(value.value if isinstance(value, base) else value)
             except TypeError:
-                raise unexpected("int", value) from None
+                if getattr(value, "dtype", None) != "bool" or value.shape:
+                    raise unexpected("int", value) from None
+                found = bool(value)  # numpy's is no int
             if not low <= found <= high:
                 raise errors.ArgumentValueError(
                     texts.say(texts.EXPECTED, f"{number.name} ({low} to {high})", found)
@@ -205,6 +212,17 @@ def number_in(ctype: Any) -> Number | None:
         return element_of(memoryview(ctype()))
     except TypeError:  # a type that is not made yet
         return None
+
+
+def is_buffer(value: Any) -> bool:
+    """True if an argument gives bytes of its own, and no address."""
+    if isinstance(value, (PointerOfCtypes, ctypes.c_void_p)):
+        return False
+    try:
+        memoryview(value)
+    except (TypeError, ValueError, BufferError):
+        return False
+    return True
 
 
 class _Address(ctypes.c_void_p):
@@ -324,7 +342,13 @@ class Pointer:
         except (TypeError, ValueError, BufferError) as exc:
             if hasattr(value, "_as_parameter_"):
                 return self.from_param(value._as_parameter_)
-            if self.element is not None and isinstance(value, (int, float)):
+            is_bfloat = self.element is not None and self.element.kind == "bfloat"
+            if is_bfloat and getattr(value, "dtype", None) == "bfloat16":
+                return self.from_param(value.view("uint16"))
+            if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
+                return self.from_param(from_dlpack(value))
+            is_text = self.element is not None and self.element.kind == "char"
+            if self.element is not None and not is_text and isinstance(value, (int, float)):
                 text = texts.say(texts.NUMBER_FOR_ARRAY, self._expected(), repr(value))
                 raise errors.ArgumentTypeError(text) from None
             if isinstance(exc, TypeError):
@@ -332,6 +356,10 @@ class Pointer:
             raise errors.ArgumentTypeError(
                 texts.say(texts.GIVES_NO_NUMBERS, type(value).__name__, exc)
             ) from None
+        is_scalar = view.readonly and not view.ndim and type(value).__hash__ is not None  # of numpy
+        if is_scalar and element_of(view) is not None and not isinstance(value, bytes):
+            text = texts.say(texts.NUMBER_FOR_ARRAY, self._expected(), repr(value))
+            raise errors.ArgumentTypeError(text)
         check_unmasked(value)
         if self.element is None:
             check_elements(value)
@@ -351,6 +379,8 @@ class Pointer:
         return complex_type(self.element.size) if is_complex else None
 
     def _expected(self, value: Any = None) -> str:
+        if self.element and self.element.kind == "char" and self.const:
+            return "a text (str, bytes) or an array of char"
         if self.element:
             return f"an array of {self.element.name}"
         callback = ", or a function of ctypes.CFUNCTYPE" if callable(value) else ""
@@ -362,7 +392,7 @@ class Pointer:
             how = texts.say(texts.ENCODED if self.const else texts.ENCODED_TO_WRITE, "x")
             found = f"str; {how}" if is_bytes else "str"
             raise errors.ArgumentTypeError(texts.say(texts.EXPECTED, self._expected(), found))
-        return as_text(value)
+        return as_text(value, in_array=bool(self.dims))
 
     def _check_pointer(self, value: Any) -> None:
         """Compare what a pointer of ctypes points at, as far as its type tells."""
@@ -387,6 +417,11 @@ class Pointer:
         expected = self.element
         if expected is None or found is None:
             return expected is None
+        if "bool" in (
+            expected.kind,
+            found.kind,
+        ):  # in other bytes C may find more than true and false
+            return found == expected
         if expected.kind == "bfloat":  # buffers have no letter for it: its bits
             return found == expected or found == Number("uint", expected.size)
         return expected.takes(found)

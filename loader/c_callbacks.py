@@ -16,6 +16,8 @@ from mblob.loader.c_arguments import (
     FunctionPointer,
     Pointer,
     PointerOfCtypes,
+    Reference,
+    is_buffer,
     number_in,
 )
 from mblob.loader.c_words import result_of
@@ -29,14 +31,18 @@ def check_function(declared: str, given: Any) -> None:
 
     Args:
         declared: the parameter in C.
-        given: a function of ctypes, or what it is given in place of one; its address has no types.
+        given: a function of ctypes, or what it is given in place of one. Addresses have no types.
 
     Raises:
         ArgumentTypeError: it is no such function.
     """
-    is_one = isinstance(given, FunctionPointer)
-    wrong = mismatch(declared, given) if is_one else ""
-    if not isinstance(given, ADDRESSES):
+    if isinstance(given, FunctionPointer):
+        wrong = mismatch(declared, given)
+    elif isinstance(given, ctypes.c_void_p):
+        wrong = ""
+    elif isinstance(given, (PointerOfCtypes, Reference)) or is_buffer(given):
+        wrong = texts.say(texts.NO_FUNCTION, declared)
+    else:
         wrong = not_of_ctypes(declared, given)
     if wrong:
         raise errors.ArgumentTypeError(wrong)

@@ -8,9 +8,13 @@ from typing import Any
 from mblob import errors, texts
 
 
-def as_text(value: str) -> bytes:
-    """A text of C."""
-    if "\0" in value:
+def as_text(value: str, *, in_array: bool = False) -> bytes:
+    """A text of C.
+
+    Args:
+        in_array: a NUL does not end it.
+    """
+    if "\0" in value and not in_array:
         raise errors.ArgumentValueError(
             "the str has a NUL inside, where its C text would end; pass bytes"
         )
@@ -22,7 +26,8 @@ def as_text(value: str) -> bytes:
 
 def char_view(value: Any) -> Any:
     """A numpy array of texts as one of their characters, with one more dimension; anything else as it is."""
-    if getattr(getattr(value, "dtype", None), "kind", "") != "S":
+    is_array = getattr(getattr(value, "dtype", None), "kind", "") == "S"
+    if not is_array or isinstance(value, bytes):  # numpy.bytes_ is one, with a NUL behind it
         return value
     return value.reshape((*value.shape, 1)).view("uint8")
 

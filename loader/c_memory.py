@@ -12,22 +12,19 @@ from mblob.format.functions_table import FUNCTION
 from mblob.loader import prototype
 from mblob.loader.c_arguments import (
     ADDRESSES,
-    READ_ONLY,
     WITHOUT_SIZE,
-    CData,
     FunctionPointer,
     Number,
     Pointer,
     PointerOfCtypes,
     Reference,
-    check_elements,
     element_of,
+    is_buffer,
     number_in,
+    number_named,
     unexpected,
 )
 from mblob.loader.c_callbacks import check_function
-from mblob.loader.c_characters import as_text
-from mblob.loader.tensor import Tensor
 from mblob.named_tuple import NamedTuple
 
 POINTER_SIZE = ctypes.sizeof(ctypes.c_void_p)
@@ -170,23 +167,10 @@ class Callback(Memory):
         super().__init__(declared, True)
 
     def from_param(self, value: Any) -> Any:
-        if callable(value) or isinstance(value, (list, tuple)):
+        has_address = value is None or isinstance(value, int) or hasattr(value, "_as_parameter_")
+        if isinstance(value, FunctionPointer) or not has_address:
             check_function(self.declared, value)
-        is_data = is_buffer(value) and not isinstance(value, FunctionPointer)
-        if is_data or isinstance(value, (PointerOfCtypes, Reference)):
-            raise errors.ArgumentTypeError(texts.say(texts.NO_FUNCTION, self.declared))
         return super().from_param(value)
-
-
-def is_buffer(value: Any) -> bool:
-    """True if an argument gives bytes of its own, and no address."""
-    if isinstance(value, (PointerOfCtypes, ctypes.c_void_p)):
-        return False
-    try:
-        memoryview(value)
-    except (TypeError, ValueError, BufferError):
-        return False
-    return True
 
 
 def _no_addresses(value: Any) -> str:
@@ -254,6 +238,10 @@ def addresses(items: Any, pointed: Pointed, place: str) -> Any:
         try:
             address, keeper = (None, None) if item is None else _item(item, pointed)
         except errors.MblobError as exc:
+            kept, keeper = (
+                [],
+                None,
+            )  # buffers of memoryviews, which must not be in a circle with an exception
             exc.prefix(f"{place}: item {i}" if place else f"item {i}")
             raise
         found.append(address)
@@ -273,40 +261,11 @@ def _item(item: Any, pointed: Pointed) -> tuple[int, Any]:
         is_memory = isinstance(item, ADDRESSES) or is_buffer(item)
         if found := _no_addresses(item) if is_memory else type(item).__name__:
             raise pointed.refusal(found)
-        return _of_data(item, "", True)
+        pointed = Pointed("", True, 2)
     if pointed.is_function:
         check_function(re.sub(FUNCTION, "(*)(", pointed.of, count=1), item)
-    return _of_data(item, *pointed[:2])
-
-
-def _of_data(item: Any, dtype: str, is_const: bool) -> tuple[int, Any]:
-    """The same of an array, a text, or an object of ctypes."""
-    if isinstance(item, ADDRESSES):
+        pointed = Pointed("", True, 2)
+    if isinstance(item, ctypes.c_char_p):  # also of what may be written
         return _address_in(item), item
-    import numpy as np
-
-    if isinstance(item, CData) and not dtype:
-        return ctypes.addressof(item), item
-    if dtype == "char" and isinstance(item, (str, bytes)):
-        if not is_const:
-            raise errors.ArgumentValueError(f"{READ_ONLY}: a bytearray")
-        kept = ctypes.c_char_p(as_text(item) if isinstance(item, str) else item)
-        return _address_in(kept), kept
-    is_buffer = isinstance(item, ctypes.Array) and ctypes.sizeof(item._type_) == 1
-    if dtype == "char" and (isinstance(item, bytearray) or is_buffer):
-        memory = (ctypes.c_char * len(item)).from_buffer(item)
-        return ctypes.addressof(memory), memory
-    array = item.numpy() if isinstance(item, Tensor) else item
-    if not isinstance(array, np.ndarray):
-        what = "a text" if dtype == "char" else f"an array of {dtype}" if dtype else "an array"
-        raise unexpected(what, item)
-    is_text = dtype == "char" and array.dtype.itemsize == 1 and array.dtype.kind in "iuS"
-    if dtype and not is_text and array.dtype != dtype:
-        text = texts.say(texts.DTYPE_OF_ARRAY, dtype, str(array.dtype), dtype)
-        raise errors.ArgumentTypeError(text)
-    check_elements(array)
-    if not array.flags.c_contiguous:
-        raise errors.ArgumentValueError(texts.COMPACT)
-    if not array.flags.writeable and not is_const:
-        raise errors.ArgumentValueError(READ_ONLY)
-    return array.ctypes.data, array
+    made = Pointer("it", number_named(pointed.of), pointed.const).from_param(item)
+    return _address_in(made), (made, item)

@@ -8,8 +8,15 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
-from mblob.loader.c_arguments import Number, Pointer, PointerOfCtypes, Reference, number_type
-from mblob.loader.c_memory import POINTER_SIZE, Callback, Memory, Object, Pointed, is_buffer
+from mblob.loader.c_arguments import (
+    Number,
+    Pointer,
+    PointerOfCtypes,
+    Reference,
+    is_buffer,
+    number_type,
+)
+from mblob.loader.c_memory import POINTER_SIZE, Callback, Memory, Object, Pointed
 from mblob.loader.c_words import number_of, pointer_result, result_of
 from mblob.named_tuple import NamedTuple
 

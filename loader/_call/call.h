@@ -270,6 +270,10 @@ bool call_takes_complex(const call_frame *frame, int i);
 /* An array with a number for a pointer to one complex number that the function reads, None for other
  * pointers. */
 PyObject *call_complex_array(const call_frame *frame, int i, PyObject *number);
+/* Whether the buffer that the slot holds is of a number of ctypes, c_int(3), of the parameter's type. */
+bool call_is_number_of_ctypes(const call_frame *frame, int i, PyObject *arg);
+/* What converts itself to a number of the kind that the signature says. */
+bool call_convert_number(call_frame *frame, int i, PyObject *arg);
 /* A new object for what a function returned; takes over references in it. `owner` goes to
  * returned functions. */
 PyObject *call_convert_result(TVMValue value, int code, PyObject *owner);

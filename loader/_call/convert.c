@@ -375,11 +375,13 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
   if (is_callback && p->function && !check_callback(frame, i, arg)) return false;
   if (any_pointer && p->function && !is_callback && strchr(view->format, '&') != NULL)
     return call_no_function(frame, i);
-  if (is_callback || (is_ctypes_pointer(view) && !(indirect && !points_at_addresses(view->format))))
+  const bool is_any = any_pointer && !indirect && p->opaque && !p->function;
+  if (is_callback || (is_any && p->is_const && view->ndim == 0 && is_address(view->format)) ||
+      (is_ctypes_pointer(view) && !(indirect && !points_at_addresses(view->format))))
     return convert_pointer(frame, i, arg);
   if (any_pointer && view->ndim > 0 && (!indirect || view->ndim == 1) && is_address(view->format))
     return convert_record(frame, i, arg, indirect); /* of pointers, texts, functions */
-  if (any_pointer && !indirect && is_record(view))
+  if (any_pointer && !indirect && (is_record(view) || (is_any && view->ndim > 0)))
     return holds_objects(frame, i, arg) ? false : convert_record(frame, i, arg, false);
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
@@ -398,6 +400,10 @@ static bool convert_buffer(call_frame *frame, int i, PyObject *arg) {
     return convert_other_format(frame, i, arg);
   if (view->ndim == 0 && (is_scalar_value(arg, view) || takes_number(frame, i, arg)))
     return convert_scalar_value(frame, i, arg, t->dtype);
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p != NULL && p->bytes && p->is_signed && strchr(view->format, 'c')) t->dtype.code = kDLInt;
+  if (p != NULL && p->kind != PARAM_POINTER && call_is_number_of_ctypes(frame, i, arg))
+    return call_convert_instead(frame, i, PyObject_GetAttrString(arg, "value")); /* c_int(3) */
   return convert_view(frame, i, arg);
 }
 
@@ -523,7 +529,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   }
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
-    return call_no_number(frame, i, arg);
+    return call_convert_number(frame, i, arg);
   if (is_struct(p)) return call_no_struct(frame, i, PyUnicode_FromString(type->tp_name));
   if (p != NULL && p->indirect)
     return call_no_addresses(frame, i, PyUnicode_FromString(type->tp_name));

@@ -179,6 +179,9 @@ static call_parameter parse_one(const char *at, const char *end) {
   } else if (base.bits != 0 && base.code != kDLComplex) {
     p.kind = base.code == kDLFloat || base.code == kDLBfloat ? PARAM_FLOAT : PARAM_INT;
     p.dtype = base;
+  } else if (is_text && !w.unknown && !w.named) {
+    p.kind = PARAM_INT; /* a char, whose sign the function knows */
+    p.dtype = (DLDataType){kDLInt, 8, 1};
   }
   return p;
 }

@@ -202,7 +202,9 @@ def test_values_of_fewer_bytes_are_refused(way: Callable[[str], Callable[..., An
 def test_lists_have_texts_and_structs(way: Callable[[str], Callable[..., Any]]) -> None:
     texts = ["ab", b"cde", np.frombuffer(b"f\0", "uint8"), ctypes.c_char_p(b"gh")]
     assert way("lengths")(4, texts) == 8
-    with pytest.raises(TypeError, match="item 1: expected a text, found int"):
+    with pytest.raises(
+        TypeError, match=r"item 1: expected a text \(str, bytes\) or an array of char, found int"
+    ):
         way("lengths")(2, ["a", 1])
     with pytest.raises(ValueError, match="item 0: the str has a NUL inside"):
         way("lengths")(1, ["a\0b"])
@@ -526,6 +528,8 @@ def test_texts_that_are_written(tmp_path: Path) -> None:
         f([grows, fixed, bytearray()], 3)
         assert (grows, fixed.value) == (b"ABC", b"XYZ")
         for text in "abc", b"abc":
-            with pytest.raises(ValueError, match=r"item 1: .*read-only.*: a bytearray"):
+            with pytest.raises(
+                mblob.MblobError, match=r"item 1: (its memory is read-only|.*pass bytearray\()"
+            ):
                 f([bytearray(b"a"), text], 2)
         grows += b"d"  # nothing holds it any more
