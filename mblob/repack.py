@@ -75,6 +75,12 @@ def export_loaded(
     node = next(m._node for m in module.walk() if m.type_key == LIBRARY)
     shown = node.path or "a library from memory"
     asked = {name: value for name, value in others.items() if value}
+    if asked.get("standalone"):
+        raise mblob.BuildError(
+            f"{shown}: a finished library, whose code was linked without the runtime; export the model to a .tar"
+            ' (export_library("model.tar")), and pack static_library("model.tar") with standalone=True, or its objects'
+            " or sources"
+        )
     if output.suffix == ".tar":
         raise mblob.BuildError(
             f"{shown}: a loaded library has no objects to put into {output}; name a .so, or pack its objects"

@@ -244,6 +244,52 @@ def test_a_function_takes_tensors_of_the_library(
     assert grown <= 100_000
 
 
+TWO = r"""
+#include "old.h"
+#include "new.h"
+#include <stdio.h>
+int main(void) {
+  float x[3] = {1, 2, 3}, y[2], z[2];
+  old_model *a;
+  new_model *b;
+  if (old_open(&a) || new_open(&b)) return puts("open"), 1;
+  for (int i = 0; i < 2; ++i)
+    if (old_run(a, &(old_inputs){x}, &(old_outputs){y}) || new_run(b, &(new_inputs){x}, &(new_outputs){z}))
+      return puts("run"), 1;
+  int failed = old_run(a, NULL, NULL);
+  printf("%g %g %g %g %d [%s] [%s]\n", y[0], y[1], z[0], z[1], failed != 0, old_error(), new_error());
+  old_close(a);
+  new_close(b);
+}
+"""
+
+
+@pytest.mark.slow
+def test_two_versions_live_in_one_process(
+    predict: mblob.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mblob.packager.standalone import runtime
+
+    def export(name: str) -> Path:
+        path = tmp_path / f"{name}.so"
+        predict.export_library(path, standalone=True, header=path.with_suffix(".h"))
+        return path
+
+    new = export("new")
+    text = Path(runtime.get_amalgamation()).read_text()
+    other = tmp_path / "mblob.c"
+    text = re.sub(r'(#define MBLOB_VERSION) "[^"]*"', r'\1 "0.0.7"', text)
+    layout = "struct mb_library {"  # which another version has otherwise
+    assert layout in text
+    other.write_text(text.replace(layout, f"{layout} char more[64];"))
+    monkeypatch.setattr(runtime, "get_amalgamation", lambda: str(other))
+    old = export("old")
+    (tmp_path / "two.c").write_text(TWO)
+    run("cc", "two.c", old, new, "-o", "two", cwd=tmp_path)
+    said = run(tmp_path / "two", cwd=tmp_path).stdout
+    assert said == "8 26 8 26 1 [run: the struct of inputs is NULL] []\n"
+
+
 RUST = """\
 #[repr(C)] struct Inputs { x: *const f32 }
 #[repr(C)] struct Outputs { y: *mut f32 }
@@ -399,14 +445,18 @@ def test_a_module_that_nothing_in_a_library_runs_is_refused(tmp_path: Path) -> N
 
 
 def test_a_finished_library_is_refused_with_what_to_give_instead(
-    predict: mblob.Module, tmp_path: Path
+    predict: mblob.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     predict.export_library(tmp_path / "plain.so")
-    with pytest.raises(mblob.BuildError, match="pack its objects"):
+    with pytest.raises(
+        mblob.BuildError, match=r"export the model to a \.tar .*and pack static_library"
+    ):
         mblob.load_module(tmp_path / "plain.so").export_library(tmp_path / "o.so", standalone=True)
     from mblob.cli.main import main
 
     assert main(["standalone", str(tmp_path / "plain.so"), "-o", str(tmp_path / "o.so")]) == 2
+    assert "or the .tar that it is exported to" in capsys.readouterr().err
+    assert not (tmp_path / "o.so").exists()
 
 
 @pytest.mark.parametrize(
