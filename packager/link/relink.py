@@ -503,6 +503,11 @@ def _contents(elf: ElfFile, name: str, label: str) -> memoryview:
 def _compile(source: Path, made: Path, work: Path) -> None:
     tools = find(None, None)
     run_all(
-        [Job(source.name, (*tools.cc, "-fPIC", "-x", "c", "-c", str(source), "-o", str(made)))],
+        [
+            Job(
+                source.name,
+                (*tools.cc, "-fPIC", "-x", "c", "-c", str(source.absolute()), "-o", str(made)),
+            )
+        ],
         work,
     )

@@ -254,20 +254,30 @@ def test_a_tar_that_ends_too_early(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
-def test_members_in_c_are_a_tree_in_a_folder_and_in_a_list(tmp_path: Path, dialect: Any) -> None:
-    """As of a `.tar` of TVM's target="c"."""
-    work, folder = tmp_path / "work", tmp_path / "members"
+def test_members_in_c_are_a_tree_in_a_folder_and_in_a_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dialect: Any
+) -> None:
+    """As of a `.tar` of TVM's target="c". Paths of members are those of the caller's folder."""
+    monkeypatch.chdir(tmp_path)
+    work, folder = tmp_path / "work", Path("members")
     folder.mkdir()
     root = mblob.csource_module("int two(void) { return 2; }\n")
     root.import_module(mblob.blob_module("labels", b"cat"))
     root.export_library(tmp_path / "x.so", dialect=dialect, embed="c", workspace_dir=work)
     (folder / "devc.c").write_bytes((work / "devc.c").read_bytes())
     (folder / "lib0.c").write_text("int two(void) { return 2; }\n")
-    (tmp_path / "pre.c").write_text("int three(void) { return 3; }\n")
-    members = [folder / "lib0.c", folder / "devc.c"]
-    for inputs in ([folder], members, [*members, tmp_path / "pre.c"]):
-        out = tmp_path / "out.so"
-        assert main(["build", *map(str, inputs), "--dialect", dialect, "-o", str(out)]) == 0
-        lib = mblob.load_module(out)
+    Path("pre.c").write_text("int three(void) { return 3; }\n")
+    members, pre = [folder / "lib0.c", folder / "devc.c"], Path("pre.c")
+    for verb, *inputs in (
+        ("build", folder),
+        ("build", *(tmp_path / path for path in members)),
+        ("build", *members, pre),
+        ("add", folder, pre),
+    ):
+        words = ["--dialect", dialect] if verb == "build" else []
+        assert main([verb, *map(str, inputs), *words, "-o", "out.so"]) == 0
+        lib = mblob.load_module("out.so")
         assert lib["two"]() == 2 and bytes(lib.payloads["labels"]) == b"cat"
-        assert len(inputs) < 3 or lib["three"]() == 3
+        assert pre not in inputs or lib["three"]() == 3
+    mblob.static_library(folder).export_library("out.so", dialect=dialect)
+    assert mblob.load_module("out.so")["two"]() == 2
