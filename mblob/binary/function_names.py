@@ -1,4 +1,4 @@
-"""Which exported symbols are functions: what a loader can find by name and call."""
+"""Which exported symbols are functions: what a loader can find by name and call; and the names that C++ gave them."""
 
 from __future__ import annotations
 
@@ -85,3 +85,28 @@ def _code(elf: ElfFile) -> list[_Place]:
 def _lies_in(symbol: Symbol, place: _Place) -> bool:
     section, start, size = place
     return section in (0, symbol.st_shndx) and 0 <= symbol.st_value - start < size
+
+
+def cxx_names(symbol: str) -> list[str]:
+    """The name of a function of C++, behind its namespaces and classes; [] for a symbol that is none, or not of a
+    function with such a name (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
+    if not symbol.startswith("_Z"):
+        return []
+    is_nested = symbol.startswith("_ZN")
+    rest = symbol[2 + is_nested :]
+    rest = rest.lstrip("rVKRO") if is_nested else rest
+    names: list[str] = []
+    while rest[:1].isdigit() and (is_nested or not names):
+        digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+        rest = rest[len(digits) :]
+        if len(digits) > 4 or len(rest) < int(digits):
+            return []
+        names.append(rest[: int(digits)])
+        rest = rest[int(digits) :]
+    # else one that makes objects, or ends them, or an operator
+    return names if not is_nested or rest.startswith(("E", "I")) else []
+
+
+def shown_name(symbol: str) -> str:
+    """The name of a symbol in messages: of a function of C++, the one that its source has."""
+    return "::".join(cxx_names(symbol)) or symbol

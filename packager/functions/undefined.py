@@ -3,7 +3,6 @@ says of it, which is read once more, with functions that have no symbol of their
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -23,9 +22,9 @@ from mblob.binary.dwarf_types import (
     unnamed,
 )
 from mblob.binary.elf import ElfFile
-from mblob.binary.function_names import MANGLED
+from mblob.binary.function_names import MANGLED, cxx_names, shown_name
 from mblob.bytes.mapping import map_file
-from mblob.errors import did_you_mean
+from mblob.errors import did_you_mean, listed
 from mblob.format.exported_functions import FFI_PREFIX, is_helper
 from mblob.packager.compile.call_attributes import own_text, without_code
 from mblob.packager.compile.commands import language, preprocess_command
@@ -76,33 +75,39 @@ def undefined(
     is_cxx = any(f.cxx for f, _ in files)
     if why := next(filter(None, (_without_code(name, text, is_cxx) for text in texts())), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
-    scopes = [scope for d in defined if (scope := _cxx_scope(d, last)) is not None]
-    if scopes:
-        declaration = f'extern "C" {result_type} {last}(...);'
-        why = "it is a C++ function; declare"
-        if scope := scopes[0]:
-            why = (
-                f"it is a C++ function of {scope}; if it is a method, call it in another function, else write its name"
-                f" as {scope}::{last}, or declare"
-            )
-            declaration = f"namespace {scope} {{ {declaration} }}"
-        why += (
-            f" {declaration} before it, in the source or in a header that options=['-include','decl.h']"
-            " (-- -include decl.h) reads"
-        )
-    else:
-        of_c = f"if it is static, {STATIC}"
-        of_cxx = "if it is static, remove static in the source; if inline or a template, give a function that calls it"
-        known = {f.called for f in functions}.union(d for d in defined if not d.startswith(MANGLED))
-        if library is not None:
-            known.update(n for n in library.exports if not (is_helper(n) or n.startswith(MANGLED)))
-        why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, sorted(known))}"
+    symbols = sorted(d for d in defined if cxx_names(d)[-1:] == [last])
+    if symbols:
+        return BuildError(f"functions: {_of_cxx(name, result_type, symbols, files)}")
+    of_c = f"if it is static, {STATIC}"
+    of_cxx = "if it is static, remove static in the source; if inline or a template, give a function that calls it"
+    known = {f.called for f in functions}.union(d for d in defined if not d.startswith(MANGLED))
+    if library is not None:
+        known.update(n for n in library.exports if not (is_helper(n) or n.startswith(MANGLED)))
+    why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, sorted(known))}"
     if cut:
         why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
     where = "no kernel or object defines it"
     if library is not None:
         where += f", and {library.label} exports no such function"
     return BuildError(f"functions: {name} is declared, but {where}: {why}")
+
+
+def _of_cxx(name: str, result_type: str, symbols: Sequence[str], files: Sequence[LinkInput]) -> str:
+    """The end of an error: functions of C++ that have the last part of a name, and what to do.
+
+    Args:
+        symbols: these functions.
+    """
+    described = {function.name for f, _ in files for function in f.functions}
+    names = sorted(set(map(shown_name, symbols)))
+    if described.issuperset(symbols):
+        return f"no function has the name {name}; there is {' and '.join(names)}: write its name so"
+    label = next(f.label for f, c in files if not (c.defined | c.weak).isdisjoint(symbols))
+    others = f"; or of {listed(symbols[1:], 3)}" if symbols[1:] else ""
+    return (
+        f"{label} has {' and '.join(names)}, of C++, and no debug information that tells the types: compile it with"
+        f" -g, or write the symbol as the name, as {result_type} {symbols[0]}(...){others}, unless it is a method"
+    )
 
 
 def _in_library(name: str, library: HostFile) -> str:
@@ -114,8 +119,7 @@ def _in_library(name: str, library: HostFile) -> str:
             " defines another function of the name"
         )
     last = name.rpartition("::")[2]
-    scopes = (s for symbol in library.exports if (s := _cxx_scope(symbol, last)) is not None)
-    names = sorted({f"{scope}::{last}" if scope else last for scope in scopes})
+    names = sorted({shown_name(s) for s in library.exports if cxx_names(s)[-1:] == [last]})
     if name in names:
         return (
             "it as a function of C++, and nothing tells its types, as there is no debug information of it: give a"
@@ -140,24 +144,6 @@ def _without_code(name: str, text: str, is_cxx: bool) -> str:
 
 
 _CALLER = "give a function that calls it"
-
-
-def _cxx_scope(symbol: str, name: str) -> str | None:
-    """The namespaces or classes around a C++ function of a name, "" if there are none; None if a
-    symbol is another function (Itanium C++ ABI, 5.1.2: <unscoped-name>, <nested-name>)."""
-    found = re.match(r"_Z(N?)", symbol)
-    names: list[str] = []
-    at = found.end() if found else len(symbol)
-    while length := re.match(r"\d{1,4}", symbol[at:]):
-        end = at + length.end() + int(length[0])
-        names.append(symbol[at + length.end() : end])
-        at = end
-        if not (found and found[1]):
-            break
-    is_free = len(names) > 1 or not (
-        found and found[1]
-    )  # else one that makes objects, or ends them
-    return "::".join(names[:-1]) if names and names[-1] == name and is_free else None
 
 
 # -- what sources say ---------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from typing import Any
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
-from mblob.binary.function_names import function_names
+from mblob.binary.function_names import function_names, shown_name
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
 from mblob.format.system_library_prefixes import BLOBS
@@ -189,7 +189,7 @@ def finished_code(
         packed = [f for f in library.host_functions if f.abi != "plain" and f.symbol not in plain]
         kept = [f for f in packed if f.name not in replaced]
         if taken := {f.name for f in kept}.intersection(asked):
-            raise NameTakenError(f"{label}: has a function {min(taken)!r} already")
+            raise NameTakenError(f"{label}: has a function {shown_name(min(taken))!r} already")
         symbols = {f.name for f in functions}.union(asked).difference(f.symbol for f in packed)
         symbols.update(f.symbol for f in kept)
         symbols.update(row.symbol for row in rows)

@@ -32,6 +32,7 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.elf_versions import NeededVersion
+from mblob.binary.function_names import shown_name
 from mblob.errors import FormatError, ToolchainError
 from mblob.packager.errors import CannotJoinError, NameTakenError
 from mblob.packager.join import relocations
@@ -210,7 +211,7 @@ def _check_part(part: ElfFile) -> None:
     chosen = [s.name for s in part.symtab if s.type == STT_GNU_IFUNC and s.is_defined]
     if chosen:
         raise CannotJoinError(
-            f"the new code has a function that is chosen when the library is loaded ({chosen[0]}: IFUNC, as"
+            f"the new code has a function that is chosen when the library is loaded ({shown_name(chosen[0])}: IFUNC, as"
             " target_clones makes)"
         )
     for tag, what in (

@@ -8,6 +8,7 @@ from contextlib import suppress
 from copy import copy
 
 from mblob.binary.elf import ElfFile
+from mblob.binary.function_names import shown_name
 from mblob.errors import listed
 from mblob.format.functions_table import Row
 from mblob.inspect.providers import undefined_symbols
@@ -41,7 +42,9 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
     kept: dict[int, HostNode] = {}
     for node, (file, contents) in joined:
         if taken := forms.keys() & contents.defined:
-            raise NameTakenError(f"{file.label}: has a function {forms[min(taken)]!r} already")
+            raise NameTakenError(
+                f"{file.label}: has a function {shown_name(forms[min(taken)])!r} already"
+            )
         gone = {row.symbol for row in node.rows if row.name in new} | forms.keys() | ours
         kept[id(node)] = changed = copy(node)
         changed.rows = tuple(row for row in node.rows if row.symbol not in gone)
@@ -124,7 +127,7 @@ def check_names_are_new(request: Request, objects: Sequence[LinkInput]) -> None:
     names = (name for f, c in objects if not f.elsewhere for name in c.defined)
     if name := min((name for name in names if name in old), default=""):
         shown = name.removeprefix(request.dialect.function_prefix).removesuffix("__packed")
-        raise NameTakenError(f"{old[name]}: has a function {shown!r} already")
+        raise NameTakenError(f"{old[name]}: has a function {shown_name(shown)!r} already")
 
 
 def check_names_of_others(finished: ElfFile, joined: ElfFile, shown: str) -> None:
@@ -143,8 +146,8 @@ def check_names_of_others(finished: ElfFile, joined: ElfFile, shown: str) -> Non
     }
     if name := min((s.name for s in joined.dynsym if s.is_defined and s.name in taken), default=""):
         raise BuildError(
-            f"the new code defines {name!r}, which {shown} takes from {taken[name] or 'a library'}: its own code would"
-            " call the new one; give the function another name, or make it static"
+            f"the new code defines {shown_name(name)!r}, which {shown} takes from {taken[name] or 'a library'}: its own"
+            " code would call the new one; give the function another name, or make it static"
         )
 
 

@@ -32,6 +32,7 @@ from mblob.binary.elf_records import (
     Symbol,
 )
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, THIN_MAGIC
+from mblob.binary.function_names import shown_name
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, ToolchainError
 from mblob.format import system_library_prefixes
@@ -436,7 +437,8 @@ def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
             owners[name] = label
             if other is not None:
                 raise ToolchainError(
-                    f"{name} is defined twice: in {other} and in {label}; rename one of them, or make it static"
+                    f"{shown_name(name)} is defined twice: in {other} and in {label}; rename one of them, or make it"
+                    " static"
                 )
 
 

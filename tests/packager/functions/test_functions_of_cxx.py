@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.binary.function_names import shown_name
 from tests.packager.functions.test_prototypes_from_sources import packed, shown
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
@@ -127,3 +128,36 @@ def test_functions_of_cxx_are_chosen_by_name(tmp_path: Path) -> None:
         mblob.BuildError, match=r"over is overloaded|it is overloaded: over\(.*over\("
     ):
         packed(tmp_path, CXX, "cc", functions=["over"])
+
+
+def test_errors_have_the_names_of_the_source(tmp_path: Path) -> None:
+    """And not the symbols, which compilers make of them."""
+    source = "namespace vis { int topk(const float *x, int n) { return n; } }"
+    (tmp_path / "k.cpp").write_text(source)
+    (tmp_path / "other.cpp").write_text(source)
+    mblob.csource_module("int one(void) { return 1; }").export_library(tmp_path / "l.so")
+    mblob.add(tmp_path / "l.so", kernels=tmp_path / "k.cpp")
+    with pytest.raises(mblob.BuildError, match="has a function 'vis::topk' already"):
+        mblob.add(tmp_path / "l.so", kernels=tmp_path / "k.cpp")
+    both = mblob.csource_module(tmp_path / "k.cpp", functions=[])
+    both.import_module(mblob.csource_module(tmp_path / "other.cpp", functions=[]))
+    with pytest.raises(mblob.ToolchainError, match=r"^vis::topk is defined twice"):
+        both.export_library(tmp_path / "m.so")
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shown"),
+    [
+        ("_ZN3vis4topkEPKfii", "vis::topk"),
+        ("_Z5scalePfl", "scale"),
+        ("_ZNK3Acc3addEi", "Acc::add"),
+        ("_ZN2ns5twiceIiEET_S1_", "ns::twice"),
+        ("_ZN2ns3AccC1Ei", "_ZN2ns3AccC1Ei"),
+        ("_ZN9999x", "_ZN9999x"),
+        ("_ZN3vi", "_ZN3vi"),
+        ("_ZNSt6vectorE", "_ZNSt6vectorE"),
+        ("scale", "scale"),
+    ],
+)
+def test_the_name_of_a_symbol(symbol: str, shown: str) -> None:
+    assert shown_name(symbol) == shown

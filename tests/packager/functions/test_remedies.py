@@ -179,7 +179,7 @@ void K::method(float *x) { *x = 3; }
     [
         (
             "inner",
-            r'as one::two::inner, or declare namespace one::two { extern "C" void inner\(...\); }.*-include',
+            "no function has the name inner; there is one::two::inner: write its name so",
         ),
         (
             "method",
@@ -205,14 +205,26 @@ def test_functions_of_several_namespaces_are_listed_also_where_compilers_inline_
         mblob.csource_module(text, "cpp", functions=["f"]).export_library(tmp_path / "k.so")
 
 
-def test_a_function_of_cxx_without_debug_information_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", ["void {}(float *x)", "{}"])
+def test_a_function_of_cxx_without_debug_information_is_told(tmp_path: Path, written: str) -> None:
     (tmp_path / "k.cpp").write_text(CXX)
     subprocess.run(["c++", "-fPIC", "-c", "k.cpp"], cwd=tmp_path, check=True)
-    module = mblob.static_library(tmp_path / "k.o", functions=["void plain(float *x)"])
-    with pytest.raises(
-        mblob.BuildError, match=r'declare extern "C" void plain\(...\); before it.*-include'
-    ):
-        module.export_library(tmp_path / "k.so")
+    for name in ("one::two::inner", "inner"):
+        module = mblob.static_library(tmp_path / "k.o", functions=[written.format(name)])
+        remedies = (
+            r"k\.o has one::two::inner, .*compile it with -g, or write the symbol .*void (_Z\w+)\("
+        )
+        with pytest.raises(mblob.BuildError, match=remedies) as error:
+            module.export_library(tmp_path / "k.so")
+    symbol, x = str(error.value).partition("void ")[2].partition("(")[0], np.zeros(1, "float32")
+    module = mblob.static_library(tmp_path / "k.o", functions=[f"void {symbol}(float *x)"])
+    module.export_library(tmp_path / "k.so")
+    mblob.load_module(tmp_path / "k.so")[symbol](x)
+    assert x[0] == 2
+    subprocess.run(["c++", "-g", "-fPIC", "-c", "k.cpp"], cwd=tmp_path, check=True)
+    module = mblob.static_library(tmp_path / "k.o", functions=[written.format("one::two::inner")])
+    module.export_library(tmp_path / "k.so")
+    assert "one::two::inner" in mblob.load_module(tmp_path / "k.so").functions
 
 
 def test_a_header_that_is_read_first_makes_functions_of_cxx_functions_of_c(
