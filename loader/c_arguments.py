@@ -195,6 +195,7 @@ def unexpected(expected: str, value: Any, advice: str = "") -> errors.ArgumentTy
 _FORMATS = {
     **dict.fromkeys("bhilqn", "int"), **dict.fromkeys("BHILQN", "uint"), **dict.fromkeys("efdg", "float"),
     **dict.fromkeys(("Zf", "Zd", "Zg", "F", "D", "G"), "complex"), "?": "bool", "c": "char",
+    "u": "uint" if uname().machine.startswith(("aarch64", "arm")) else "int",  # wchar_t of ctypes
 }  # fmt: skip
 _NATIVE = "<@=" if sys.byteorder == "little" else ">!@="
 

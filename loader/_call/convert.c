@@ -383,6 +383,8 @@ static bool convert_other_format(call_frame *frame, int i, PyObject *arg) {
     return convert_record(frame, i, arg, indirect); /* of pointers, texts, functions */
   if (any_pointer && !indirect && (is_record(view) || (is_any && view->ndim > 0)))
     return holds_objects(frame, i, arg) ? false : convert_record(frame, i, arg, false);
+  if (any_pointer && !indirect && !p->is_text && view->ndim > 0 && strcmp(view->format, "g") == 0)
+    return convert_record(frame, i, arg, false); /* of long double */
   if (is_scalar_value(arg, view) && !PyFloat_Check(arg) && strcmp(view->format, "g") == 0)
     return convert_scalar_value(frame, i, arg, (DLDataType){kDLFloat, 64, 1});
   return call_bad_elements(frame, i, arg, view->format);

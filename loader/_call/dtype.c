@@ -48,6 +48,9 @@ bool call_dtype_from_format(const char *format, Py_ssize_t itemsize, DLDataType 
     case 'Q':
     case 'N':
     case 'c': *out = make(kDLUInt, itemsize); return true;
+    case 'u': /* wchar_t of ctypes */
+      *out = make((wchar_t)-1 < 1 ? kDLInt : kDLUInt, itemsize);
+      return true;
     case 'e':
     case 'f':
     case 'd': *out = make(kDLFloat, itemsize); return true;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,21 @@ def test_a_descriptor_is_a_name_like_others_in_c(tmp_path: Path) -> None:
     lib = library(tmp_path, "cc", False, text)
     assert lib.symbol("first")(np.full(1, 2, "float32")) == lib.first(np.full(1, 2, "float32")) == 2
     assert lib.symbol("n_of")(np.full(1, 3, "int32")) == lib.n_of(np.full(1, 3, "int32")) == 3
+
+
+def test_wide_characters_and_long_doubles_are_arrays_of_ctypes_and_numpy(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text(
+        "#include <wchar.h>\n"
+        "int wide(const wchar_t *s) { return (int)wcslen(s); }\n"
+        "void more(long double *x, int n) { for (int i = 0; i < n; i++) x[i] += 1; }\n"
+    )
+    mblob.csource_module(tmp_path / "k.c").export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for function in (lib.wide, lib.ctypes.wide):
+        assert function(ctypes.create_unicode_buffer("ab")) == 2
+    x = np.ones(2, np.longdouble)
+    for more in (lib.more, lib.ctypes.more):
+        more(x, 2)
+    assert x.tolist() == [3, 3]
+    with pytest.raises(TypeError, match=r"found float128|longdouble"):
+        lib.wide(x)
