@@ -135,6 +135,7 @@ typedef struct call_parameter {
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2
  * without memory. *out is to be freed with PyMem_Free. */
 int call_signature_parse(const char *text, call_parameter **out);
+int call_signature_result(const char *prototype);
 
 /* ---- frame.c: the arguments of one call ------------------------------------------------------ */
 

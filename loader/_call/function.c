@@ -20,7 +20,7 @@ typedef struct function_object {
   bool lone;  /* the same, and no other code ever got the handle: the only reference is here */
   bool keeps; /* the same is 2 */
   bool lends; /* the same is 3, or it calls a Python function */
-  bool returns_bool; /* as its prototype says; the classic dialect hands it on as a number */
+  int int_code; /* of a number that it returns, as its prototype says: both dialects have int64 alone */
 } function_object;
 
 mblob_function *call_function_handle(PyObject *function) {
@@ -188,7 +188,7 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
   }
   call_callback_forget();
   if (self->keeps) call_count_back(frame);
-  if (self->returns_bool && ret_code == kTVMArgInt) ret_code = kTVMArgBool;
+  if (ret_code == kTVMArgInt) ret_code = self->int_code;
   PyObject *result = ret_code == kTVMNullptr ? Py_NewRef(Py_None)
                                              : call_convert_result(ret, ret_code, self->owner);
   if (self->keeps && ret_code == kTVMObjectHandle) result = call_container_tuples(result);
@@ -286,7 +286,7 @@ PyObject *call_function_wrap(mblob_function *handle, PyObject *name, PyObject *o
   self->keeps = takes == MBLOB_ARGUMENTS_KEPT;
   self->lends = takes == MBLOB_ARGUMENTS_OBJECTS || call_callback_is(handle);
   self->of_python = call_callback_is(handle); /* a global function of Python too */
-  self->returns_bool = strncmp(mblob_function_prototype(handle), "bool ", 5) == 0;
+  self->int_code = call_signature_result(mblob_function_prototype(handle));
   self->lone = false;
   self->parameter_count = call_signature_parse(mblob_function_signature(handle), &self->parameters);
   PyObject_GC_Track(self);

@@ -186,6 +186,15 @@ static call_parameter parse_one(const char *at, const char *end) {
   return p;
 }
 
+/* The type code of a number that a function returns: kTVMArgBool, kDLUInt for 64 bits without a sign, else
+ * kTVMArgInt. */
+int call_signature_result(const char *prototype) {
+  if (strncmp(prototype, "bool ", 5) == 0) return kTVMArgBool;
+  const call_parameter p = parse_one(prototype, prototype + strcspn(prototype, "("));
+  const bool is_uint64 = p.kind == PARAM_INT && p.dtype.code == kDLUInt && p.dtype.bits == 64;
+  return is_uint64 ? (int)kDLUInt : (int)kTVMArgInt;
+}
+
 int call_signature_parse(const char *text, call_parameter **out) {
   *out = NULL;
   while (*text == ' ') ++text;

@@ -87,7 +87,6 @@ MBLOB_CHECK int mblob_int(const mblob_call_info *call, int i, const char *type, 
 MBLOB_CHECK int mblob_float(const mblob_call_info *call, int i, const char *type, double largest,
                             double *out);
 MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **out);
-MBLOB_CHECK int mblob_result(const char *function, uint64_t value);
 MBLOB_CHECK int mblob_pointer(const mblob_call_info *call, int i, void **out);
 MBLOB_CHECK int mblob_address(const mblob_call_info *call, int i, void **out);
 MBLOB_CHECK int mblob_tensor(const mblob_call_info *call, int i, const mblob_element *want,
@@ -216,19 +215,6 @@ MBLOB_CHECK int mblob_string(const mblob_call_info *call, int i, const char **ou
       call, i, MBLOB_VALUE,
       "expected a str without a NUL inside, found one at byte %d; a const char * ends there",
       (int)(nul - *out));
-}
-
-/* The packed convention knows int64_t only: a larger result would arrive negative. */
-MBLOB_CHECK int mblob_result(const char *function, uint64_t value) {
-  if (value <= INT64_MAX) return 0;
-  char text[160];
-  (void)snprintf(
-      text, sizeof text,
-      "its result %llu does not fit the int64 of a packed function; call the plain C function"
-      " (in Python lib.ctypes)",
-      (unsigned long long)value);
-  mblob_raise_of_call(function, text, "ValueError");
-  return -1;
 }
 
 /* The tensor behind an argument, on a device whose memory the host can read. */

@@ -213,7 +213,7 @@ def _packed_form(f: Wrapped, number: int) -> str:
     for i in order:
         body += _fetch(taken[i], i, f.dialect)
     passed = ", ".join(_all_passed(p))
-    body += _call(p, f"mblob_plain_{number}({passed})", f.dialect, shown)
+    body += _call(p, f"mblob_plain_{number}({passed})", f.dialect)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
 
@@ -424,14 +424,12 @@ def _passed(p: Parameter, i: int) -> str:
     return v
 
 
-def _call(p: Prototype, call: str, dialect: Dialect, shown: str) -> list[str]:
+def _call(p: Prototype, call: str, dialect: Dialect) -> list[str]:
     """Statements that call the function and hand its result on."""
     if p.result == "void":
         return [f"{call};"]
-    lines = [f"{_declared_result(p)} {_RESULT} = {call};"]
-    if p.scalar and p.scalar.kind == "uint":
-        lines.append(f"if (mblob_result({shown}, (uint64_t){_RESULT})) return -1;")
-    return lines + (_ffi_result(p) if dialect.is_ffi else _classic_result(p))
+    made = f"{_declared_result(p)} {_RESULT} = {call};"
+    return [made, *(_ffi_result(p) if dialect.is_ffi else _classic_result(p))]
 
 
 _RESULT = "plain_result"
