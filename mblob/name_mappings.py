@@ -5,7 +5,14 @@ from __future__ import annotations
 from _collections_abc import Mapping
 
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
-from mblob.errors import ArgumentTypeError, NotFoundError, did_you_mean, listed, one_line
+from mblob.errors import (
+    ArgumentTypeError,
+    MblobError,
+    NotFoundError,
+    did_you_mean,
+    listed,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from mblob.module import Module
@@ -102,13 +109,26 @@ class NameMapping(dict[str, "Any"]):
         self._what = what
         self._owner = f"module {module.type_key!r}"
         self._path = module._node.path
+        self._module = module
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        raise NotFoundError(text + did_you_mean(name, self))
+        raise NotFoundError(text + (self._other(name) or did_you_mean(name, self)))
+
+    def _other(self, name: object) -> str:
+        """The end of the error about a name: where it is found."""
+        if self._what == "tensor" and name in self._module.payloads:
+            return f"; a payload has this key: payloads[{name!r}]"
+        if self._what == "payload":
+            try:
+                is_tensor = name in self._module.tensors
+            except MblobError:  # a damaged module
+                is_tensor = False
+            return f"; a tensor has this name: tensors[{name!r}]" if is_tensor else ""
+        return ""
 
     def __repr__(self) -> str:
         if self._what != "payload":

@@ -34,3 +34,5 @@ ASSEMBLER = (".s", ".S", ".asm")
 DEVICE = (".cl", ".hip", ".metal", ".wgsl", ".ptx")
 
 SOURCES = (*FORMAT_OF, ".h", ".hpp", ".ll", *ASSEMBLER, *DEVICE)
+
+WEIGHTS = (".safetensors", ".npz", ".npy")  # of files with tensors

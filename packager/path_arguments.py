@@ -148,7 +148,7 @@ def payload_or_path(given: Any) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         if isinstance(given, str):
-            error.strerror = f"{error.strerror}; a text that is the payload is given as bytes"
+            error.strerror = f"{error.strerror} (give a text that is itself the payload as bytes)"
         raise
 
 

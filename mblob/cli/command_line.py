@@ -15,12 +15,14 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 from mblob.cli.layout import layouts_of
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error, version
 from mblob.cli.verbs import VERBS
 from mblob.errors import did_you_mean
+from mblob.source_suffixes import WEIGHTS
 
 
 class Parser(argparse.ArgumentParser):
@@ -129,17 +131,31 @@ class Parser(argparse.ArgumentParser):
         if not option.startswith("-"):
             text = f"{option!r} is one word too many"
             if verb == "swap":
-                hint = f"--weights {option}"
-                payload = f"a tensor: {hint}, a payload: --blob {option}"
-                raise UsageError(text, hint=payload if "=" in option else hint)
+                raise UsageError(text, hint=_for_swap(option))
             self.error(text)
         close = _near(verb, name, self._option_string_actions)
-        if verb == "build" and not close and not name.startswith("--"):
+        if verb in _COMPILING and not close and not name.startswith("--"):
             raise UsageError(
                 f"{verb}: no option {name!r}",
                 hint=f"options of the compiler come behind --: {PROGRAM} {verb} ... -- {option}",
             )
         self.error(f"{verb}: no option {name!r}{close}")
+
+
+_COMPILING = ("build", "add")  # verbs with options of the compiler behind --
+
+
+def _for_swap(word: str) -> str:
+    """How swap takes a file that was given as a word."""
+    name, equals, file = word.rpartition("=")
+    suffix = Path(file).suffix.lower()
+    as_payload = f"--blob {word if equals else f'KEY={word}'}"
+    if suffix not in WEIGHTS:
+        return as_payload
+    as_tensor = f"--weights {name if equals else Path(file).stem}={file}"
+    if suffix != ".npy" and not equals:
+        return f"--weights {file}"
+    return f"a tensor: {as_tensor}, a payload: {as_payload}" if equals else as_tensor
 
 
 # Other words for options of a verb.
@@ -234,13 +250,20 @@ def make_parser(verbs: Collection[str] = tuple(VERBS)) -> Parser:
     return parser
 
 
+def _tell_swallowed(error: UsageError, cflags: Sequence[str]) -> None:
+    """Let the error about a missing output say that it stands among the options of the compiler."""
+    output = next((w for w in cflags if w.startswith(("-o", "--output"))), None)
+    if output is not None and "-o/--output" in str(error):
+        error.hint = f"words behind -- are options of the compiler; write {output} in front of --"
+
+
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words before the first `--`, and those after it: for `build` and `add`, compiler flags.
 
     For the other verbs `--` ends the options, as everywhere, and all stays together.
     """
     words = list(argv)
-    if words[:1] not in (["build"], ["add"]) or "--" not in words:
+    if not words or words[0] not in _COMPILING or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
@@ -283,6 +306,9 @@ def execute(argv: Sequence[str]) -> int:
             args = make_parser(
                 _verb_of(words[:2] if words[:1] == ["--"] else words[:1])
             ).parse_args(words)
+        except UsageError as error:
+            _tell_swallowed(error, cflags)
+            raise
         except SystemExit:  # of --help
             _flush()
             raise

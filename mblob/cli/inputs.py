@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from mblob.binary.file_kind import ELF_MAGIC, SNIFF_SIZE, linkable_kind
-from mblob.cli.report import UsageError
-from mblob.source_suffixes import SHOWN, SOURCES
+from mblob.cli.report import UsageError, print_warning
+from mblob.source_suffixes import SHOWN, SOURCES, WEIGHTS
 
 # The option that a word stands for, by the suffix of its file.
 OPTION_OF = {
     **dict.fromkeys(SOURCES, "kernel"),
     **dict.fromkeys((".o", ".a", ".tar", ".tgz"), "object"),
-    **dict.fromkeys((".safetensors", ".npz", ".npy"), "weights"),
+    **dict.fromkeys(WEIGHTS, "weights"),
     ".toml": "manifest",
 }
 # Files of torch.save, as a zip file or a pickle: of these the packager says what to save instead.
@@ -142,6 +142,8 @@ def sort_words(args: argparse.Namespace) -> None:
     places = {text: i for i, text in reversed(list(enumerate(args.command_line)))}
     for word in args.inputs:
         option = "blob" if "=" in word and not Path(word).is_file() else _option_of(args, word)
+        if option == "blob":
+            _tell_of_tensors(word, quiet=args.quiet)
         setattr(args, option, [*getattr(args, option), word])
     for word in args.weights:
         _, equals, file = word.partition("=")
@@ -155,6 +157,17 @@ def sort_words(args: argparse.Namespace) -> None:
         values: list[str] = getattr(args, option, [])
         at = {value: places.get(f"--{option}={value}", places.get(value, 0)) for value in values}
         values.sort(key=at.__getitem__)
+
+
+def _tell_of_tensors(word: str, *, quiet: bool) -> None:
+    """Warn of weights that KEY=FILE packs as a file, whose tensors nothing finds by name."""
+    key, file = named(word, "expected KEY=FILE")
+    if not quiet and file.suffix.lower() in WEIGHTS and file.is_file():
+        text = (
+            f"{word}: packs the file as it is, as the payload {key!r}; its tensors have no names in the library. To"
+            f" pack tensors, write {file}; --blob {word} packs the file without this warning"
+        )
+        print_warning(text, UserWarning, "", 0)
 
 
 def _option_of(args: argparse.Namespace, word: str) -> str:

@@ -44,7 +44,7 @@ def configure(verbs: Any) -> None:
         default=[],
         metavar="[NAME=]NEW",
         help="NAME=NEW: replace the tensor NAME by the one in a .npy, .npz or .safetensors file; may be repeated. NEW "
-        "alone: replace all tensors by those in a .npz or .safetensors file",
+        "alone: replace all tensors by those in a .npz or .safetensors file, or the tensor w by w.npy",
     )
     add_output(parser)
     add_layout(parser)

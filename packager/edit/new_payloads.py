@@ -121,7 +121,8 @@ def with_tensors(
         path = existing_file(Path(weights), "swap: weights")
         entries = [e for e in library.entries if e.type_key == SAFETENSORS]
         kind = kind_of(map_file(path))
-        if kind == "npy":
+        named = path.stem if kind == "npy" else ""
+        if named and named not in tensors_by_name(library):
             names = (
                 ", ".join(f"{n:.80}" for n in sorted(tensors_by_name(library))[:LISTED])
                 or "none at all"
@@ -184,7 +185,12 @@ def _only(
         return found[0]
     if not found:
         whole = next(
-            (e for e in library.entries if str(e.index) == name and e.offset is not None), None
+            (
+                e
+                for e in library.entries
+                if name in (str(e.index), e.type_key) and e.offset is not None
+            ),
+            None,
         )
         if whole is not None:
             raise also(BuildError, NotFoundError)(

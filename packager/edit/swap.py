@@ -60,7 +60,8 @@ def swap(
         weights: new tensors by name, of the same element type and shape. Each is an array (buffer
             protocol, or DLPack through numpy), or the path of a `.npy`, `.npz` or `.safetensors`
             file with one tensor, or with a tensor of that name.
-            Instead of a mapping, give the path of a `.npz` or `.safetensors` file. It replaces the
+            Instead of a mapping, give the path of a `.npy` file with the name of its tensor, or of a
+            `.npz` or `.safetensors` file. It replaces the
             whole safetensors module, if the file is of this format and the library has exactly one,
             or else the tensors of these names, in whichever module each is.
         blobs: new payloads by type key, as `add` takes them; `changes` says the same.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mblob
 
@@ -33,6 +34,31 @@ def test_weights_and_files(pack, deploy: Path, tmp_path: Path) -> None:
         bytes(mblob.load_module(tmp_path / "b.so").payloads["labels"])
         == (tmp_path / "w.npz").read_bytes()
     )
+
+
+def test_weights_packed_as_a_file_are_told(pack, deploy: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", np.ones(2, "f4"))
+    for words in (("add", deploy), ("build",)):
+        done = pack(*words, "w=w.npy", "-o", "file.so")
+        assert done.returncode == 0
+        assert "as the payload 'w'; its tensors have no names" in done.stderr
+        assert "warning" not in pack(*words, "--blob", "w=w.npy", "-o", "file.so").stderr
+        with pytest.raises(mblob.NotFoundError, match=r"payload has this key: payloads\['w'\]"):
+            mblob.load_module(tmp_path / "file.so").tensors["w"]
+    assert pack("add", deploy, "w.npy", "-o", "tensor.so").returncode == 0
+    lib = mblob.load_module(tmp_path / "tensor.so")
+    with pytest.raises(mblob.NotFoundError, match=r"tensor has this name: tensors\['w'\]"):
+        lib.payloads["w"]
+
+
+def test_swap_names_the_tensor_of_an_array_file_as_add_does(
+    pack, deploy: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "w.npy", np.ones(2, "f4"))
+    assert pack("add", deploy, "w.npy", "-o", "a.so").returncode == 0
+    np.save(tmp_path / "w.npy", np.zeros(2, "f4"))
+    assert pack("swap", "a.so", "--weights", "w.npy", "-o", "b.so").returncode == 0
+    assert not mblob.load_module(tmp_path / "b.so").tensors["w"].numpy().any()
 
 
 def test_the_library_may_stand_anywhere_among_the_words(pack, deploy: Path, tmp_path: Path) -> None:

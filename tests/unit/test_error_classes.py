@@ -508,7 +508,7 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a text as payload": (
         lambda: mblob.blob_module("k", "text"),
-        "[Errno 2] blob_module: no such file; a text that is the payload is given as bytes: 'text'",
+        "[Errno 2] blob_module: no such file (give a text that is itself the payload as bytes): 'text'",
     ),
 }
 
@@ -564,7 +564,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> mblob.Module:
 
 
 def test_a_text_for_a_payload_of_swap_says_to_pass_bytes(case: Case) -> None:
-    with pytest.raises(FileNotFoundError, match=r"swap: no such file; a text .* is given as bytes"):
+    with pytest.raises(
+        FileNotFoundError, match=r"swap: no such file .give a text that is .* as bytes"
+    ):
         mblob.swap(case.file, {"safetensors": "text"}, case.folder / "o.so")
     with pytest.raises(
         FileNotFoundError, match=r"safetensors_module: no such file: 'w.safetensor'"
