@@ -51,6 +51,7 @@ from mblob.packager.modules.payload_modules import blob_module, graph_executor_f
 from mblob.packager.modules.relax_parameters import is_set
 from mblob.packager.modules.repeated_names import check_names
 from mblob.packager.modules.weights import named_parameters, safetensors_module
+from mblob.packager.options import as_options
 from mblob.packager.path_arguments import (
     check_output,
     checked_path,
@@ -125,14 +126,15 @@ def add(
 
     Warns:
         PortabilityWarning: TVM could open the library, and cannot open the result; `strip` breaks
-            the result; or nothing defines a symbol that the new code takes.
+            the result; or, with the option `-Wl,-z,undefs`, nothing defines a symbol that the new code takes.
         HiddenNameWarning: a function of a library with a model is replaced; the text says which one the
             model calls.
 
     Raises:
         BuildError: nothing to add; a name that exists already; a library of TVM 0.21, or one that is
             no ELF shared library; a blob that does not fit and cannot move, because code refers to
-            it; or code that cannot join the library (the text says why, and what to do).
+            it; code that cannot join the library (the text says why, and what to do); or code that takes a symbol
+            that nothing defines, without the option `-Wl,-z,undefs`.
         FormatError: the library is damaged, or a new payload breaks the grammar of its key.
         DigestError: the library is damaged.
         IncompatibleError: the library is for another machine than the compiler.
@@ -212,7 +214,7 @@ def add(
 
             joined, left = with_code(opened, dialect, new.code, replace, work, export_options)
             library = stack.enter_context(Library(joined))
-            check_joined(opened, library)
+            check_joined(opened, library, as_options(options))
         elif opened.blob is None:
             library = stack.enter_context(Library(_with_blob(opened, dialect, work)))
         source = library if opened.blob is None else opened

@@ -10,7 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from mblob.errors import HiddenNameWarning, MblobError, ToolchainError
+from mblob.errors import HiddenNameWarning, MblobError, PortabilityWarning, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.type_keys import EXECUTORS, LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
@@ -23,7 +23,7 @@ from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
 from mblob.packager.link.inputs import warn_of_own_functions
-from mblob.packager.link.read_back import warn_of_undefined
+from mblob.packager.link.read_back import undefined_text
 from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
 from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
 from mblob.packager.modules.host_modules import source_module
@@ -171,21 +171,26 @@ def with_code(
     return joined, left
 
 
-def check_joined(library: Library, joined: Library) -> None:
-    """Warn of symbols that the new code takes, and that nothing defines; of functions that nobody finds,
-    as the model has one of the name; and of functions that a model may call and that are replaced.
+def check_joined(library: Library, joined: Library, options: Sequence[str]) -> None:
+    """Warn of functions that nobody finds, as the model has one of the name; and of functions that a model may
+    call and that are replaced.
+
+    Args:
+        options: of the linker; with `-z undefs` also a warning of symbols that nothing defines.
 
     Raises:
-        BuildError: it defines what the library takes from others.
+        BuildError: it defines what the library takes from others, or takes a symbol that nothing defines.
     """
     check_names_of_others(library.elf, joined.elf, str(library.path))
     old = {f.name for f in library.host_functions}
     new = (f.name for f in joined.host_functions if f.name not in old and f.abi != "plain")
     warn_of_own_functions(new, [e.type_key for e in library.entries])
     _warn_of_replaced(library, joined)
-    warn_of_undefined(
-        joined.elf, Path(library.path), {u.name for u in undefined_symbols(library.elf)}
-    )
+    known = {u.name for u in undefined_symbols(library.elf)}
+    if text := undefined_text(joined.elf, Path(library.path), known):
+        if not any("undefs" in option.split(",") for option in options):
+            raise BuildError(f"{text}, or, if the process has it, the option {_UNDEFINED}")
+        warn(text, PortabilityWarning)
 
 
 def _warn_of_replaced(library: Library, joined: Library) -> None:
@@ -202,13 +207,15 @@ def _warn_of_replaced(library: Library, joined: Library) -> None:
         # as JSON has it, and as a stream has it
         named = re.escape(b'"%b"' % called), re.escape(len(called).to_bytes(8, "little") + called)
         callers = [e.type_key for e in models if re.search(b"|".join(named), e.view())]
-        new = f"the {callers[0]} calls the new one, which must take the same" if callers else ""
+        new = f", and so does the {callers[0]}: it must take the same" if callers else ""
         warn(
-            f"{name!r} is replaced: {new}{new and '; '}machine code of the library calls the old one",
+            f"{name!r} is replaced: programs call the new one{new}; machine code of the library that calls it"
+            " keeps the old one",
             HiddenNameWarning,
         )
 
 
+_UNDEFINED = "-Wl,-z,undefs"  # which linkers have, too, for libraries that may take any symbol
 _RELINK = (
     "so it cannot join a finished library; link it with the objects of the library: export the model to a .tar, and"
     " give the .tar to build, with the new code"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from mblob.binary.function_names import MANGLED
+from mblob.binary.function_names import MANGLED, cxx_names, shown_name
 from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
@@ -22,6 +22,7 @@ from mblob.packager.functions.adapters import forms_of
 from mblob.packager.functions.debug_prototypes import told
 from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
+from mblob.packager.modules.nodes import HostNode, SourceNode
 from mblob.packager.objects.object_files import ObjectSymbols
 
 if TYPE_CHECKING:
@@ -112,26 +113,55 @@ def _exported(contents: ObjectSymbols) -> set[str]:
 
 
 def warn_of_unknown(
-    undeclared: WithoutPrototype, host: Sequence[LinkInput], files: Sequence[LinkInput]
+    undeclared: WithoutPrototype,
+    wrapped: Sequence[Wrapped],
+    nodes: Sequence[HostNode],
+    host: Sequence[LinkInput],
+    files: Sequence[LinkInput],
 ) -> None:
     """Warn of a host module with only functions of which nothing says how they are called, none of
-    them used by others.
+    them used by others; and of a source without any that others can use.
 
     Args:
-        host: objects of the host modules.
+        wrapped: functions with a prototype.
+        nodes, host: the host modules, and their objects.
         files: all objects.
     """
     unknown = {row.symbol for row in undeclared.unknown}
-    if not unknown:
-        return
     used = {name for _, c in files for name in c.undefined}
-    for f, contents in host:
-        names = set() if f.generated else _exported(contents)
+    used.update(w.prototype.symbol for w in wrapped)
+    for node, (f, contents) in zip(nodes, host):
+        if f.generated or f.elsewhere:
+            continue
+        if (
+            isinstance(node, SourceNode)
+            and contents.complete
+            and _is_empty(contents)
+            and "{" in node.text()
+        ):
+            warn(
+                f"{f.label}: defines nothing that a call or other code finds, as static and inline functions and"
+                " templates are not callable: remove static or inline there, or give a function that calls them"
+            )
+        names = _exported(contents)
+        of_cxx = {n for n in contents.functions - contents.comdat - contents.hidden if cxx_names(n)}
+        is_silent = contents.complete and not (names or f.functions)
+        if of_cxx and is_silent and used.isdisjoint(of_cxx):
+            shown = listed(sorted(set(map(shown_name, of_cxx))), 6)
+            warn(
+                f"{f.label}: no debug information tells the types of {shown}, of C++, so no call finds them: compile it"
+                " with -g"
+            )
         if names and names <= unknown and used.isdisjoint(names):
             warn(
                 f"{f.label}: nothing says how {listed(sorted(names), 6)} {'is' if len(names) == 1 else 'are'} called,"
                 " so a call is an error: give its prototype, or, if it is a packed function, its name (functions=)"
             )
+
+
+def _is_empty(contents: ObjectSymbols) -> bool:
+    """True if an object neither defines nor takes anything."""
+    return not (contents.defined | contents.weak | contents.hidden | contents.undefined)
 
 
 def _is_reserved(name: str) -> bool:

@@ -349,7 +349,7 @@ def classify_functions(
     """
     wrapped, table_rows = request.wrapped(), request.table_rows()
     undeclared = classify_undeclared(wrapped, request.named(), objects, table_rows)
-    warn_of_unknown(undeclared, host, objects)
+    warn_of_unknown(undeclared, wrapped, request.host, host, objects)
     adapted = needed_adapters(request.dialect, wrapped, undeclared.not_packed, objects, table_rows)
     kept = kept_rows(request.dialect, table_rows, objects)
     others = [*rows_of(wrapped), *kept, *(a.row for a in adapted)]

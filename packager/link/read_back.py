@@ -10,6 +10,7 @@ from pathlib import Path
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEAK
 from mblob.binary.file_kind import ELF_MAGIC
+from mblob.binary.function_names import shown_name
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, MblobError, PortabilityWarning, listed
 from mblob.format import exported_functions, note, system_library_prefixes
@@ -62,8 +63,8 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         )
     warn_of_functions(request, line.rows, line.objects, None if line.joins else elf)
     _check_plugins(line.plugins, elf)
-    if not line.joins:
-        warn_of_undefined(elf, library)
+    if not line.joins and (text := undefined_text(elf, library)):
+        warn(text, PortabilityWarning)
 
 
 def opened(library: Path) -> ElfFile | None:
@@ -181,20 +182,20 @@ _PRESENT = r"TVM runtime|tvm_ffi|libmblob|dynamic linker|linker$|compiler$|libgc
 _NAMED = 12  # symbols that one warning names
 
 
-def warn_of_undefined(elf: ElfFile, library: Path, known: Collection[str] = ()) -> None:
-    """Warn of symbols of the library that nothing defines: neither what was linked, nor the
-    libraries that it needs, nor the runtime that opens it; but for those that are `known`."""
+def undefined_text(elf: ElfFile, library: Path, known: Collection[str] = ()) -> str:
+    """The text about symbols of the library that nothing defines: neither what was linked, nor the
+    libraries that it needs, nor the runtime that opens it; but for those that are `known`. "" without any."""
     try:
         names = [name for name in _unprovided(elf, library) if name.split(" ")[0] not in known]
     except (MblobError, OSError):  # of another machine, or the linker of somebody else
-        return
-    if names:
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        warn(
-            f"nothing that is linked defines {', '.join(names[:_NAMED])}{more}: opening the library fails unless the"
-            " process has it; add the object or the library (-lNAME as an option of the linker) that defines it",
-            PortabilityWarning,
-        )
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    if not names:
+        return ""
+    return (
+        f"nothing that is linked defines {', '.join(map(shown_name, names[:_NAMED]))}{more}: opening the library fails"
+        " unless the process has it; add the object or the library (-lNAME as an option of the linker) that defines it"
+    )
 
 
 def _unprovided(elf: ElfFile, library: Path) -> list[str]:

@@ -281,3 +281,13 @@ def test_members_in_c_are_a_tree_in_a_folder_and_in_a_list(
         assert pre not in inputs or lib["three"]() == 3
     mblob.static_library(folder).export_library("out.so", dialect=dialect)
     assert mblob.load_module("out.so")["two"]() == 2
+
+
+def test_packed_modules_beside_an_object_that_are_left_out_are_told(tmp_path: Path) -> None:
+    from mblob.packager.link.build import BuildPlan, build
+
+    members(exported(tmp_path / "m.tar", "ffi"), tmp_path / "o")
+    told = r"devc\.o, beside \S+lib0\.o, has the packed modules"
+    with pytest.warns(UserWarning, match=told):
+        build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o/lib0.o"]))
+    build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o"]))

@@ -542,11 +542,17 @@ def test_new_code_takes_no_name_that_the_library_takes_from_others(tmp_path: Pat
     assert (lib.one(1.5), lib.twice(0.0)) == (1.5, 2.0)
 
 
-def test_a_symbol_that_nothing_defines_is_warned_of(tmp_path: Path) -> None:
+def test_a_symbol_that_nothing_defines_is_refused_unless_an_option_permits_it(
+    tmp_path: Path,
+) -> None:
     mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "l.so")
     (tmp_path / "new.c").write_text("int nowhere(int); int g(int x) { return nowhere(x); }\n")
+    given: dict[str, Any] = {"kernels": tmp_path / "new.c", "output": tmp_path / "new.so"}
+    with pytest.raises(mblob.BuildError, match=r"defines nowhere.*the option -Wl,-z,undefs"):
+        mblob.add(tmp_path / "l.so", **given)
+    assert not (tmp_path / "new.so").exists()
     with pytest.warns(mblob.PortabilityWarning, match="nothing that is linked defines nowhere"):
-        mblob.add(tmp_path / "l.so", kernels=tmp_path / "new.c", output=tmp_path / "new.so")
+        mblob.add(tmp_path / "l.so", **given, options="-Wl,-z,undefs")
 
 
 @pytest.mark.parametrize("linker", ["bfd", "lld"])
@@ -570,9 +576,9 @@ def test_a_replaced_function_is_told_with_who_calls_which(golden: Path, tmp_path
     code = f"int {SOFTMAX}(void *a, int *b, int c, void *d, int *e, void *f) {{ return -1; }}"
     (tmp_path / "k.c").write_text(code)
     given: dict[str, Any] = {"kernels": [tmp_path / "k.c"], "replace": True}
-    with pytest.warns(HiddenNameWarning, match="the GraphExecutorFactory calls the new one, which"):
+    with pytest.warns(HiddenNameWarning, match="and so does the GraphExecutorFactory: it must"):
         mblob.add(golden / "mlp_llvm.so", **given, output=tmp_path / "g.so")
-    with pytest.warns(HiddenNameWarning, match="is replaced: machine code of the library calls"):
+    with pytest.warns(HiddenNameWarning, match="is replaced: programs call the new one"):
         mblob.add(golden / "aot_mlp.so", **given, output=tmp_path / "a.so")
     known = np.load(golden / "mlp_llvm.npz")
     graph = mblob.graph_executor.GraphModule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -282,3 +283,28 @@ def test_debug_information_that_is_too_long_is_told(
         mblob.BuildError, match=r"no kernel .* 3 entries were read, and it has more"
     ):
         mblob.csource_module(source, functions=["gone"]).export_library(tmp_path / "g.so")
+
+
+def test_a_source_or_an_object_without_a_function_that_can_be_called_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("s.c").write_text("static int f(int x) { return x; }\n")
+    Path("t.cpp").write_text("template <class T> T twice(T x) { return 2 * x; }\n")
+    Path("k.cpp").write_text("namespace vis { void f(float *x) { *x = 1; } }\n")
+    subprocess.run(["c++", "-fPIC", "-c", "k.cpp"], check=True)
+    for name in ("s.c", "t.cpp"):
+        with pytest.warns(UserWarning, match=rf"{name}: defines nothing that a call"):
+            mblob.csource_module(name).export_library("a.so")
+    with pytest.warns(UserWarning, match=r"k\.o: .* types of vis::f, of C.*compile it with -g"):
+        mblob.static_library("k.o").export_library("a.so")
+    with pytest.warns(UserWarning, match=r"k\.o: .* types of vis::f"):
+        mblob.add("a.so", objects="k.o", replace=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mblob.csource_module("").export_library("b.so")
+        user = mblob.csource_module(
+            'namespace vis { void f(float *); } extern "C" void g(float *x) { vis::f(x); }', "cpp"
+        )
+        user.import_module(mblob.static_library("k.o"))
+        user.export_library("a.so")
