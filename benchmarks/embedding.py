@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks import inputs, packing
@@ -122,8 +121,6 @@ def peers(bench: Bench) -> tuple[list[Peer], list[str]]:
             missing.append(
                 "clang #embed was not measured: no clang here knows it (19 and later do)."
             )
-        elif "import lief" in peer.script and not find_spec("lief"):
-            missing.append(f"{peer.name} was not measured: pip install 'mblob[bench]'.")
         elif tool and not shutil.which(tool):
             missing.append(f"{peer.name} was not measured: there is no {tool}.")
         else:

@@ -1,19 +1,19 @@
-"""Mach-O files: load commands, sections, symbols, and the table of universal files. Names are those
-of Apple's `mach-o/loader.h`, `fat.h` and `nlist.h`."""
+"""Mach-O files: lief reads load commands, this module symbols and the table of universal files."""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-from mblob.binary.non_elf import ForeignFile, Span, symbol, text_of
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
 THIN = {
-    b"\xfe\xed\xfa\xce": (">", 32),
-    b"\xce\xfa\xed\xfe": ("<", 32),
-    b"\xfe\xed\xfa\xcf": (">", 64),
-    b"\xcf\xfa\xed\xfe": ("<", 64),
+    b"\xfe\xed\xfa\xce": ">",
+    b"\xce\xfa\xed\xfe": "<",
+    b"\xfe\xed\xfa\xcf": ">",
+    b"\xcf\xfa\xed\xfe": "<",
 }
 FAT = {b"\xca\xfe\xba\xbe": "5I", b"\xca\xfe\xba\xbf": "IIQQII"}
 FAT_LIMIT = 24  # machines; Java class files start as universal files do, and have 45 or more there
@@ -25,11 +25,9 @@ KINDS = {1: "object", 2: "executable", 6: "shared", 8: "bundle", 9: "stub"}
 MH_TWOLEVEL = 0x80
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
-LC_SYMTAB, LC_ID_DYLIB, LC_RPATH, LC_UUID, LC_BUILD_VERSION = 2, 0xD, 0x8000001C, 0x1B, 0x32
-LOADED = (0xC, 0x20, 0x80000018, 0x8000001F, 0x80000023)  # commands that name a library
-# segment commands: bits, the fields of the command, and of each section behind it
-SEGMENTS = {1: ("24x16xI4xI4x", "16s16s3I8xI8x"), 0x19: ("24x32xI4xI4x", "16s16s2QI12xI12x")}
-PLATFORMS = {1: "MACOS", 2: "IOS", 3: "TVOS", 4: "WATCHOS", 6: "MAC_CATALYST", 11: "VISIONOS"}
+LC_SEGMENT, LC_SYMTAB, LC_SEGMENT_64 = 1, 2, 0x19
+# libraries, a search path, the UUID and the oldest system: commands that refer to nothing in the file
+WHOLE_COMMANDS = (0xC, 0xD, 0x20, 0x80000018, 0x8000001F, 0x80000023, 0x8000001C, 0x1B, 0x32)
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
 
@@ -88,72 +86,74 @@ class MachO(ForeignFile):
     """
 
     format = "mach-o"
+    title = "Mach-O file"
 
-    def _read(self) -> None:
-        self.byte_order, self.bits = THIN[bytes(self.data[:4])]
-        cpu, kind, count, size, flags = self.unpack("4xI4x4I", 0, "a Mach-O header")
+    def _headers(self) -> bytes:
+        magic = bytes(self.data[:4])
+        self.byte_order = order = THIN[magic]
+        self.bits = 64 if 0xCF in magic else 32
+        # where the header ends; the place of a segment's bytes in its command
+        size, start, end = (32, 40, 56) if self.bits == 64 else (28, 32, 40)
+        self.check(0, size, "a Mach-O header")
+        count, length = struct.unpack_from(order + "2I", self.data, 16)
+        self.check(size, length, "load commands")
+        headers = bytearray(self.data[: size + length])
+        self._symbol_table: tuple[int, ...] = ()
+        at = size
+        for _ in range(count):
+            command, step = struct.unpack_from(order + "2I", headers, at)
+            if not 8 <= step <= len(headers) - at:
+                raise self.fail(f"a load command of {step} bytes", at)
+            if command in (LC_SEGMENT, LC_SEGMENT_64):
+                headers[at + start : at + end] = bytes(end - start)
+            elif command not in WHOLE_COMMANDS:
+                headers[at : at + 4] = bytes(4)
+            if command == LC_SYMTAB:
+                if self._symbol_table:
+                    raise self.fail("more than one table of symbols", at)
+                self._symbol_table = struct.unpack_from(order + "4I", headers, at + 8)
+            at += step
+        return bytes(headers)
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
+        parsed = lief.MachO.parse(headers, lief.MachO.ParserConfig.quick).at(0)
+        cpu, kind = number_of(parsed.header.cpu_type), number_of(parsed.header.file_type)
         self.machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         self.kind = KINDS.get(kind, f"Mach-O type {kind}")
-        at = 32 if self.bits == 64 else 28
-        self.check(at, size, "load commands")
-        end = at + size
-        table: tuple[int, ...] = ()
-        for _ in range(count):
-            command, step = self.unpack("2I", at, "a load command")
-            if not 8 <= step <= end - at:
-                raise self.fail(f"a load command of {step} bytes", at)
-            if command == LC_SYMTAB:
-                if table:
-                    raise self.fail("more than one table of symbols", at)
-                table = self.unpack("8x4I", at, "a table of symbols")
-            elif command in SEGMENTS:
-                self._read_segment(*SEGMENTS[command], at, at + step)
+        for library in parsed.libraries:
+            if library.command == lief.MachO.LoadCommand.TYPE.ID_DYLIB:
+                self.soname = text_of(library.name)
             else:
-                self._read_command(command, at, self.data[at : at + step])
-            at += step
-        two_level = bool(flags & MH_TWOLEVEL) and self.kind != "object"
-        self._read_symbols(*(table or (0, 0, 0, 0)), two_level=two_level)
+                self.needed.append(text_of(library.name))
+        self.runpath = [text_of(c.path) for c in parsed.rpaths]
+        if parsed.uuid is not None:
+            self.build_id = bytes(parsed.uuid.uuid).hex()
+        if (system := parsed.build_version) is not None:
+            name = getattr(system.platform, "name", system.platform)
+            self.hints = [f"{name} {'.'.join(map(str, system.minos))} or later"]
+        self._sections = [self._span(g, s) for g in parsed.segments for s in g.sections]
+        self.spans = [s for s in self._sections if s is not None]
+        self._read_symbols(bool(parsed.header.flags & MH_TWOLEVEL) and self.kind != "object")
 
-    def _read_command(self, command: int, at: int, content: memoryview) -> None:
-        if command in (LC_ID_DYLIB, LC_RPATH, *LOADED):
-            (start,) = self.unpack("8xI", at, "a load command")
-            name = text_of(bytes(content[start:]))
-            if command == LC_ID_DYLIB:
-                self.soname = name
-            else:
-                (self.runpath if command == LC_RPATH else self.needed).append(name)
-        elif command == LC_UUID:
-            self.build_id = bytes(content[8:24]).hex()
-        elif command == LC_BUILD_VERSION:
-            number, oldest = self.unpack("8x2I", at, "the oldest system")
-            system = PLATFORMS.get(number, f"system {number}")
-            version = f"{oldest >> 16}.{oldest >> 8 & 255}.{oldest & 255}"
-            self.hints = [f"{system} {version} or later"]
+    def _span(self, segment: Any, section: Any) -> Span | None:
+        """A section, None for one without bytes."""
+        if number_of(section.type) in ZEROFILL:
+            return None
+        # An object has one segment for all sections; where each will go is in its own name.
+        place = text_of(section.segment_name)
+        return Span(
+            f"{place},{text_of(section.name)}",
+            section.virtual_address,
+            section.offset,
+            section.size,
+            bool(number_of(section.flags) & CODE),
+            place == "__DATA" if self.kind == "object" else bool(segment.init_protection & 2),
+        )
 
-    def _read_segment(self, segment: str, section: str, at: int, end: int) -> None:
-        protection, count = self.unpack(segment, at, "a segment")
-        at += struct.calcsize("<" + segment)
-        row = struct.Struct(self.byte_order + section)
-        if count * row.size > end - at:
-            raise self.fail(f"a segment of {count} sections, which its command has no room for", at)
-        for raw in row.iter_unpack(self.data[at : at + count * row.size]):
-            # an object has one segment for all sections; where each will go is in its own name
-            name, place, address, size, offset, flags = raw
-            writable = text_of(place) == "__DATA" if self.kind == "object" else protection & 2
-            span = Span(
-                f"{text_of(place)},{text_of(name)}",
-                address,
-                offset,
-                size,
-                bool(flags & CODE),
-                bool(writable),
-            )
-            self.sections.append(None if flags & 0xFF in ZEROFILL else span)
-
-    def _read_symbols(
-        self, table: int, count: int, strings: int, size: int, *, two_level: bool
-    ) -> None:
+    def _read_symbols(self, two_level: bool) -> None:
         """External symbols; `two_level`: undefined ones have the number of their library."""
+        table, count, strings, size = self._symbol_table or (0, 0, 0, 0)
         record = struct.Struct(self.byte_order + ("IBBHQ" if self.bits == 64 else "IBBHI"))
         self.check(table, count * record.size, f"a table of {count} symbols")
         self.check(strings, size, "names of symbols")
@@ -164,8 +164,8 @@ class MachO(ForeignFile):
                 continue
             name = self.text_at(strings + name_at, "the name of a symbol").removeprefix("_")
             defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
-            in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self.sections)
-            span = self.sections[section - 1] if in_section else None
+            in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
+            span = self._sections[section - 1] if in_section else None
             function = span.executable if span else not defined
             weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
             found = symbol(name, value, defined=defined, function=function, weak=weak)

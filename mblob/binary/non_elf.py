@@ -1,15 +1,16 @@
-"""The common parts of the readers of formats other than ELF, and a symbol in ELF's terms.
+"""The common parts of the readers of formats other than ELF, and an image in ELF's terms.
 
-These formats are read for the names that `inspect` shows and for the bytes of a blob, and no
-further. Each record is checked against the file before it is read. Several records may name the
-same bytes, so the names of symbols have a budget.
+lief reads the headers, in a copy without references to the rest of the file: several headers may
+name the same bytes, which lief would copy for each. So it needs memory for the headers alone. Names
+of symbols are read in place, with a budget, because they may share their bytes, too.
 """
 
 from __future__ import annotations
 
-import struct
+import threading
+import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from mblob import texts
 from mblob.binary.elf_records import (
     SHN_UNDEF,
     STB_GLOBAL,
+    STB_LOCAL,
     STB_WEAK,
     STT_FUNC,
     STT_OBJECT,
@@ -24,8 +26,10 @@ from mblob.binary.elf_records import (
 )
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.binary.image import OneImage
-from mblob.errors import FormatError
+from mblob.errors import FormatError, needs_package
 from mblob.named_tuple import NamedTuple
+
+_LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
 class Span(NamedTuple):
@@ -40,7 +44,8 @@ class Span(NamedTuple):
 
 
 class ForeignFile(OneImage):
-    """Base of the readers.
+    """Base of the readers. The headers are copied when the file is opened; `bytes_of` compares
+    them with the file before they are used.
 
     Args:
         data: the whole file, or the whole member of an archive.
@@ -49,6 +54,7 @@ class ForeignFile(OneImage):
     """
 
     format = ""
+    title = ""
     kind = ""
     machine = ""
     bits = 64
@@ -60,7 +66,7 @@ class ForeignFile(OneImage):
         self.data = data
         self.name = name
         self.base = base
-        self.sections: list[Span | None] = []  # by number; None: it has no bytes in the file
+        self.spans: Sequence[Span] = ()
         self.exports: list[Symbol] = []
         self.imports: list[Symbol] = []
         self.provided_by: dict[str, str] = {}  # libraries of imported names that the file says
@@ -68,9 +74,37 @@ class ForeignFile(OneImage):
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        self._read()
+        self._read_by_lief()
 
-    def _read(self) -> None:
+    def _read_by_lief(self) -> None:
+        """Let lief read, without its log on stderr."""
+        try:
+            import lief
+        except ModuleNotFoundError:
+            raise needs_package(f"{self.name}: a {self.title}", "lief") from None
+
+        with _LIEF, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that its enumerations lack
+            level = lief.logging.get_level()
+            lief.logging.disable()
+            try:
+                self._read(lief, self._headers())
+            except FormatError:
+                raise
+            except Exception:  # lief gives None for damage, or raises any of Python's errors
+                raise self.fail(f"this {self.title} is damaged or cut off") from None
+            finally:
+                lief.logging.set_level(level)
+
+    def _headers(self) -> bytes:
+        """The headers, without references to what lies behind them.
+
+        Raises:
+            FormatError: the file ends before they do.
+        """
+        raise NotImplementedError
+
+    def _read(self, lief: Any, headers: bytes) -> None:
         """Set what an `Image` has."""
         raise NotImplementedError
 
@@ -89,31 +123,24 @@ class ForeignFile(OneImage):
                 offset,
             )
 
-    def unpack(self, codes: str, at: int, what: str) -> tuple[Any, ...]:
-        """A record at an offset, by the codes of `struct`."""
-        layout = struct.Struct(self.byte_order + codes)
-        self.check(at, layout.size, what)
-        return layout.unpack_from(self.data, at)
-
-    def text_at(self, at: int, what: str) -> str:
-        """The name at an offset, up to a NUL.
+    def spend(self, size: int) -> None:
+        """Count a name of `size` bytes: records may share one long name.
 
         Raises:
-            FormatError: it has no end, or all names add up to more than a file has reason to.
+            FormatError: all names add up to more than a file has reason to.
         """
+        self._names_left -= size
+        if self._names_left < 0:
+            raise self.fail("its names add up to more than 8 times the file")
+
+    def text_at(self, at: int, what: str) -> str:
+        """The name at an offset, up to a NUL."""
         for window in (256, 4096, NAME_LIMIT):  # most names are short, and each look copies
             text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
             if end:
-                self._names_left -= len(text)
-                if self._names_left < 0:
-                    raise self.fail("its names add up to more than 8 times the file")
+                self.spend(len(text))
                 return text_of(text)
         raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
-
-    @cached_property
-    def spans(self) -> list[Span]:
-        """The sections that have bytes in the file."""
-        return [s for s in self.sections if s is not None]
 
     @cached_property
     def _exported(self) -> dict[str, Symbol]:
@@ -157,13 +184,20 @@ class ForeignFile(OneImage):
         return iter(())
 
 
-def text_of(name: bytes) -> str:
-    """A name up to its first NUL."""
-    return name.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+def text_of(value: str | bytes) -> str:
+    """A name as lief gives it: bytes where it is no UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
 
 
-def symbol(name: str, value: int, *, defined: bool, function: bool, weak: bool = False) -> Symbol:
+def number_of(value: Any) -> int:
+    """A member of an enumeration of lief as a number; one that is not known is a number already."""
+    return int(getattr(value, "value", value))
+
+
+def symbol(
+    name: str, value: int, *, defined: bool, function: bool, weak: bool = False, local: bool = False
+) -> Symbol:
     """A symbol in ELF's terms."""
-    binding = STB_WEAK if weak else STB_GLOBAL
+    binding = STB_LOCAL if local else STB_WEAK if weak else STB_GLOBAL
     kind = STT_FUNC if function else STT_OBJECT
     return Symbol(name, value, 0, binding << 4 | kind, 0, 1 if defined else SHN_UNDEF, 0)

@@ -1,13 +1,13 @@
-"""PE libraries (`.dll`) and COFF objects: headers, sections, exports, imports and symbols. Names are
-those of Microsoft's "PE Format"."""
+"""PE libraries (`.dll`) and COFF objects: lief reads headers and sections, this module symbols."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from mblob.binary.elf_records import Symbol
-from mblob.binary.non_elf import ForeignFile, Span, symbol, text_of
+from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
 
 MACHINES = {
     0x14C: "i386",
@@ -21,8 +21,6 @@ DLL, PE32_PLUS = 0x2000, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
-# name, virtual size, address, bytes in the file, their offset, flags
-SECTION = struct.Struct("<8s4I12xI")
 SYMBOL = struct.Struct(
     "<8sIhHBB"
 )  # name, value, section, type, storage class, records that add to it
@@ -50,33 +48,45 @@ def is_coff(data: memoryview) -> bool:
 class _Coff(ForeignFile):
     """The common parts of libraries and objects: the machine, and the sections."""
 
-    def _read_sections(self, at: int) -> tuple[int, ...]:
-        """Read the COFF header at an offset, and the sections behind it.
-
-        Returns:
-            Offset of the table of symbols, number of symbols, flags of the file.
-        """
-        header = self.unpack("2H4x2I2H", at, "a COFF header")
-        machine, count, symbols, symbol_count, optional, flags = header
-        self.machine = MACHINES.get(machine, f"machine {machine:#x}")
-        self.bits = 32 if machine in (0x14C, 0x1C4) else 64
+    def _headers_from(self, at: int) -> bytearray:
+        """The headers up to the last section's; the COFF header is at an offset."""
+        self.check(at, 20, "a COFF header")
+        count, self._table, self._count, optional = struct.unpack_from("<2xH4xIIH2x", self.data, at)
         rows = at + 20 + optional
         self.check(rows, 40 * count, f"a table of {count} sections")
-        for row in SECTION.iter_unpack(self.data[rows : rows + 40 * count]):
-            name, virtual, address, size, offset, kind = row
-            size = min(size, virtual) if virtual else size
-            span = Span(
-                text_of(name),
-                address,
-                offset,
-                size,
-                bool(kind & (CODE | EXECUTE)),
-                bool(kind & WRITE),
-            )
-            self.sections.append(None if kind & UNINITIALIZED or not size else span)
+        headers = bytearray(self.data[: rows + 40 * count])
+        headers[at + 8 : at + 16] = bytes(8)  # the table of symbols
+        self._places: list[tuple[int, int]] = []  # size and offset of each section's bytes
+        for row in range(rows, len(headers), 40):
+            self._places.append(struct.unpack_from("<II", headers, row + 16))
+            headers[row + 16 : row + 36] = bytes(20)  # these, relocations and line numbers
+        return headers
+
+    def _read_sections(self, parsed: Any) -> None:
+        machine = number_of(parsed.header.machine)
+        self.machine = MACHINES.get(machine, f"machine {machine:#x}")
+        self.bits = 32 if machine in (0x14C, 0x1C4) else 64
+        if len(parsed.sections) < len(self._places):
+            raise self.fail(f"lief can read {len(parsed.sections)} of {len(self._places)} sections")
+        self._sections = [_span(s, *place) for s, place in zip(parsed.sections, self._places)]
+        self.spans = [s for s in self._sections if s is not None]
         for s in self.spans:
             self.check(s.offset, s.size, f"section {s.name!r}")
-        return symbols, symbol_count, flags
+
+
+def _span(section: Any, size: int, offset: int) -> Span | None:
+    """A section, its address counted from the image's base. None for one without bytes in the file."""
+    flags, virtual = section.characteristics, section.virtual_size
+    if flags & UNINITIALIZED or not size:
+        return None
+    return Span(
+        text_of(section.name),
+        section.virtual_address,
+        offset,
+        min(size, virtual) if virtual else size,
+        bool(flags & (CODE | EXECUTE)),
+        bool(flags & WRITE),
+    )
 
 
 class PeFile(_Coff):
@@ -87,24 +97,28 @@ class PeFile(_Coff):
     """
 
     format = "pe"
+    title = "PE file"
 
-    def _read(self) -> None:
+    def _headers(self) -> bytes:
         at = int.from_bytes(self.data[60:64], "little") + 4
-        _, _, flags = self._read_sections(at)
-        self.kind = "shared" if flags & DLL else "executable"
-        (magic,) = self.unpack("H", at + 20, "an optional header")
-        self.bits = 64 if magic == PE32_PLUS else 32
+        headers = self._headers_from(at)
+        self.bits = 64 if headers[at + 20 : at + 22] == PE32_PLUS.to_bytes(2, "little") else 32
         first = at + 20 + (112 if self.bits == 64 else 96)
-        (count,) = self.unpack("I", first - 4, "data directories")
-        count = min(count, 16)
-        self.check(first, 8 * count, "data directories")
-        # address and size of the exports, and address of the imports
-        exports, size, imports = struct.unpack(
-            "<3I4x", bytes(self.data[first : first + 8 * min(count, 2)]).ljust(16, b"\0")
-        )
-        self._read_exports(exports, size)
-        self._left = len(self.data) // (self.bits // 8)  # each place of a name is used once
-        self._read_imports(imports)
+        size = 8 * min(int.from_bytes(self.data[first - 4 : first], "little"), 16)
+        self.check(first, size, "data directories")
+        names = bytes(self.data[first : first + min(size, 16)]).ljust(16, b"\0")
+        self._exports_at, self._exports_size, self._imports_at = struct.unpack("<3I4x", names)
+        headers[first : first + size] = bytes(size)
+        return bytes(headers)
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        bits, parsed = self.bits, lief.PE.parse(headers)
+        self._read_sections(parsed)
+        self.bits = bits
+        self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
+        self._read_exports(self._exports_at, self._exports_size)
+        self._left = len(self.data) // (bits // 8)  # each place of a name is used once
+        self._read_imports(self._imports_at)
 
     def _read_imports(self, address: int) -> None:
         """Libraries, and the names that are imported from each."""
@@ -177,12 +191,16 @@ class CoffObject(_Coff):
     """
 
     format = "coff"
+    title = "COFF object"
     kind = "object"
 
-    def _read(self) -> None:
-        at, count, _ = self._read_sections(0)
-        self.check(at, count * SYMBOL.size, f"a table of {count} symbols")
-        strings = at + count * SYMBOL.size
+    def _headers(self) -> bytes:
+        return bytes(self._headers_from(0))
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        self._read_sections(lief.COFF.parse(headers))
+        self.check(self._table, self._count * SYMBOL.size, f"a table of {self._count} symbols")
+        at, strings = self._table, self._table + self._count * SYMBOL.size
         while at < strings:
             raw, value, section, _, storage, more = SYMBOL.unpack_from(self.data, at)
             at += SYMBOL.size * (1 + more)
@@ -199,12 +217,12 @@ class CoffObject(_Coff):
     def _name(self, raw: bytes, strings: int) -> str:
         """The name of a symbol: in its record, or behind the table, where names may share their ends."""
         if raw[:4] != bytes(4):
-            return text_of(raw)
+            return text_of(raw.partition(b"\0")[0])
         start = int.from_bytes(raw[4:], "little")
         return self.text_at(strings + start, "the name of a symbol") if start >= 4 else ""
 
     def _symbol(self, name: str, value: int, section: int, weak: bool) -> Symbol:
-        span = self.sections[section - 1] if 0 < section <= len(self.sections) else None
+        span = self._sections[section - 1] if 0 < section <= len(self._sections) else None
         defined = section > 0 or (section == 0 and value > 0)
         function = bool(span.executable if span else section == 0 and not value)
         found = symbol(name, value, defined=defined, function=function, weak=weak)
@@ -215,5 +233,5 @@ class CoffObject(_Coff):
     def span_of(self, symbol: Symbol) -> Span | None:
         """The section of a symbol, its address as the symbol counts it."""
         number = symbol.st_shndx
-        span = self.sections[number - 1] if 0 < number <= len(self.sections) else None
+        span = self._sections[number - 1] if 0 < number <= len(self._sections) else None
         return span._replace(address=0) if span and symbol.st_value < span.size else None

@@ -20,7 +20,9 @@ import mblob
 from mblob.packager import PARTS
 from tests.wheel import built_parts
 
-ABSENT = "import sys; sys.modules.update(dict.fromkeys(('elftools', 'pycparser', 'tomli')))\n"
+ABSENT = (
+    "import sys; sys.modules.update(dict.fromkeys(('lief', 'elftools', 'pycparser', 'tomli')))\n"
+)
 KERNEL = """
 void twice(float x[2]) { for (int i = 0; i < 2; ++i) x[i] *= 2; }
 int three(void) { return 3; }
@@ -50,6 +52,12 @@ except TypeError as error:
     print(error)
 assert lib.symbol("one", ctypes.c_int, [ctypes.c_int])(1) == 2
 """
+PE = (
+    b"MZ".ljust(60, b"\0")
+    + (64).to_bytes(4, "little")
+    + b"PE\0\0"
+    + (0x8664).to_bytes(2, "little").ljust(240, b"\0")
+)
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Libraries, and what they are made of."""
     made = tmp_path_factory.mktemp("without_extras")
     (made / "k.c").write_text(KERNEL)
+    (made / "x.dll").write_bytes(PE)
     library = mblob.csource_module(made / "k.c")
     library.import_module(mblob.blob_module("config", b"cat"))
     library.import_module(mblob.safetensors_module({"w": np.ones(2, "float32")}))
@@ -209,6 +218,7 @@ def test_types_in_debug_information_name_the_extra_and_may_be_given(folder: Path
         ("mblob.csource_module('k.c').export_library('new.so')", "pyelftools"),
         ("mblob.csource_module('k.c', functions=['void twice(float *x)']).export_library('new.so')", "pycparser"),
         ("mblob.add('lib.so', kernels=['k.c'], output='new.so')", "pyelftools"),
+        ("mblob.open('x.dll')", "lief"),
     ],
 )  # fmt: skip
 def test_what_needs_a_package_names_the_extra_and_writes_nothing(
@@ -223,7 +233,9 @@ def test_what_needs_a_package_names_the_extra_and_writes_nothing(
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("words", ["build k.c -o new.so", "add lib.so k.c -o new.so"])
+@pytest.mark.parametrize(
+    "words", ["build k.c -o new.so", "add lib.so k.c -o new.so", "inspect x.dll"]
+)
 def test_commands_say_it_in_one_line(folder: Path, words: str) -> None:
     code = "from mblob.cli.main import main\nsys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", ABSENT + code, *words.split()]
