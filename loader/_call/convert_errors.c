@@ -87,13 +87,10 @@ bool call_no_buffer(call_frame *frame, int i, PyObject *arg) {
 bool call_no_number(call_frame *frame, int i, PyObject *arg) {
   const bool is_int = frame->parameters[i].kind == PARAM_INT;
   const PyNumberMethods *as = Py_TYPE(arg)->tp_as_number;
-  const bool converts =
-      as != NULL && (as->nb_index != NULL || (is_int ? as->nb_int : as->nb_float) != NULL);
-  const char *how = "";
-  if (converts)
-    how = is_int ? "; pass int(" CALL_ARGUMENT_NAME ")" : "; pass float(" CALL_ARGUMENT_NAME ")";
+  const bool converts = is_int && as != NULL && as->nb_int != NULL;
   return call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED "%s",
-                          is_int ? "int" : "float", Py_TYPE(arg)->tp_name, how);
+                          is_int ? "int" : "float", Py_TYPE(arg)->tp_name,
+                          converts ? "; pass int(" CALL_ARGUMENT_NAME ")" : "");
 }
 
 /* The error for data where the parameter is a pointer to one function. */

@@ -19,6 +19,7 @@ from mblob.packager.modules.prototypes import (
     Parameter,
     Prototype,
     Scalar,
+    distinct,
     likely_macros,
     of_type,
     standard,
@@ -74,53 +75,6 @@ def parse(declarations: Sequence[str] | str, words: Words = _NO_WORDS) -> tuple[
         for text in declarations
         for declaration in _declarations(text, words)
     )
-
-
-def distinct(prototypes: Iterable[Prototype]) -> tuple[Prototype, ...]:
-    """Prototypes, each once.
-
-    Raises:
-        BuildError: two of a function that differ.
-    """
-    found: dict[str, Prototype] = {}
-    for prototype in prototypes:
-        first = found.setdefault(prototype.name, prototype)
-        if first != prototype:
-            raise declared_twice(
-                prototype.name, (first.text, prototype.text), _other_name(prototype)
-            )
-    return tuple(found.values())
-
-
-def declared_twice(name: str, declarations: tuple[str, str], other: str = "") -> BuildError:
-    """The error for two prototypes of a name.
-
-    Args:
-        other: a function that calls the second one, if it can be told.
-    """
-    remedy = (
-        f"add {other} to the source, and give its prototype"
-        if other
-        else ("call the other one by a function of another name")
-    )
-    shown = ", and ".join(" ".join(text.split()) for text in declarations)
-    return BuildError(
-        f"functions: {name} is declared twice, and differently: {shown}; leave one out. Of overloads of C++, one is"
-        f" called by the name: {remedy}"
-    )
-
-
-def _other_name(p: Prototype) -> str:
-    """A function of another name that calls a function, in C++."""
-    *namespaces, name = p.name.split("::")
-    named = [a._replace(name=a.name or f"x{i}") for i, a in enumerate(p.parameters)]
-    passed = ", ".join(a.name for a in named)
-    returns = "" if p.result == "void" else "return "
-    declared = p._replace(name=f"{name}_2", parameters=tuple(named)).text
-    text = f"{declared} {{ {returns}{name}({passed}); }}"
-    for scope in reversed(namespaces):
-        text = f"namespace {scope} {{ {text} }}"
-    return text
 
 
 def _declarations(text: str, words: Words) -> list[c_ast.Node]:

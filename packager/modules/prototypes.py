@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from mblob import argument_types
 from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT
 from mblob.format.functions_table import OBJECT, struct_word
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
+from mblob.packager.errors import BuildError
 
 STATIC = (
     "remove static in the source, or compile it with options='-Dstatic=' (-- -Dstatic=) if it has no static"
@@ -304,6 +306,53 @@ _SPELLINGS = (
     (r"__(inline|const|volatile|signed)(__)?", r"\1"),
     (r"__extension__", " "),
 )
+
+
+def distinct(prototypes: Iterable[Prototype]) -> tuple[Prototype, ...]:
+    """Prototypes, each once.
+
+    Raises:
+        BuildError: two of a function that differ.
+    """
+    found: dict[str, Prototype] = {}
+    for prototype in prototypes:
+        first = found.setdefault(prototype.name, prototype)
+        if first != prototype:
+            raise declared_twice(
+                prototype.name, (first.text, prototype.text), _other_name(prototype)
+            )
+    return tuple(found.values())
+
+
+def declared_twice(name: str, declarations: tuple[str, str], other: str = "") -> BuildError:
+    """The error for two prototypes of a name.
+
+    Args:
+        other: a function that calls the second one, if it can be told.
+    """
+    remedy = (
+        f"add {other} to the source, and give its prototype"
+        if other
+        else ("call the other one by a function of another name")
+    )
+    shown = ", and ".join(" ".join(text.split()) for text in declarations)
+    return BuildError(
+        f"functions: {name} is declared twice, and differently: {shown}; leave one out. Of overloads of C++, one is"
+        f" called by the name: {remedy}"
+    )
+
+
+def _other_name(p: Prototype) -> str:
+    """A function of another name that calls a function, in C++."""
+    *namespaces, name = p.name.split("::")
+    named = [a._replace(name=a.name or f"x{i}") for i, a in enumerate(p.parameters)]
+    passed = ", ".join(a.name for a in named)
+    returns = "" if p.result == "void" else "return "
+    declared = p._replace(name=f"{name}_2", parameters=tuple(named)).text
+    text = f"{declared} {{ {returns}{name}({passed}); }}"
+    for scope in reversed(namespaces):
+        text = f"namespace {scope} {{ {text} }}"
+    return text
 
 
 def standard(text: str) -> str:
