@@ -324,6 +324,63 @@ def test_a_rust_program_runs_it(
     assert run(tmp_path / "main").stdout == "8 26\n"
 
 
+GO = """\
+package main
+
+// #cgo LDFLAGS: -L${SRCDIR} -lwhole -Wl,-rpath,$ORIGIN
+// #include "whole.h"
+// static const char *run(whole_model *model, const float *x, float *y) {
+//   return whole_run(model, &(whole_inputs){x}, &(whole_outputs){y}) ? whole_error() : 0;
+// }
+import "C"
+import "fmt"
+
+func predict(scale C.float, results chan<- string) {
+	var model *C.whole_model
+	if C.whole_open(&model) != 0 {
+		panic("open")
+	}
+	defer C.whole_close(model)
+	x, y := [3]C.float{scale, 2 * scale, 3 * scale}, [2]C.float{}
+	for i := 0; i < 1000; i++ {
+		y = [2]C.float{}
+		if text := C.run(model, &x[0], &y[0]); text != nil {
+			panic(C.GoString(text))
+		}
+		if y != [2]C.float{8 * scale, 26 * scale} {
+			panic(fmt.Sprint(scale, y))
+		}
+	}
+	results <- fmt.Sprint(y[0]/scale, y[1]/scale, " ", C.GoString(C.run(model, nil, &y[0])))
+}
+
+func main() {
+	results := make(chan string)
+	for i := 1; i <= 4; i++ {
+		go predict(C.float(i), results)
+	}
+	for i := 1; i <= 4; i++ {
+		fmt.Println(<-results)
+	}
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_go_program_runs_it(
+    predict: mblob.Module, tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    go = require("go")
+    predict.export_library(
+        tmp_path / "libwhole.so", standalone=True, prefix="whole", header=tmp_path / "whole.h"
+    )
+    (tmp_path / "main.go").write_text(GO)
+    settings = {"GO111MODULE": "off", "GOENV": "off", "GOFLAGS": "", "GOPROXY": "off"}
+    folders = {"GOCACHE": str(tmp_path / "cache"), "GOPATH": str(tmp_path / "path")}
+    run(go, "build", "main.go", cwd=tmp_path, env={**os.environ, **settings, **folders})
+    assert run(tmp_path / "main").stdout == "8 26 run: input 'x' is NULL\n" * 4
+
+
 @pytest.mark.slow
 def test_it_is_packed_for_another_machine(
     tmp_path: Path, require: Callable[[str], str], images: Any, digits: Path
