@@ -271,6 +271,7 @@ class RelaxProgram(Program):
         import mblob
 
         self.function, self.file = function, file
+        self.more = " --replace" if module.tensors else ""  # of the hint about parameters
         self.machine = mblob.relax.VirtualMachine(module, devices)
         self.parameters = self.machine.get_function_params(function)
         self.packed = int(self.machine.module["get_param_inputs"](function))
@@ -289,9 +290,9 @@ class RelaxProgram(Program):
         return self.types.get(name, "").startswith("Tuple")
 
     def how_to_give(self, missing: list[str]) -> str:
-        if any(map(self.is_tuple, missing)):
-            return packing(self.file)
-        return f"{super().how_to_give(missing)}; parameters of the model: {packing(self.file)}"
+        how = packing(self.file, self.more)
+        both = f"{super().how_to_give(missing)}; parameters of the model: {how}"
+        return how if any(map(self.is_tuple, missing)) else both
 
     def inputs(self) -> dict[str, str]:
         return {name: f"{name} {self.types.get(name, '')}".rstrip() for name in self.names()}
@@ -484,12 +485,11 @@ def set_inputs(model: Model, inputs: dict[str, Any], file: str) -> None:
             raise UsageError(f"{file}: {error}; {takes()}") from error
 
 
-def packing(file: str) -> str:
-    """The command that packs the parameters of a Relax program: the file beside it that has its
-    name, if there is one."""
+def packing(file: str, more: str = "") -> str:
+    """The command that packs parameters of a Relax program: the file beside it of its name, if any."""
     beside = (Path(file).with_suffix(suffix) for suffix in (".safetensors", ".npz", ".params"))
     found = next((str(path) for path in beside if path.is_file()), "")
-    command = f"{PROGRAM} add {file} --params {found or 'PARAMS.npz'} -o OUT.so packs them"
+    command = f"{PROGRAM} add {file} --params {found or 'PARAMS.npz'}{more} -o OUT.so packs them"
     return command if found else f"{command}; it also takes .safetensors"
 
 

@@ -65,7 +65,8 @@ def check_parameters(
         program.check_parameters(rows)
     except FormatError as error:
         raise BuildError(
-            f"{place}: {error}; if params= has the right tensors, order= gives their order, a list of names"
+            f"{place}: {error}; params= takes a file of just the tensors that the program takes; if only their order"
+            " is wrong, order= gives another one, a list of all their names"
         ) from None
     names = {name for name, *_ in rows}
     functions = [f for f in program.functions if f.kind != PACKED]

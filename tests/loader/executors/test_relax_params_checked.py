@@ -390,6 +390,20 @@ def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> No
     mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")
 
 
+def test_more_tensors_than_inputs_without_their_names_are_told(tmp_path: Path) -> None:
+    """When they are added, and when the machine is made."""
+    typed = function("main", x=X, p="", q="")
+    many = {f"w{i}": np.zeros(2, "float32") for i in range(4)}
+    text = "no function takes a tuple, or 4 tensors, and no input has the name"
+    with pytest.raises(mblob.FormatError, match=text):
+        machine(library(tmp_path / "m.so", typed, weights=many))
+    bare = library(tmp_path / "bare.so", typed, weights=None)
+    with pytest.raises(mblob.BuildError, match=text):
+        mblob.add(bare, params=many, output=tmp_path / "out.so")
+    one = library(tmp_path / "one.so", function("main", x=X, p=""), weights=many)
+    assert len(machine(one).params) == 4  # p may be the tuple
+
+
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize("kind", ["bytecode", "compiled"])
 def test_a_program_that_takes_none_gets_none(tmp_path: Path, kind: str, dialect: Any) -> None:
