@@ -146,7 +146,7 @@ _COMPILING = ("build", "add")  # verbs with options of the compiler behind --
 
 
 def _for_swap(word: str) -> str:
-    """How swap takes a file that was given as a word."""
+    """The option by which swap takes a file that was given as a word."""
     name, equals, file = word.rpartition("=")
     suffix = Path(file).suffix.lower()
     as_payload = f"--blob {word if equals else f'KEY={word}'}"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.native.runtime import ffi, lib
 
 
 def test_weights_and_files(pack, deploy: Path, tmp_path: Path) -> None:
@@ -45,10 +46,12 @@ def test_weights_packed_as_a_file_are_told(pack, deploy: Path, tmp_path: Path) -
         assert "warning" not in pack(*words, "--blob", "w=w.npy", "-o", "file.so").stderr
         with pytest.raises(mblob.NotFoundError, match=r"payload has this key: payloads\['w'\]"):
             mblob.load_module(tmp_path / "file.so").tensors["w"]
+        handle = mblob.load_module(tmp_path / "file.so")._node.handle  # type: ignore[attr-defined]
+        assert lib.mblob_module_tensor(handle, b"w", ffi.new("DLTensor *")) != 0
+        assert ffi.string(lib.mblob_last_error()).endswith(b"none; a payload has this key")
     assert pack("add", deploy, "w.npy", "-o", "tensor.so").returncode == 0
-    lib = mblob.load_module(tmp_path / "tensor.so")
     with pytest.raises(mblob.NotFoundError, match=r"tensor has this name: tensors\['w'\]"):
-        lib.payloads["w"]
+        mblob.load_module(tmp_path / "tensor.so").payloads["w"]
 
 
 def test_swap_names_the_tensor_of_an_array_file_as_add_does(

@@ -160,13 +160,14 @@ int mblob_module_tensor(mblob_module *module, const char *name, DLTensor *out) {
     return status;
   }
   if (!search.found) {
-    struct payload_search payload = {.type_key = name};
+    const void *data;
+    size_t size;
+    const bool is_payload = !mblob_module_payload_by_key(module, name, &data, &size);
     (void)mb_module_walk(module, false, list_tensors, &search);
-    (void)mb_module_walk(module, false, find_payload, &payload);
     return mb_fail(MBLOB_E_NOT_FOUND,
                    "no tensor '%s' in module '%s' and its imports; there are: %s%s", name,
                    module->type_key, search.names.used ? search.names.text : "none",
-                   payload.found ? "; a payload has this key" : search.names.near.text);
+                   is_payload ? "; a payload has this key" : search.names.near.text);
   }
   *out = search.found->view;
   return MBLOB_OK;
