@@ -17,7 +17,7 @@ import mblob
 from mblob import errors
 from mblob.module import LIBRARY, Module
 from mblob.node import EXPORTABLE, has_same_bytes, to_write
-from mblob.temporary import folder_beside, temporary_folder
+from mblob.temporary import check_may_replace, folder_beside, temporary_folder
 from mblob.user_warnings import suppressed_warnings
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def export_loaded(
     Raises:
         BuildError: it is not the tree of one library, or the code would have to be linked again.
         ChangedError: the file was overwritten since it was loaded.
+        PermissionError: `output` is that file, which is read-only.
         FormatError, DigestError, ToolchainError, OSError: as of `mblob.swap` and `mblob.convert`.
     """
     node = next(m._node for m in module.walk() if m.type_key == LIBRARY)
@@ -91,6 +92,7 @@ def export_loaded(
             f"{shown}: a loaded library is an ELF file; name the output {output.with_suffix('.so').name}"
         )
     with node.opened_file() as opened:
+        check_may_replace(output, opened)
         try:
             path: Any = opened
             steps = _steps(module, path, shown, dialect, index, digest, reuse, asked)

@@ -281,6 +281,26 @@ def replacing(path: str | os.PathLike[str], *, through_links: bool = True) -> It
             raise
 
 
+def check_may_replace(path: str | os.PathLike[str], old: str | os.PathLike[str]) -> None:
+    """Refuse to replace a file that nobody may write by what is made of it. A rename needs only the folder to be
+    writable, and a superuser may write everything: so the mode tells.
+
+    Args:
+        path: of the new file.
+        old: the file that it is made of.
+
+    Raises:
+        PermissionError: they are the same file, which is read-only.
+    """
+    try:
+        is_read_only = Path(path).samefile(old) and not Path(path).stat().st_mode & 0o222
+    except OSError:  # one of them does not exist
+        return
+    if is_read_only:
+        text = "is read-only, so it is not replaced; name another output, or make it writable (chmod u+w)"
+        raise PermissionError(errno.EACCES, text, str(path))
+
+
 @contextmanager
 def _beside(real: Path, output: str) -> Iterator[Path]:
     """A temporary folder beside an output.

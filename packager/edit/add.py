@@ -62,6 +62,7 @@ from mblob.packager.path_arguments import (
 from mblob.packager.write.blob_stream import out_entry
 from mblob.packager.write.dialects import DIALECTS
 from mblob.source_suffixes import FORMAT_OF
+from mblob.temporary import check_may_replace
 
 
 @suggesting()
@@ -112,7 +113,8 @@ def add(
             the index of the entry that imports them. Host code among them joins the library.
         output: path of the new library. Without it, or if it is the library's own path, the new
             library takes the place of `file` when it is complete, by a rename; that of a symbolic
-            link takes the place of what the link names. Programs that opened the old file keep it.
+            link takes the place of what the link names. Programs that opened the old file keep it. A
+            `.tar`, a folder or a list needs an `output`, and a file that is read-only is not replaced.
         replace: let a new payload, module of weights or function replace one of the same key, with the
             same tensors, or of the same name; functions that replace others are listed in `functions`.
             New parameters of a Relax program replace all old ones. Without it, names that exist already
@@ -140,17 +142,13 @@ def add(
         IncompatibleError: the library is for another machine than the compiler.
         ToolchainError: no compiler, or it fails.
         ChangedError: somebody replaced `file` meanwhile.
-        OSError: a file cannot be read or written.
+        OSError: a file cannot be read or written; or it is read-only, and would be replaced.
     """
     export_options = {"cc": cc, "target": target, "options": options}
     new_imports = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
     path, members = _file(file, [*others, *sources])
     if members is not None:
-        if output is None:
-            raise BuildError(
-                f"{path}: one of several files of a library; output= names the new one"
-            )
         sources, others = ([p for p in row if p not in members] for row in (sources, others))
     code: list[Module] = []
     if sources or others:
@@ -171,6 +169,11 @@ def add(
     with ExitStack() as stack:
         opened = stack.enter_context(Library(path))
         is_of_objects = opened.kind == "tar" or members is not None
+        if is_of_objects and output is None:
+            raise BuildError(
+                f"{path}: has objects of a library, and add links a new one of them; output= names it"
+            )
+        check_may_replace(result, path)
         if functions and not (code or is_of_objects):  # of the library
             from mblob.packager.edit.add_code import without_code
 

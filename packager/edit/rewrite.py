@@ -40,7 +40,7 @@ from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import producer, write_blob
 from mblob.packager.write.elf_patch import Patch, Stub, section_of
 from mblob.packager.write.file_sink import old_library
-from mblob.temporary import is_temporary, replacing
+from mblob.temporary import check_may_replace, is_temporary, replacing
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -234,6 +234,7 @@ def write_library(
     path, blob = library.path, blob_of(library)
     target = Path(checked_path(output, "output")) if output is not None else path
     check_output(target, inputs.items())
+    check_may_replace(target, (source or library).path)
     symbol = library.elf.find(blob.symbol)
     assert symbol is not None
     stub = Stub(memoryview(library.elf.data), library.elf, symbol, section_of(library.elf, symbol))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -248,7 +249,8 @@ def segment_row(
 
 @contextmanager
 def new_library(output: Path, stub_path: Path, *, has_blob: bool = False) -> Iterator[int]:
-    """A descriptor of a new file to write and read, which gets the mode of the linker's output.
+    """A descriptor of a new file to write and read, which gets the mode of the linker's output, and is its owner's to
+    write: a copy of a read-only library can be changed again.
 
     Args:
         has_blob: a blob is being written to it already.
@@ -256,6 +258,6 @@ def new_library(output: Path, stub_path: Path, *, has_blob: bool = False) -> Ite
     fd = os.open(output, os.O_RDWR | os.O_CREAT | (0 if has_blob else os.O_TRUNC), 0o666)
     try:
         yield fd
-        os.fchmod(fd, stub_path.stat().st_mode & 0o7777)
+        os.fchmod(fd, stub_path.stat().st_mode & 0o7777 | stat.S_IWUSR)
     finally:
         os.close(fd)

@@ -419,7 +419,7 @@ def test_who_adds_to_a_library_at_the_same_time_loses_nothing(tmp_path: Path, ki
             more["kernels"] = [source]
         gate.wait()
         try:
-            mblob.add(path, **more)
+            mblob.add(path, output=path, **more)
         except mblob.MblobError as error:
             assert "somebody replaced it" in str(error)
             return ""

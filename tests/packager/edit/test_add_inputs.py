@@ -78,7 +78,7 @@ def test_a_library_may_be_given_as_its_members(
         lib = mblob.load_module("made.so")
         assert [m.type_key for m in lib.walk()] == [m.type_key for m in expected.walk()]
         assert (lib.two(), lib.three(), lib.payloads["labels"]) == (2, 3, b"[]")
-    with pytest.raises(mblob.BuildError, match="several files of a library; output= names"):
+    with pytest.raises(mblob.BuildError, match=r"objects of a library.*output= names"):
         mblob.add(folder, **more)
     with pytest.raises(mblob.BuildError, match="has a payload of this key already"):
         mblob.add(folder, blobs={"one": b"2"}, output="no.so")
@@ -148,6 +148,58 @@ def test_a_model_with_code_of_ours_is_still_one_for_tvm(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mblob.add(tmp_path / "b.so", blobs={"l": b"1"})
+
+
+def test_objects_are_not_replaced_by_a_library(tmp_path: Path) -> None:
+    folder = members(tmp_path)
+    tar = folder.with_suffix(".tar")
+    before = tar.read_bytes()
+    for given in (tar, folder, [*folder.iterdir()]):
+        with pytest.raises(mblob.BuildError, match=r"objects of a library.*; output= names it"):
+            mblob.add(given, blobs={"k": b"1"})
+    assert tar.read_bytes() == before
+
+
+def by_hand(path: Path, output: Path) -> None:
+    lib = mblob.load_module(path)
+    lib.import_module(mblob.blob_module("new", b"1"))
+    lib.export_library(output)
+
+
+@pytest.mark.parametrize("named", ["same", "link", "none"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda path, **to: mblob.add(path, blobs={"new": b"1"}, **to),
+        lambda path, **to: mblob.add(path, modules=[mblob.csource_module(TWO)], **to),
+        lambda path, **to: mblob.swap(path, {"k": b"2"}, **to),
+        lambda path, **to: mblob.strip_index(path, force=True, **to),
+        lambda path, **to: mblob.add_index(path, **to),
+        lambda path, output=None: by_hand(path, output or path),
+    ],
+    ids=["add", "add code", "swap", "strip_index", "add_index", "export_library"],
+)
+def test_a_file_that_is_read_only_is_not_replaced(
+    tmp_path: Path, call: Any, named: str, request: Any
+) -> None:
+    path, link = tmp_path / "m.so", tmp_path / "link.so"
+    root = mblob.csource_module("int one(void) { return 1; }")
+    root.import_module(mblob.device_module("opencl", "__kernel void f() {}", functions=[("f", [])]))
+    if "add_index" not in request.node.name:
+        root.import_module(mblob.blob_module("k", b"1"))
+    root.export_library(path, index="add_index" not in request.node.name)
+    link.symlink_to(path)
+    path.chmod(0o444)
+    before = path.read_bytes()
+    output = {"same": {"output": path}, "link": {"output": link}, "none": {}}[named]
+    with pytest.raises(PermissionError, match=r"read-only.*name another output.*m\.so|link\.so"):
+        call(path, **output)
+    assert path.read_bytes() == before
+    call(path, output=tmp_path / "new.so")
+    assert (tmp_path / "new.so").stat().st_mode & 0o200  # its owner may change it again
+    path.chmod(0o600)
+    call(path, **output)
+    assert path.read_bytes() != before
 
 
 def test_two_of_one_name_by_hand(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_model_cannot_hang_below_the_library_that_it_imports(tmp_path: Path) -
     for path in (library(tmp_path / "l.so"), tmp_path / "n.tar"):
         before = path.read_bytes()
         with pytest.raises(mblob.BuildError, match=r"m\.tar\S+: its GraphExecutorFactory imports"):
-            mblob.add(path, objects=tar, replace=True)
+            mblob.add(path, objects=tar, replace=True, output=path)
         assert path.read_bytes() == before
 
 
