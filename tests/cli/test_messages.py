@@ -205,7 +205,7 @@ def test_errors_of_the_python_face_name_no_option_of_the_command_line() -> None:
     verbs = make_parser().verbs.values()
     options = {word for verb in verbs for word in verb._option_string_actions if word[:2] == "--"}
     # a text for both faces: packed="name" (--packed name)
-    named = re.compile(rf"(?<!\()({'|'.join(sorted(options))})(?![-\w])|mblob-pack")
+    named = re.compile(rf"(?<!\()({'|'.join(sorted(options))})(?![-\w])|mblob-pack(?!ager)")
     found = []
     for path in (
         p for room in ("mblob", "packager", "loader") for p in (ROOT / room).rglob("*.py")

@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,10 @@ from tests.loader.executors.relax_programs import (
     ret,
 )
 
-pytestmark = pytest.mark.own_process  # starts libmblob-ffi.so
+pytestmark = [
+    pytest.mark.own_process,  # starts libmblob-ffi.so
+    pytest.mark.filterwarnings("ignore:TVM cannot open the result"),  # of weights, as it should
+]
 
 SET = {"w": np.arange(32, dtype="float32").reshape(2, 16), "b": np.arange(3, dtype="int8")}
 W = 'R.Tensor((T.int64(2), 16), dtype="float32")'
@@ -303,6 +306,12 @@ def test_a_program_of_tvm_gets_its_detached_parameters(golden: Path, tmp_path: P
         np.testing.assert_allclose(vm.get_outputs("forward").numpy(), expected, rtol=1e-5)
 
 
+def without_tvm(caught: Iterable[warnings.WarningMessage]) -> list[str]:
+    """What warnings say, but for the one that TVM refuses a model with weights."""
+    texts = [str(w.message) for w in caught]
+    return [text for text in texts if not text.startswith("TVM cannot open the result")]
+
+
 def test_an_input_before_the_parameters_must_be_set(tmp_path: Path) -> None:
     vm = machine(library(tmp_path / "m.so", main(W, B)))
     with pytest.raises(mblob.MblobError, match="input 'x' of function 'main' has not been set"):
@@ -378,7 +387,7 @@ def test_an_order_of_names_is_said_where_the_program_does_not_tell_its_own(tmp_p
             mblob.add(
                 bare, params=file, order=list(arrays), output=tmp_path / "out2.so"
             ) if said else None
-        texts = [str(w.message) for w in caught]
+        texts = without_tvm(caught)
         assert len(texts) == said, (name, texts)
         assert all("is that of their names" in text and "order=" in text for text in texts)
 
@@ -388,20 +397,6 @@ def test_parameters_that_no_input_has_the_name_of_are_said(tmp_path: Path) -> No
     with pytest.warns(UserWarning, match=r"no input \(x, p, q\) has the name of a parameter"):
         mblob.add(bare, params=SET, output=tmp_path / "out.so")
     mblob.add(bare, params={"p": SET["w"], "q": SET["b"]}, output=tmp_path / "out.so")
-
-
-def test_more_tensors_than_inputs_without_their_names_are_told(tmp_path: Path) -> None:
-    """When they are added, and when the machine is made."""
-    typed = function("main", x=X, p="", q="")
-    many = {f"w{i}": np.zeros(2, "float32") for i in range(4)}
-    text = "no function takes a tuple, or 4 tensors, and no input has the name"
-    with pytest.raises(mblob.FormatError, match=text):
-        machine(library(tmp_path / "m.so", typed, weights=many))
-    bare = library(tmp_path / "bare.so", typed, weights=None)
-    with pytest.raises(mblob.BuildError, match=text):
-        mblob.add(bare, params=many, output=tmp_path / "out.so")
-    one = library(tmp_path / "one.so", function("main", x=X, p=""), weights=many)
-    assert len(machine(one).params) == 4  # p may be the tuple
 
 
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
@@ -438,7 +433,7 @@ def test_an_input_that_gets_no_parameter_is_said(
 ) -> None:
     bare = library(tmp_path / "m.so", function("main", x=X, p="", q=""), weights=None)
     mblob.add(bare, params={name: SET["w"] for name in names}, output=tmp_path / "out.so")
-    said = [str(w.message) for w in recwarn]
+    said = without_tvm(recwarn)
     assert len(said) == bool(text) and all(text in line for line in said), said
 
 
@@ -447,7 +442,7 @@ def test_a_tuple_of_any_name_is_their_place(
 ) -> None:
     told = function("main", x=X, y=X, weights=tuple_of(W, B))
     mblob.add(library(tmp_path / "m.so", told, weights=None), params=SET, output=tmp_path / "o.so")
-    assert not [str(w.message) for w in recwarn]
+    assert not without_tvm(recwarn)
 
 
 def seconds(rows: list[Function], texts: list[str], names: list[str]) -> float:

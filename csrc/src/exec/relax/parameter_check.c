@@ -31,7 +31,6 @@ struct shape_search {
   const struct mb_tensor *const *tensors; /* NULL: only their number matters */
   const struct mb_map *by_name;           /* to places in `tensors` */
   int64_t count;
-  bool has_several;                      /* arguments of a function of which nothing is said */
   uint64_t compared;                     /* at most COMPARED_AT_MOST */
   const struct relax_function *f;        /* that is read */
   uint8_t *arguments;                    /* of `f` */
@@ -144,13 +143,11 @@ static void read_arguments(struct shape_search *s, bool by_name) {
   }
 }
 
-/* Whether the function may take the parameters; *tuples: whether it takes a tuple. An argument of which nothing is
- * said may be one. Several of these, behind a tensor, are tensors with names: the compiler checks only what is no
- * parameter, and binds parameters to one tuple. A set of more tensors than arguments is then for none. */
+/* Whether the function may take the parameters; *tuples: whether it takes a tuple. */
 static bool may_take(struct shape_search *s, bool *tuples) {
   const struct relax_function *f = s->f;
-  int64_t tensors = 0, unknown = 0;
-  bool may = false, has_place = false, fits = false, is_named = false;
+  int64_t tensors = 0;
+  bool may = false, has_place = false, fits = false;
   read_arguments(s, false);
   for (int64_t i = f->num_args - 1; i >= 0; i--) {
     const uint8_t found = s->arguments[i];
@@ -161,13 +158,8 @@ static bool may_take(struct shape_search *s, bool *tuples) {
       fits |= found == IS_TUPLE;
     }
     tensors += found == IS_TENSOR;
-    unknown += !found;
-    is_named |= !found && f->param_count && strstr(f->params[i], "params");
-    may |= found == IS_TUPLE;
+    may |= found == IS_TUPLE || !found;
   }
-  s->has_several |= unknown > 1;
-  may |= unknown == 1 || is_named ||
-         (unknown && (!tensors || !f->param_count || s->count <= f->num_args));
   return has_place ? fits : may || (s->count > 0 && tensors >= s->count);
 }
 
@@ -187,8 +179,7 @@ static bool make_arguments(struct shape_search *s) {
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry,
                            struct mb_map *by_name) {
-  bool may = false, tuples = false, is_named = false;
-  int64_t most = 0; /* arguments of a function */
+  bool may = false, tuples = false;
   int64_t last = 0;
   struct shape_search s = {.exec = exec,
                            .model = model,
@@ -202,24 +193,14 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
   const size_t functions = s.compared > COMPARED_AT_MOST ? 0 : exec->function_count;
   for (size_t i = 0; !s.refusing && i < functions; i++) {
     s.f = &exec->functions[i];
-    if (!takes_by_name(by_name, s.f, &last)) continue;
-    is_named = true;
-    read_arguments(&s, true);
+    if (takes_by_name(by_name, s.f, &last)) read_arguments(&s, true);
   }
   const bool differs = s.refusing != NULL;
   for (size_t i = 0; !may && !differs && i < functions; i++) {
     s.f = &exec->functions[i];
-    if (s.f->kind == RELAX_PACKED || s.f->num_args <= 0) continue;
-    may = may_take(&s, &tuples);
-    if (s.f->num_args > most) most = s.f->num_args;
+    if (s.f->kind != RELAX_PACKED && s.f->num_args > 0) may = may_take(&s, &tuples);
   }
   free(s.arguments);
-  if (!differs && !may && !tuples && !is_named && s.has_several && s.count > most)
-    return mb_fail_format(
-        "payload", MB_UNKNOWN, entry,
-        "parameters: no function takes a tuple, or %lld tensors, and no input has "
-        "the name of a tensor",
-        (long long)count);
   if (!differs && (may || !tuples)) return MBLOB_OK;
   return mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
 }
