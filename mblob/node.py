@@ -23,7 +23,7 @@ class Node:
     imports: list[Module]
     # The dialect of the library that the module was a part of, and the file that says so.
     home: tuple[str, str] | None = None
-    opens_in_tvm = False  # it is of a library that somebody may open with TVM
+    opens_in_tvm = False  # TVM wrote that library, and knows all keys in it
     type_key = ""
     is_imported = False  # whether any module imports it, or may
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from mblob.errors import BuildError as BuildError
 from mblob.errors import BuildTypeError as BuildTypeError
 from mblob.errors import PortabilityWarning, listed
-from mblob.format.type_keys import EXECUTORS, LIBRARY, ROWS
+from mblob.format.type_keys import LIBRARY, ROWS
 from mblob.user_warnings import warn as warn
 
 
@@ -26,24 +26,14 @@ class _Keyed(Protocol):
     def type_key(self) -> str: ...
 
 
-def _unknown_to_tvm(keys: Iterable[str]) -> list[str]:
+def unknown_to_tvm(entries: Iterable[_Keyed]) -> list[str]:
     """The keys of packed modules that TVM does not know, so that it refuses their library."""
-    return sorted({key for key in keys if key not in (LIBRARY, *ROWS)})
-
-
-def is_for_tvm(entries: Iterable[_Keyed], by_mblob: bool) -> bool:
-    """True of packed modules that TVM opens, and that somebody may open with TVM: it wrote them, or they have a model.
-
-    Args:
-        by_mblob: whether mblob wrote the library, or code in it.
-    """
-    keys = {e.type_key for e in entries}
-    return not _unknown_to_tvm(keys) and not (by_mblob and keys.isdisjoint(EXECUTORS))
+    return sorted({e.type_key for e in entries if e.type_key not in (LIBRARY, *ROWS)})
 
 
 def warn_of_tvm(entries: Iterable[_Keyed]) -> None:
     """Warn of keys that TVM does not know, in a library whose other modules TVM opens."""
-    if unknown := _unknown_to_tvm(e.type_key for e in entries):
+    if unknown := unknown_to_tvm(entries):
         warn(
             f"TVM cannot open the result: it refuses a library that has modules of kinds it does not know"
             f" ({listed(unknown, 6)}); mblob opens it",

@@ -35,7 +35,7 @@ from mblob.packager.errors import (
     BuildError,
     BuildTypeError,
     CannotJoinError,
-    is_for_tvm,
+    unknown_to_tvm,
     warn,
     warn_of_tvm,
 )
@@ -579,7 +579,7 @@ def _warn_of_strip(library: Library, result: Path) -> None:
 
 
 def _opens_in_tvm(library: Library) -> bool:
+    """True if TVM wrote the library, and knows all keys in it."""
     elf = shared_elf(library)
-    if elf is None or not library.is_model_library:
-        return False
-    return is_for_tvm(library.entries, by_mblob=bool(note.announced(elf).flags))
+    is_of_tvm = elf is not None and library.is_model_library and not note.announced(elf).flags
+    return is_of_tvm and not unknown_to_tvm(library.entries)

@@ -33,7 +33,7 @@ from mblob.inspect.tensors import tensors_of
 from mblob.module import Module
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import BuildError, is_for_tvm
+from mblob.packager.errors import BuildError, unknown_to_tvm
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.request import both_dialects
@@ -372,9 +372,9 @@ class Contents:
 
     @property
     def opens_in_tvm(self) -> bool:
-        """As `is_for_tvm` tells it."""
+        """True if TVM wrote the packed modules, without an index, and knows all their keys."""
         blob = self.blob
-        return blob is not None and is_for_tvm(blob.entries, blob.index_offset is not None)
+        return blob is not None and blob.index_offset is None and not unknown_to_tvm(blob.entries)
 
     def check(self, target: str, label: str) -> None:
         """Refuse what cannot be written in the dialect `target`.

@@ -162,8 +162,6 @@ def test_keys_that_tvm_does_not_know_beside_objects_of_tvm(
     assert capsys.readouterr().err.count(words) == 1
     assert main(["build", str(model), "-o", out]) == 0
     assert "TVM cannot open" not in capsys.readouterr().err
-    assert main(["add", out, labels, "-o", str(tmp_path / "later.so")]) == 0  # of what mblob built
-    assert capsys.readouterr().err.count(words) == 1
     module = mblob.static_library(model)
     module.import_module(mblob.blob_module("labels", b"[]"))
     with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(labels\)"):

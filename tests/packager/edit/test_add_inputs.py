@@ -130,26 +130,6 @@ def test_a_library_of_tvm_without_modules_is_one_of_tvm(golden: Path, tmp_path: 
         mblob.add(plain, blobs={"k": b"1"}, output=tmp_path / "added.so")
 
 
-@pytest.mark.own_process
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["mlp_llvm", "relax/mlp_static"])
-def test_a_model_with_code_of_ours_is_still_one_for_tvm(
-    golden: Path, tmp_path: Path, name: str
-) -> None:
-    """The warning comes once: when TVM could open the library, and no longer can."""
-    path = tmp_path / "a.so"
-    mblob.add(golden / f"{name}.so", modules=[mblob.csource_module(TWO)], output=path)
-    with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(k\)"):
-        mblob.add(path, blobs={"k": b"1"}, output=tmp_path / "b.so")
-    by_hand = mblob.load_module(path)
-    by_hand.import_module(mblob.blob_module("k", b"1"))
-    with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(k\)"):
-        by_hand.export_library(tmp_path / "c.so")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        mblob.add(tmp_path / "b.so", blobs={"l": b"1"})
-
-
 def test_objects_are_not_replaced_by_a_library(tmp_path: Path) -> None:
     folder = members(tmp_path)
     tar = folder.with_suffix(".tar")

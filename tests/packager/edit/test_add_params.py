@@ -15,10 +15,7 @@ import mblob
 from tests.loader.executors.test_relax_params import ARRAYS, NAMES, check, program, tensor_cache
 from tests.packager.graphs import KERNELS_C, PROTOTYPES
 
-pytestmark = [
-    pytest.mark.own_process,  # starts libmblob-ffi.so
-    pytest.mark.filterwarnings("ignore:TVM cannot open the result"),  # of weights, as it should
-]
+pytestmark = pytest.mark.own_process  # starts libmblob-ffi.so
 
 
 @pytest.fixture
