@@ -41,6 +41,8 @@ def _is_program(path: str, changed: int) -> bool:
 
 def _key(command: Sequence[str], folder: Path) -> str | None:
     """A digest of all that a command depends on; None if that is not known."""
+    if any("\0" in word or not word.isprintable() for word in command):
+        return None  # no file has such a name
     compiler = shutil.which(command[0])
     if compiler is None or Path(compiler).name == "ccache" or command.count("-o") != 1:
         return None

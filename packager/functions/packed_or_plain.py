@@ -144,9 +144,10 @@ def warn_of_unknown(
                 " templates are not callable: remove static or inline there, or give a function that calls them"
             )
         names = _exported(contents)
-        of_cxx = {n for n in contents.functions - contents.comdat - contents.hidden if cxx_names(n)}
         is_silent = contents.complete and not (names or f.functions)
-        if of_cxx and is_silent and used.isdisjoint(of_cxx):
+        found = contents.functions - contents.comdat - contents.hidden if is_silent else set()
+        of_cxx = {name for name in found if cxx_names(name)}
+        if of_cxx and used.isdisjoint(of_cxx):
             shown = listed(sorted(set(map(shown_name, of_cxx))), 6)
             warn(
                 f"{f.label}: no debug information tells the types of {shown}, of C++, so no call finds them: compile it"

@@ -53,7 +53,7 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         _check_blob(request, elf, library, blob_size)
     if not line.joins:  # a part of another library is not opened
         _check_loading(elf, library)
-    _check_exports(wrapped, late, elf, elsewhere(line.objects))
+    _check_exports(wrapped, late, elf, elsewhere(line.objects) if line.joins else ())
     _check_stack(elf, late, request.options)
     if elf.has_text_relocations:
         warn(
@@ -127,7 +127,7 @@ def _check_exports(
         BuildError: naming the function.
     """
     names = {s.name for s in elf.dynsym if s.is_exported}
-    defined = names | {s.name for s in elf.symtab} if late else names
+    defined = names | {s.name for s in elf.symtab if s.is_defined} if late else names
     for f, contents in late:
         if contents.late and not contents.late & defined:
             raise BuildError(

@@ -488,8 +488,13 @@ static int alone_open_function(struct mblob_alone_model *model, mblob_module *ro
   for (size_t i = 0, stored = 0; !status && i < count; i++) {
     model->values[i].v_handle = &model->tensors[i];
     model->codes[i] = kTVMDLTensorHandle;
-    if (a->arguments[i] == MBLOB_ALONE_STORED)
-      status = mblob_module_tensor(root, a->stored[stored++], &model->tensors[i]);
+    if (a->arguments[i] != MBLOB_ALONE_STORED) continue;
+    struct tensor_search search = {.name = a->stored[stored++]};
+    const int found = mb_module_walk(root, false, find_module_tensor, &search);
+    if (search.found)
+      model->tensors[i] = search.found->view;
+    else
+      status = found ? found : mb_fail(MBLOB_E_NOT_FOUND, "no tensor '%s'", search.name);
   }
   return status;
 }

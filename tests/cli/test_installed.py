@@ -36,7 +36,9 @@ def test_a_package_without_a_c_file_says_so(
 ) -> None:
     assert Path(function()).is_file()
     monkeypatch.setattr(installed, "library_dir", lambda: tmp_path)
-    with pytest.raises(mblob.ToolchainError, match=r"\.c; install mblob again"):
+    with pytest.raises(
+        mblob.IncompatibleError, match=r"\.c needs mblob-packager: pip install 'mblob\[pack\]'"
+    ):
         function()
 
 

@@ -170,7 +170,7 @@ def test_prototypes_may_have_namespaces_and_references(tmp_path: Path, prototype
         ("float one::two::last(const int *x, int n)", "'const int .*the source has 'const real"),
         (
             "float two::last(const float *x, int n)",
-            "two::last is declared, but no .* one::two::last",
+            "no function has the name two::last; there is one::two::last: write its name so",
         ),
         ("int twice(short x)", "it is overloaded: twice"),
         ("void show(Dta *d, const float *x, int n)", "unknown type 'Dta'"),

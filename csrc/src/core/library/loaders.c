@@ -13,7 +13,11 @@
 
 /* What a loader needs for a key that has none here: keys, and a word for it, in turn
  * (base/type_keys.h). */
+#ifdef MBLOB_STANDALONE /* a library that was packed with the loaders of all its keys */
+static const char hints[] = "";
+#else
 static const char hints[] = MB_KEY_NEEDS;
+#endif
 
 /* ---- whose loader ---------------------------------------------------------------------------- */
 
