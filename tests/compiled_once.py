@@ -14,6 +14,7 @@ import hashlib
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -85,7 +86,7 @@ def made_once(command: Sequence[str], folder: Path, really: Callable[[], Answer]
         return 0, ""
     status, text = really()
     if status == 0 and not text and output.is_file():
-        made = kept.with_name(f"{key}.{os.getpid()}")
+        made = kept.with_name(f"{key}.{os.getpid()}.{threading.get_ident()}")
         shutil.copy(output, made)
         made.replace(kept)
     return status, text
