@@ -56,7 +56,8 @@ class DeclaredFunctions:
         self.is_open = functions is None
         self._given: Any = () if functions is None else functions
         if isinstance(functions, Iterable):
-            self._given = (functions,) if isinstance(functions, str) else tuple(functions)
+            given = (functions,) if isinstance(functions, str) else functions
+            self._given = tuple(map(_of_template, given))
         self._packed = packed
         self.who = who
         self.has_code = (
@@ -156,6 +157,13 @@ class DeclaredFunctions:
                     f" {', '.join(known) or 'none'}{did_you_mean(name, known)}"
                 )
         return tuple(name for name in names if name in known)
+
+
+def _of_template(text: Any) -> Any:
+    """The name of a template, of one with arguments (`scale<float>`): no function has that, and the error shows one
+    to write."""
+    name = text.partition("<")[0] if isinstance(text, str) and text.endswith(">") else ""
+    return name if _is_name(name) else text
 
 
 def _is_name(text: str) -> bool:
