@@ -238,10 +238,8 @@ def addresses(items: Any, pointed: Pointed, place: str) -> Any:
         try:
             address, keeper = (None, None) if item is None else _item(item, pointed)
         except errors.MblobError as exc:
-            kept, keeper = (
-                [],
-                None,
-            )  # buffers of memoryviews, which must not be in a circle with an exception
+            # buffers of memoryviews, which must not be in a circle with an exception
+            kept, keeper = [], None
             exc.prefix(f"{place}: item {i}" if place else f"item {i}")
             raise
         found.append(address)

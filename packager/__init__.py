@@ -8,6 +8,7 @@ may be loaded.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from mblob.errors import needs_package
 
@@ -26,4 +27,5 @@ class _AbsentParts:
             raise needs_package("packing", "mblob-packager")
 
 
-sys.meta_path.append(_AbsentParts)
+if not (Path(__file__).parent / PARTS[0]).is_dir():
+    sys.meta_path.append(_AbsentParts)

@@ -124,9 +124,7 @@ class DebugFunctions:
         return [function_of(name, *entry) for entry in self.entries.get(name, ())]
 
 
-_LARGEST = (
-    1 << 28
-)  # bytes of DWARF in a finished file that is read for some functions, decompressed
+_LARGEST = 1 << 28  # bytes of DWARF, decompressed, that are read of a finished file
 
 
 def finished_debug_information(elf: ElfFile) -> Any:

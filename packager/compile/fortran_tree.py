@@ -44,9 +44,8 @@ class Dummy(NamedTuple):
     length: Expression = None
 
 
-RESULT = (
-    "__result"  # as debug information calls what a function with a text as its result writes to
-)
+# As debug information calls what a function with a text as its result writes to.
+RESULT = "__result"
 DEPTH = 32  # of an expression in the bounds of an array
 
 _LINE = re.compile(

@@ -38,7 +38,7 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
     }
     prefix, packed_symbol = request.dialect.function_prefix, request.dialect.packed_symbol
     forms = {form: n for n in new for form in (n, prefix + n, packed_symbol(n))}
-    ours = {name for f, c in host if not f.elsewhere for name in c.defined | c.weak}
+    ours = _names(host, elsewhere=False)
     kept: dict[int, HostNode] = {}
     for node, (file, contents) in joined:
         if taken := forms.keys() & contents.defined:
@@ -54,8 +54,12 @@ def with_places(request: Request, host: Sequence[LinkInput]) -> Request:
 
 def elsewhere(objects: Sequence[LinkInput]) -> set[str]:
     """The names of a finished library that new code, which joins it, does not define itself."""
-    ours = {name for f, c in objects if not f.elsewhere for name in c.defined | c.weak}
-    return {name for f, c in objects if f.elsewhere for name in c.defined | c.weak} - ours
+    return _names(objects, elsewhere=True) - _names(objects, elsewhere=False)
+
+
+def _names(objects: Sequence[LinkInput], *, elsewhere: bool) -> set[str]:
+    """The names that the finished library defines, or the new code."""
+    return {n for f, c in objects if f.elsewhere == elsewhere for n in c.defined | c.weak}
 
 
 def with_its_functions(request: Request, objects: Sequence[LinkInput]) -> Request:

@@ -88,29 +88,16 @@ def test_names_are_seen(script: ModuleType, line: str) -> None:
     assert [name.lower() for name, _ in script.names_of(line)] in (["twice"], ["struct twice"])
 
 
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
 def test_a_program_of_two_files_reads_and_calls(
     amalgamation: Path,  # noqa: F811
     tmp_path: Path,
+    dialect: str,
 ) -> None:
     host = mblob.csource_module(KERNEL, functions=["vadd"])
     host.import_module(mblob.blob_module("demo", b"payload"))
     host.import_module(mblob.safetensors_module({"weight": np.zeros(3, "f")}))
-    host.export_library(tmp_path / "all.so")
-    (tmp_path / "host.c").write_text(HOST)
-    words = ("cc", "-std=c11", "-Wall", "-Werror", f"-I{amalgamation}", tmp_path / "host.c")
-    run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
-    said = run(tmp_path / "host", tmp_path / "all.so").stdout.split("\n")
-    assert said == ["vadd", "21 payload 3", ""]
-
-
-def test_one_file_has_the_ffi_dialect(
-    amalgamation: Path,  # noqa: F811
-    tmp_path: Path,
-) -> None:
-    host = mblob.csource_module(KERNEL, functions=["vadd"])
-    host.import_module(mblob.blob_module("demo", b"payload"))
-    host.import_module(mblob.safetensors_module({"weight": np.zeros(3, "f")}))
-    host.export_library(tmp_path / "all.so", dialect="ffi")
+    host.export_library(tmp_path / "all.so", dialect=dialect)
     (tmp_path / "host.c").write_text(HOST)
     words = ("cc", "-std=c11", "-Wall", "-Werror", f"-I{amalgamation}", tmp_path / "host.c")
     run(*words, amalgamation / "mblob.o", "-o", tmp_path / "host", *LIBRARIES)
