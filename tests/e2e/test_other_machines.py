@@ -51,10 +51,12 @@ CONVERTED = [*MACHINES, Machine("riscv64", "riscv64-linux-gnu"), Machine("i386",
 
 @dataclass(frozen=True)
 class Built:
-    """Test programs for a machine: `plain/` and `lib/` in `folder`."""
+    """Test programs for a machine: `plain/` and `lib/` in `folder`; whether their runtime has the
+    plug-in ffi itself."""
 
     machine: Machine
     folder: Path
+    plugin_within: bool = False
 
     def run(self, program: str, *arguments: object) -> str:
         """What a program prints there; it must succeed."""
@@ -65,6 +67,8 @@ class Built:
             self.folder / "plain" / program,
         ]
         environment = {**os.environ, "MBLOB_TEST_EMULATED": "1"}
+        if self.plugin_within:
+            environment["MBLOB_TEST_PLUGIN_WITHIN"] = "1"
         return run(*command, *arguments, env=environment, timeout=300).stdout
 
 
@@ -97,7 +101,7 @@ def test_every_test_program_passes_with_one_c_file(built: Built, tmp_path: Path)
     make_amalgamation(tmp_path, "-O1", "-DMB_INTERNAL=", compiler=compiler)
     archive = tmp_path / "libmblob.a"
     run("ar", "qcs", archive, tmp_path / "mblob.o")
-    one = Built(built.machine, tmp_path / "build")
+    one = Built(built.machine, tmp_path / "build", plugin_within=True)
     words = [f"WARNINGS={built.machine.warnings}"] if built.machine.warnings else []
     folders = (f"BUILD={one.folder}", f"ARCHIVE={archive}", f"CC={compiler}", "CXX=")
     # one program has a file of libmblob itself
