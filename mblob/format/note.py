@@ -15,6 +15,7 @@ TYPE = 1
 SECTION = ".note.mblob"
 HAS_INDEX = 1  # flag: the blob carries an index, so a missing one is damage
 HAS_TABLE = 2  # flag: there is a table of functions, so a missing one is damage
+OF_TVM = 4  # flag: mblob added code to what TVM wrote
 
 
 class NoteContent(NamedTuple):
@@ -72,3 +73,10 @@ def announced(elf: Image) -> NoteContent:
             table_crc = crc if new & HAS_TABLE and not flags & HAS_TABLE else table_crc
             flags |= new
     return NoteContent(flags, table_crc)
+
+
+def is_of_tvm(elf: Image) -> bool:
+    """True if TVM wrote a library or its packed modules, as far as the notes say so: that has none, until mblob
+    adds code."""
+    flags = announced(elf).flags
+    return not flags or bool(flags & OF_TVM)

@@ -409,6 +409,11 @@ class Library:
             s.name in system_library_prefixes.REGISTER for s in self.image.imports
         )
 
+    @property
+    def is_of_tvm(self) -> bool:
+        """True if TVM wrote the library, also if mblob added code to it."""
+        return self.is_model_library and note.is_of_tvm(self.image)
+
     def require_model(self) -> None:
         """Raise an error if `is_model_library` is false.
 

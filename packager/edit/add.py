@@ -13,7 +13,6 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import ET_EXEC
 from mblob.bytes.payload_source import Payload
 from mblob.errors import PortabilityWarning, did_you_mean, listed
-from mblob.format import note
 from mblob.format.blob_plan import OutEntry, check_ffi
 from mblob.format.ffi_dialect import CONTEXT_OF_0_21
 from mblob.format.import_tree import topological_order
@@ -228,7 +227,7 @@ def add(
             except ValueError as error:
                 raise BuildError(str(error)) from None
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=opened)
-        if _opens_in_tvm(opened):
+        if opened.is_of_tvm and not unknown_to_tvm(opened.entries):
             warn_of_tvm(added)
         _warn_of_strip(opened, result)
         return left if new.code else moved
@@ -576,10 +575,3 @@ def _warn_of_strip(library: Library, result: Path) -> None:
             " call to the library as its linker wrote it",
             PortabilityWarning,
         )
-
-
-def _opens_in_tvm(library: Library) -> bool:
-    """True if TVM wrote the library, and knows all keys in it."""
-    elf = shared_elf(library)
-    is_of_tvm = elf is not None and library.is_model_library and not note.announced(elf).flags
-    return is_of_tvm and not unknown_to_tvm(library.entries)

@@ -29,7 +29,7 @@ from mblob.inspect.library import Library
 from mblob.module import Module
 from mblob.packager.compile.host_objects import Generated, compile_generated, probe
 from mblob.packager.compile.toolchain import find
-from mblob.packager.errors import CannotJoinError, NameTakenError
+from mblob.packager.errors import CannotJoinError, NameTakenError, unknown_to_tvm
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.blob_references import find_reference
@@ -198,12 +198,14 @@ def finished_code(
             for line in _lines(library, label, needs_runtime, symbols, replaces)
         )
         exports = tuple(sorted(function_names(library.elf)))
+        opens_in_tvm = library.is_of_tvm and not unknown_to_tvm(library.entries)
     ((made, _),) = compile_generated(
         tools, [Generated("finished", f"names of {label}", text)], options, work
     )
     declared = DeclaredFunctions([f.symbol for f in kept if f.abi == "packed"])
     node = ObjectNode(made.path, declared, label=label, elsewhere=True)
     node.rows, node.described, node.exports = tuple(rows), tuple(functions), exports
+    node.opens_in_tvm = opens_in_tvm
     return node
 
 

@@ -131,7 +131,7 @@ def write_object(request: Request, folder: Path, machine: ElfTarget) -> tuple[Pa
         request.symbol,
         section_for(machine, request.plan.alignment, request.lead),
         lambda sink: request.plan.write(watched(sink), lead=request.lead),
-        has_index=request.plan.index,
+        announced=request.announced,
         hidden=request.system_lib,
     )
     return path, size

@@ -148,7 +148,7 @@ def _link_stub(
         line.machine,
         request.dialect.symbol,
         section,
-        has_index=request.plan.index,
+        announced=request.announced,
     )
     # Its name alone: gold writes it into the file, and the folder has another name each time.
     stub = "stub.so"

@@ -20,7 +20,7 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, 
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
 from mblob.errors import FormatError, MblobError
-from mblob.format import classic, ffi_dialect, functions_table
+from mblob.format import classic, ffi_dialect, functions_table, note
 from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
 from mblob.format.grammar import GRAMMARS
@@ -182,7 +182,6 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
             )  # with adapters for objects of another dialect
             its_own = set(contents.host if is_of_mblob else (contents.host[i] for i in of_tars))
             for found in map(node_of, root.walk()):
-                found.opens_in_tvm = contents.opens_in_tvm
                 if not isinstance(found, HostNode) or found in its_own:  # others tell their own
                     found.home = contents.dialect, contents.label
     return root
@@ -239,6 +238,7 @@ class Contents:
         functions: of a finished library, which cannot be linked again.
         calls: the dialect that all of these are called in; None if there are none, or some of each.
         blob, data, label: the packed modules, their bytes, and the file that they are in.
+        opens_in_tvm: TVM wrote the packed modules, and knows all their keys.
         machine: what a finished library is for.
     """
 
@@ -249,6 +249,7 @@ class Contents:
     blob: Blob | None = None
     data: memoryview = field(default_factory=lambda: memoryview(b""))
     label: str = ""
+    opens_in_tvm: bool = False
     machine: object_files.ElfTarget | None = None
 
     # -- reading -----------------------------------------------------------------------------------
@@ -267,7 +268,8 @@ class Contents:
             if library.blob is not None:
                 symbol = library.elf.find(library.blob.symbol)
                 assert symbol is not None
-                self._set_blob(library.blob, library.elf.bytes_of(symbol)[1], str(path))
+                data = library.elf.bytes_of(symbol)[1]
+                self._set_blob(library.blob, data, str(path), library.is_of_tvm)
 
     def add_file(self, path: Path, label: str, work: Path) -> None:
         """An object, an archive, or a source."""
@@ -337,9 +339,10 @@ class Contents:
         except MblobError as error:
             error.prefix(label)
             raise
-        self._set_blob(blob, data, label)
+        is_of_tvm = blob.index_offset is None or bool(note.announced(elf).flags & note.OF_TVM)
+        self._set_blob(blob, data, label, is_of_tvm)
 
-    def _set_blob(self, blob: Blob, data: memoryview, label: str) -> None:
+    def _set_blob(self, blob: Blob, data: memoryview, label: str, is_of_tvm: bool) -> None:
         if self.blob is not None:
             files = {self.blob.dialect: self.label, blob.dialect: label}
             who = f"{self.label} and {label}" if len(files) < 2 else both_dialects(files)
@@ -347,6 +350,7 @@ class Contents:
                 f"{who}: packed modules of two libraries, and a library has one tree; give those of one of them"
             )
         self.blob, self.data, self.label = blob, data, label
+        self.opens_in_tvm = is_of_tvm and not unknown_to_tvm(blob.entries)
 
     def _add_table(self, elf: ElfFile, label: str) -> None:
         others = [
@@ -369,12 +373,6 @@ class Contents:
         if self.blob is None:
             return None
         return "ffi 0.21" if self.blob.symbol == ffi_dialect.SYMBOL_OF_0_21 else self.blob.dialect
-
-    @property
-    def opens_in_tvm(self) -> bool:
-        """True if TVM wrote the packed modules, without an index, and knows all their keys."""
-        blob = self.blob
-        return blob is not None and blob.index_offset is None and not unknown_to_tvm(blob.entries)
 
     def check(self, target: str, label: str) -> None:
         """Refuse what cannot be written in the dialect `target`.
@@ -458,6 +456,8 @@ class Contents:
         root = made[0]
         if all(module is not host for module in root.walk()):
             root.import_module(host)  # a tree without a library, which the ffi dialect has to have
+        for module in root.walk():
+            node_of(module).opens_in_tvm = self.opens_in_tvm
         return root
 
     def tree_with(self, finished: HostNode) -> Module:

@@ -16,6 +16,7 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
+from mblob.format import note
 from mblob.format.blob_plan import BlobPlan
 from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
 from mblob.format.plugin_table import Plugin
@@ -136,11 +137,7 @@ class Request(NamedTuple):
     standalone: Standalone | None = None
 
     def tools(self) -> Toolchain:
-        """The compilers.
-
-        Raises:
-            ToolchainError, IncompatibleError: as of `mblob.packager.compile.toolchain.find`.
-        """
+        """The compilers; errors are those of `mblob.packager.compile.toolchain.find`."""
         return find(self.cc, self.target)
 
     @property
@@ -164,6 +161,12 @@ class Request(NamedTuple):
     def lead(self) -> int:
         """Bytes by which the blob starts behind a multiple of its alignment."""
         return self.plan.lead or 0
+
+    @property
+    def announced(self) -> int:
+        """Flags of the note in the library."""
+        is_of_tvm = any(node_of(module).opens_in_tvm for module in self.module.walk())
+        return (note.HAS_INDEX if self.plan.index else 0) | (note.OF_TVM if is_of_tvm else 0)
 
     @property
     def symbol(self) -> str:

@@ -89,14 +89,14 @@ def write_object(
     section: BlobSection,
     write_blob: WriteToSink,
     *,
-    has_index: bool,
+    announced: int,
     hidden: bool = False,
 ) -> int:
     """Write an object file whose `symbol` is the blob, and return the blob's size.
 
     Args:
         write_blob: streams the blob into a sink and returns its size.
-        has_index: what the note of mblob says about the blob.
+        announced: flags of the note of mblob.
         hidden: for a system library: the symbol stays in the program that it is linked into, which
             gets no note, because it is no packed library.
 
@@ -104,7 +104,7 @@ def write_object(
         IncompatibleError: the blob is larger than ELF32 can say.
         OSError: the file cannot be written.
     """
-    layout = _Layout(machine, symbol, section, has_index, hidden)
+    layout = _Layout(machine, symbol, section, announced, hidden)
     start = layout.payload_offset + section.lead
     limit = None if machine.bits == 64 else 0xFFFFFFFF - start
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -118,7 +118,7 @@ def write_object(
 
 
 def placeholder(
-    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, has_index: bool
+    path: Path, machine: ElfTarget, symbol: str, section: BlobSection, *, announced: int
 ) -> None:
     """Write an object with a section of PLACEHOLDER_SIZE zero bytes, a blob that ends it, for
     `grow` and `append` to replace."""
@@ -128,20 +128,19 @@ def placeholder(
         sink.write(bytes(size))
         return size
 
-    write_object(path, machine, symbol, section, zeros, has_index=has_index)
+    write_object(path, machine, symbol, section, zeros, announced=announced)
 
 
 class _Layout:
     """The file in front of the payload: header, section headers, symbols, names, notes."""
 
     def __init__(
-        self, machine: ElfTarget, symbol: str, section: BlobSection, has_index: bool, hidden: bool
+        self, machine: ElfTarget, symbol: str, section: BlobSection, announced: int, hidden: bool
     ) -> None:
         self.machine = machine
         self.symbol = symbol
         self.layout = layout_of(machine.bits, machine.byte_order)
-        flags = note.HAS_INDEX if has_index else 0
-        notes = [] if hidden else [(note.SECTION, note.encode(flags, machine.byte_order), 4)]
+        notes = [] if hidden else [(note.SECTION, note.encode(announced, machine.byte_order), 4)]
         if machine.properties:
             notes.append((".note.gnu.property", machine.properties, self.layout.word.size))
         self.section = section

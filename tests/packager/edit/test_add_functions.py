@@ -40,6 +40,7 @@ def linked(path: Path, text: str = TEXT, *options: str, compiler: str = "cc") ->
     return path
 
 
+@pytest.mark.filterwarnings("ignore:TVM cannot open:mblob.PortabilityWarning")
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize(
     ("options", "functions"), [(["-g"], "sum"), (["-g0"], PROTOTYPE)], ids=["name", "prototype"]

@@ -130,6 +130,49 @@ def test_a_library_of_tvm_without_modules_is_one_of_tvm(golden: Path, tmp_path: 
         mblob.add(plain, blobs={"k": b"1"}, output=tmp_path / "added.so")
 
 
+@pytest.mark.own_process
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", ["mlp_llvm", "relax/mlp_static"])
+def test_a_model_of_tvm_stays_one_when_code_is_added(
+    golden: Path, tmp_path: Path, name: str
+) -> None:
+    """The warning comes once: when TVM could open the library, and no longer can."""
+    path, words = tmp_path / "a.so", r"TVM cannot open the result.*\(k\)"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mblob.add(golden / f"{name}.so", modules=[mblob.csource_module(TWO)], output=path)
+        mblob.swap(path, digest="sha256")
+        mblob.strip_index(path)
+        mblob.add(path, modules=[mblob.csource_module(TWO.replace("two", "three"))])
+    with pytest.warns(mblob.PortabilityWarning, match=words):
+        mblob.add(path, blobs={"k": b"1"}, output=tmp_path / "b.so")
+    by_hand = mblob.load_module(path)
+    by_hand.import_module(mblob.blob_module("k", b"1"))
+    with pytest.warns(mblob.PortabilityWarning, match=words):
+        by_hand.export_library(tmp_path / "c.so")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mblob.add(tmp_path / "b.so", blobs={"l": b"1"})
+
+
+@pytest.mark.own_process
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_model_of_tvm_stays_one_when_it_is_linked_again_or_converted(
+    tmp_path: Path, dialect: Any
+) -> None:
+    tar = tmp_path / "m.tar"
+    root = mblob.device_module("opencl", "kernel void k() {}", functions=["k"])
+    root.import_module(mblob.csource_module(TWO))
+    root.export_library(tar, dialect=dialect, index=False)  # as TVM writes it
+    again, so, other = (tmp_path / name for name in ("again.tar", "again.so", "other.so"))
+    mblob.static_library(tar).export_library(again)
+    mblob.static_library(again).export_library(so)
+    mblob.convert(so, other, dialect="classic" if dialect == "ffi" else "ffi")
+    for made in (again, so, other):
+        with pytest.warns(mblob.PortabilityWarning, match=r"TVM cannot open the result.*\(k\)"):
+            mblob.add(made, blobs={"k": b"1"}, output=tmp_path / "out.so")
+
+
 def test_objects_are_not_replaced_by_a_library(tmp_path: Path) -> None:
     folder = members(tmp_path)
     tar = folder.with_suffix(".tar")

@@ -43,7 +43,7 @@ def write(path: Path, machine: ElfTarget, payload: bytes = PAYLOAD) -> Path:
         return len(payload)
 
     assert write_object(
-        path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, has_index=True
+        path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, announced=note.HAS_INDEX
     ) == len(payload)
     return path
 
@@ -86,7 +86,7 @@ def test_an_object_of_32_bits_ends_before_its_numbers_do(tmp_path: Path) -> None
             return size
 
         return write_object(
-            path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, has_index=True
+            path, machine, SYMBOL, section_for(machine, BLOB_ALIGN), blob, announced=note.HAS_INDEX
         )
 
     largest = 0xFFFFFFFF - head
@@ -153,7 +153,7 @@ def test_an_elf32_file_refuses_what_it_cannot_say(tmp_path: Path) -> None:
             SYMBOL,
             section_for(MACHINES["i386"], BLOB_ALIGN),
             too_much,
-            has_index=True,
+            announced=note.HAS_INDEX,
         )
 
 
