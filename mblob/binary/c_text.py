@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mblob.binary.elf_records import Symbol
+from mblob.binary.elf_records import SHN_ABS, SHN_UNDEF, Symbol, global_symbol
 from mblob.binary.image import OneImage
-from mblob.binary.non_elf import symbol
 from mblob.errors import FormatError
 
 _HEAD = 1 << 16  # bytes in which the definition of a blob must begin
@@ -92,7 +91,8 @@ class CText(OneImage):
 
 
 def _symbol(name: bytes, *, defined: bool = True, function: bool = False) -> Symbol:
-    return symbol(name.decode("utf-8", "backslashreplace"), 0, defined=defined, function=function)
+    section = SHN_ABS if defined else SHN_UNDEF
+    return global_symbol(name.decode("utf-8", "backslashreplace"), 0, section, function=function)
 
 
 def _decode(text: bytes, name: str, at: int) -> bytes:

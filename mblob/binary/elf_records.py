@@ -53,7 +53,7 @@ SHF_WRITE, SHF_ALLOC, SHF_EXECINSTR, SHF_TLS, SHF_X86_64_LARGE, SHF_EXCLUDE = (
     0x80000000,
 )
 STT_COMMON = 5
-SHN_UNDEF, SHN_LORESERVE, SHN_COMMON = 0, 0xFF00, 0xFFF2
+SHN_UNDEF, SHN_LORESERVE, SHN_ABS, SHN_COMMON = 0, 0xFF00, 0xFFF1, 0xFFF2
 DT_NULL, DT_NEEDED, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_GNU_HASH = (
     0,
     1,
@@ -194,6 +194,14 @@ class Symbol(NamedTuple):
             and self.st_info >> 4 in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
             and self.st_other & 3 in (STV_DEFAULT, STV_PROTECTED)
         )
+
+
+def global_symbol(
+    name: str, value: int, section: int, *, function: bool, weak: bool = False
+) -> Symbol:
+    """A symbol of another format, in ELF's terms."""
+    binding, kind = STB_WEAK if weak else STB_GLOBAL, STT_FUNC if function else STT_OBJECT
+    return Symbol(name, value, 0, binding << 4 | kind, 0, section, 0)
 
 
 class SymbolTable(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from mblob.binary.non_elf import ForeignFile, Span, number_of, symbol, text_of
+from mblob.binary.non_elf import ForeignFile, Span, number_of, text_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
@@ -95,7 +95,7 @@ class MachO(ForeignFile):
         # where the header ends; the place of a segment's bytes in its command
         size, start, end = (32, 40, 56) if self.bits == 64 else (28, 32, 40)
         self.check(0, size, "a Mach-O header")
-        count, length = struct.unpack_from(order + "2I", self.data, 16)
+        count, length = self.numbers(16, "2I", "a Mach-O header")
         self.check(size, length, "load commands")
         headers = bytearray(self.data[: size + length])
         self._symbol_table: tuple[int, ...] = ()
@@ -132,8 +132,7 @@ class MachO(ForeignFile):
         if (system := parsed.build_version) is not None:
             name = getattr(system.platform, "name", system.platform)
             self.hints = [f"{name} {'.'.join(map(str, system.minos))} or later"]
-        self._sections = [self._span(g, s) for g in parsed.segments for s in g.sections]
-        self.spans = [s for s in self._sections if s is not None]
+        self.sections = [self._span(g, s) for g in parsed.segments for s in g.sections]
         self._read_symbols(bool(parsed.header.flags & MH_TWOLEVEL) and self.kind != "object")
 
     def _span(self, segment: Any, section: Any) -> Span | None:
@@ -162,14 +161,11 @@ class MachO(ForeignFile):
             # a hidden one is in no table of a library that other libraries see
             if kind & N_STAB or not kind & N_EXT or (kind & N_PEXT and self.kind != "object"):
                 continue
-            name = self.text_at(strings + name_at, "the name of a symbol").removeprefix("_")
+            name = self.text_at(strings + name_at).removeprefix("_")
             defined = kind & N_TYPE != 0 or value != 0  # undefined with a value is common
-            in_section = kind & N_TYPE == N_SECT and 0 < section <= len(self._sections)
-            span = self._sections[section - 1] if in_section else None
-            function = span.executable if span else not defined
             weak = bool(desc & (N_WEAK_DEF if defined else N_WEAK_REF))
-            found = symbol(name, value, defined=defined, function=function, weak=weak)
-            (self.exports if defined else self.imports).append(found)
+            number = section if kind & N_TYPE == N_SECT else 0
+            self.add(name, value, number, defined=defined, weak=weak)
             library = desc >> 8 & 0xFF
             if two_level and not defined and 0 < library <= len(self.needed):
                 self.provided_by[name] = self.needed[library - 1]

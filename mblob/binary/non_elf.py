@@ -7,23 +7,15 @@ of symbols are read in place, with a budget, because they may share their bytes,
 
 from __future__ import annotations
 
+import struct
 import threading
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from mblob import texts
-from mblob.binary.elf_records import (
-    SHN_UNDEF,
-    STB_GLOBAL,
-    STB_LOCAL,
-    STB_WEAK,
-    STT_FUNC,
-    STT_OBJECT,
-    Symbol,
-)
+from mblob.binary.elf_records import SHN_ABS, SHN_UNDEF, Symbol, global_symbol
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.binary.image import OneImage
 from mblob.errors import FormatError, needs_package
@@ -63,10 +55,8 @@ class ForeignFile(OneImage):
     build_id: str | None = None
 
     def __init__(self, data: memoryview, name: str, base: int = 0) -> None:
-        self.data = data
-        self.name = name
-        self.base = base
-        self.spans: Sequence[Span] = ()
+        self.data, self.name, self.base = data, name, base
+        self.sections: list[Span | None] = []  # in the order of the file; None: without bytes in it
         self.exports: list[Symbol] = []
         self.imports: list[Symbol] = []
         self.provided_by: dict[str, str] = {}  # libraries of imported names that the file says
@@ -74,14 +64,10 @@ class ForeignFile(OneImage):
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        self._read_by_lief()
-
-    def _read_by_lief(self) -> None:
-        """Let lief read, without its log on stderr."""
         try:
             import lief
         except ModuleNotFoundError:
-            raise needs_package(f"{self.name}: a {self.title}", "lief") from None
+            raise needs_package(f"{name}: a {self.title}", "lief") from None
 
         with _LIEF, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of numbers that its enumerations lack
@@ -112,35 +98,58 @@ class ForeignFile(OneImage):
     def endian(self) -> str:
         return "little" if self.byte_order == "<" else "big"
 
+    @property
+    def spans(self) -> list[Span]:
+        """The sections with bytes in the file."""
+        return [s for s in self.sections if s is not None]
+
     def fail(self, message: str, at: int | None = None) -> FormatError:
         return FormatError.about(self.name, message, code=self.format.replace("-", "_"), offset=at)
 
     def check(self, offset: int, size: int, what: str) -> None:
         """Raise unless `size` bytes at `offset` are in the file."""
-        if offset < 0 or size > len(self.data) or offset > len(self.data) - size:
+        if size > len(self.data) - offset:
             raise self.fail(
                 f"{what} needs {size} bytes, the file ends at {len(self.data)}{texts.CUT_OFF}",
                 offset,
             )
 
-    def spend(self, size: int) -> None:
-        """Count a name of `size` bytes: records may share one long name.
+    def numbers(self, at: int, fmt: str, what: str) -> tuple[int, ...]:
+        """The numbers at an offset."""
+        self.check(at, struct.calcsize(self.byte_order + fmt), what)
+        return struct.unpack_from(self.byte_order + fmt, self.data, at)
+
+    def text_at(self, at: int, what: str = "the name of a symbol") -> str:
+        """The name at an offset, up to a NUL.
 
         Raises:
-            FormatError: all names add up to more than a file has reason to.
+            FormatError: all names add up to more than a file has reason to: records may share one.
         """
-        self._names_left -= size
-        if self._names_left < 0:
-            raise self.fail("its names add up to more than 8 times the file")
-
-    def text_at(self, at: int, what: str) -> str:
-        """The name at an offset, up to a NUL."""
         for window in (256, 4096, NAME_LIMIT):  # most names are short, and each look copies
             text, end, _ = bytes(self.data[at : at + window]).partition(b"\0")
             if end:
-                self.spend(len(text))
+                self._names_left -= len(text)
+                if self._names_left < 0:
+                    raise self.fail("its names add up to more than 8 times the file")
                 return text_of(text)
         raise self.fail(f"{what} has no end within {NAME_LIMIT} bytes", at)
+
+    def add(
+        self, name: str, value: int = 0, section: int = 0, *, defined: bool, weak: bool = False
+    ) -> None:
+        """Add a symbol to the exported or the imported ones.
+
+        Args:
+            section: the number of its section, from 1 on; another number: it is in none.
+        """
+        span = self._section(section)
+        number = section if span is not None else SHN_ABS if defined else SHN_UNDEF
+        function = span.executable if span is not None else not defined
+        found = global_symbol(name, value, number, function=function, weak=weak)
+        (self.exports if defined else self.imports).append(found)
+
+    def _section(self, number: int) -> Span | None:
+        return self.sections[number - 1] if 0 < number <= len(self.sections) else None
 
     @cached_property
     def _exported(self) -> dict[str, Symbol]:
@@ -150,23 +159,9 @@ class ForeignFile(OneImage):
         return self._exported.get(name)
 
     def span_of(self, symbol: Symbol) -> Span | None:
-        """The section that has the address of a symbol."""
-        return self._span_at(symbol.st_value)
-
-    def _span_at(self, address: int) -> Span | None:
-        """The section with an address. Sections of a valid file do not overlap, so it is the last
-        one that begins there or before."""
-        at = bisect_right(self._starts, address) - 1
-        span = self._ordered[at] if at >= 0 else None
-        return span if span is not None and address - span.address < span.size else None
-
-    @cached_property
-    def _ordered(self) -> list[Span]:
-        return sorted((s for s in self.spans if s.size), key=lambda s: s.address)
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [s.address for s in self._ordered]
+        """The section of a symbol, if the symbol's address is in it."""
+        span = self._section(symbol.st_shndx)
+        return span if span and 0 <= symbol.st_value - span.address < span.size else None
 
     def bytes_of(self, symbol: Symbol) -> tuple[int, memoryview]:
         """Offset of a symbol in the file, and its bytes: symbols of these formats have no size, so
@@ -192,12 +187,3 @@ def text_of(value: str | bytes) -> str:
 def number_of(value: Any) -> int:
     """A member of an enumeration of lief as a number; one that is not known is a number already."""
     return int(getattr(value, "value", value))
-
-
-def symbol(
-    name: str, value: int, *, defined: bool, function: bool, weak: bool = False, local: bool = False
-) -> Symbol:
-    """A symbol in ELF's terms."""
-    binding = STB_LOCAL if local else STB_WEAK if weak else STB_GLOBAL
-    kind = STT_FUNC if function else STT_OBJECT
-    return Symbol(name, value, 0, binding << 4 | kind, 0, 1 if defined else SHN_UNDEF, 0)
