@@ -98,9 +98,9 @@ def use_in_packager() -> None:
 
     really = Processes.run
 
-    def run(self: Any, command: Sequence[str], cwd: Path | None = None) -> Answer:
+    def run(self: Any, command: Sequence[str], cwd: Path | None = None, *started: Any) -> Answer:
         if cwd is None or self._stopped:
-            return really(self, command, cwd)
-        return made_once(command, cwd, lambda: really(self, command, cwd))
+            return really(self, command, cwd, *started)
+        return made_once(command, cwd, lambda: really(self, command, cwd, *started))
 
     Processes.run = run  # type: ignore[method-assign]

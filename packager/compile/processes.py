@@ -50,8 +50,17 @@ class Processes:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def run(self, command: Sequence[str], cwd: Path | None = None) -> tuple[int, str]:
+    def run(
+        self,
+        command: Sequence[str],
+        cwd: Path | None = None,
+        started: Callable[[], object] = lambda: None,
+    ) -> tuple[int, str]:
         """Exit status and everything printed.
+
+        Args:
+            started: called when the program runs: what takes the interpreter before, such as imports,
+                delays its start.
 
         Raises:
             ToolchainError: the program cannot be started.
@@ -68,6 +77,7 @@ class Processes:
             process = starting.wait()
             if process is None:
                 return -signal.SIGTERM, ""
+            started()
             output, _ = process.communicate()
         except BaseException:
             if begun := starting.begun():
@@ -170,7 +180,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
 
     Args:
         meanwhile: called while they run, once all sources are made: what compiles longest may be
-            waiting for its source.
+            waiting for its source. And once as many run as can: who starts a compiler waits for no imports.
 
     Raises:
         ToolchainError: one failed; the others are ended.
@@ -180,23 +190,21 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
     processes = Processes()
     made = threading.Event()
 
-    def task(row: Sequence[Job]) -> list[tuple[int, str]]:
+    def task(row: Sequence[Job], started: Callable[[], object]) -> list[tuple[int, str]]:
         if row[0].before is not None:
             made.wait()
         done: list[tuple[int, str]] = []
         for job in row:
-            done.append(processes.run(job.command, cwd))
+            done.append(processes.run(job.command, cwd, started))
             if done[-1][0]:
                 break
         return done
 
-    def beside() -> None:
+    def make_sources() -> None:
         for job in jobs:
             if job.before is not None:
                 job.before()
         made.set()
-        if meanwhile is not None:
-            meanwhile()
 
     def stop() -> None:
         processes.stop()
@@ -204,7 +212,7 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
 
     in_order = [job for job in jobs if job.is_fortran]
     rows = [*([in_order] if in_order else []), *([job] for job in jobs if not job.is_fortran)]
-    results = _in_parallel([partial(task, row) for row in rows], stop, beside)
+    results = _in_parallel([partial(task, row) for row in rows], stop, make_sources, meanwhile)
     for job, (status, output) in (
         pair for row, done in zip(rows, results) for pair in zip(row, done)
     ):
@@ -222,29 +230,34 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
 
 
 def _in_parallel(
-    tasks: Sequence[Callable[[], Result]],
+    tasks: Sequence[Callable[[Callable[[], object]], Result]],
     stop: Callable[[], None],
-    meanwhile: Callable[[], object],
+    prepare: Callable[[], object],
+    meanwhile: Callable[[], object] | None,
 ) -> list[Result]:
     """The results of tasks, of which as many run at a time as there are processors.
 
     Args:
+        tasks: each calls its argument when its process runs.
         stop: makes tasks end soon; called when one raised or this is interrupted, and at the end.
-        meanwhile: called while they run.
+        prepare: called first; tasks may wait for it.
+        meanwhile: called when the first process of each thread runs.
     """
     results: dict[int, Result] = {}
     errors: list[BaseException] = []
     waiting = deque(enumerate(tasks))
+    started = threading.Semaphore(0)
 
     def work() -> None:
         with suppress(IndexError):
             while not errors:
                 number, task = waiting.popleft()
                 try:
-                    results[number] = task()
+                    results[number] = task(started.release)
                 except BaseException as error:  # it is raised below
                     errors.append(error)
                     stop()
+        started.release()
 
     # Daemons: one that hangs, in a file system say, does not keep a process that is to end.
     threads = [
@@ -253,7 +266,11 @@ def _in_parallel(
     ]
     try:
         held(lambda: deque(map(threading.Thread.start, threads), maxlen=0))
-        held(meanwhile)  # it imports
+        held(prepare)
+        if meanwhile is not None:
+            for _ in threads:
+                started.acquire()
+            held(meanwhile)  # it imports
         for thread in threads:
             thread.join()
     finally:

@@ -181,19 +181,24 @@ class Toolchain:
         return re.findall(r'"-L([^"]+)"', found[1]) if found else [f"{home}/lib64", f"{home}/lib"]
 
     def link(
-        self, command: Sequence[str], cwd: Path, labels: Mapping[str, str] = MappingProxyType({})
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        labels: Mapping[str, str] = MappingProxyType({}),
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
         """Run a link command.
 
         Args:
             labels: what messages call inputs.
+            meanwhile: called while it runs.
 
         Raises:
             ToolchainError: it failed.
             BuildError: the linker says that the code needs an executable stack.
         """
         command = _without_start_up(command)
-        status, output = Processes().run(command, cwd)
+        status, output = Processes().run(command, cwd, meanwhile)
         if status:
             check_space(command, output, cwd)
             if culprit := _without_pic(command, output, cwd):

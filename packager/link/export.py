@@ -33,10 +33,8 @@ The tree of a loaded library goes another way: `mblob.repack.export_loaded` writ
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib import import_module
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -326,8 +324,7 @@ def _export_shared(request: Request, library: Path, work: Path) -> None:
         if request.standalone is not None:
             request, line = _with_runtime(request, line, work)
         # Link with a placeholder, and write the blob in its place; or as `embed` says.
-        with _import_beside("mblob.packager.link.read_back", "mblob.inspect.library"):
-            blob_size = linking.link(request, line, library, work, copy)
+        blob_size = linking.link(request, line, library, work, copy)
         from mblob.packager.link import read_back
 
         # Read the library back, and check it.
@@ -349,17 +346,6 @@ def _with_runtime(request: Request, line: LinkLine, work: Path) -> tuple[Request
     plain.unlink()
     line = line._replace(files=[*line.files, *files], objects=[*line.objects, *files])
     return request._replace(options=(*request.options, *LINK_OPTIONS)), line
-
-
-@contextmanager
-def _import_beside(*modules: str) -> Iterator[None]:
-    """Import modules while the linker runs."""
-    importing = threading.Thread(target=lambda: list(map(import_module, modules)))
-    importing.start()
-    try:
-        yield
-    finally:
-        importing.join()
 
 
 def _early_copy(request: Request, library: Path) -> AbstractContextManager[BackgroundCopy | None]:

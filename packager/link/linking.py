@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from mblob.binary.archive import members as members_of
@@ -62,10 +63,22 @@ def link_command(
         folders = [f"-L{folder}" for folder in tools.cuda_folders]
         words += [*folders, "-lcudart_static", "-lpthread", "-ldl", "-lrt"]
     # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
-    late = ["-lm", "-ldl"] if line.plugins or line.looks_up else ["-lm"]
+    late = ["-lm"] if _may_need_math(line, options) else []
+    late += ["-ldl"] if line.plugins or line.looks_up else []
     if fortran:
         late = [*tools.fortran_libraries, *late]
-    return [*words, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"]
+    return [*words, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"] if late else words
+
+
+def _may_need_math(line: LinkLine, options: Sequence[str]) -> bool:
+    """True unless it is certain that nothing calls the C library's functions of numbers: a linker reads its
+    symbols as long as all else of a small library."""
+    given = any(o.startswith(("-l", "-u", "-Wl,", "-X")) or not o.startswith("-") for o in options)
+    return (
+        given
+        or bool(line.addons)
+        or any(c.undefined or not c.complete for f, c in line.objects if not f.generated)
+    )
 
 
 def link(
@@ -92,7 +105,14 @@ def link(
 
 def _run(request: Request, line: LinkLine, output: Path, more: Sequence[str], work: Path) -> None:
     labels = {str(f.path): f.label for f, _ in line.files}
-    line.tools.link(link_command(line, output, more, request.options, work), work, labels)
+    command = link_command(line, output, more, request.options, work)
+    line.tools.link(command, work, labels, _import_reading)
+
+
+def _import_reading() -> None:
+    """Import what reads the library, while the linker runs."""
+    import_module("mblob.packager.link.read_back")
+    import_module("mblob.inspect.library")
 
 
 def _embed(

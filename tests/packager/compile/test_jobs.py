@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mblob.packager.compile.processes import Job, run_all
+import mblob
+from mblob.packager.compile.processes import Job, Processes, run_all
 
 COPY = (sys.executable, "-c", "import sys; open(sys.argv[2], 'w').write(open('made').read())")
 
@@ -30,6 +34,39 @@ def test_sources_are_made_before_anything_else_is_done_meanwhile(tmp_path: Path)
     )
     assert order == ["source", "import"]
     assert (tmp_path / "out").read_text() == "text"
+
+
+def test_imports_begin_when_the_compilers_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    start = Processes._start
+
+    def late(*of: Any) -> Any:
+        time.sleep(0.05)
+        process = start(*of)
+        order.append("compiler")
+        return process
+
+    monkeypatch.setattr(Processes, "_start", late)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    jobs = [Job("a file", (sys.executable, "-c", "")) for _ in range(3)]
+    run_all(jobs, tmp_path, lambda: order.append("import"))
+    assert order[:3] == ["compiler", "compiler", "import"]
+
+
+@pytest.mark.parametrize(("result", "links_math"), [("x + 1", False), ("__builtin_sqrt(x)", True)])
+def test_a_linker_reads_no_functions_of_numbers_for_code_that_calls_nothing(
+    result: str, links_math: bool, tmp_path: Path
+) -> None:
+    compiler, log = tmp_path / "logging-gcc", tmp_path / "log"
+    compiler.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec gcc "$@"\n')
+    compiler.chmod(0o755)
+    text = f"double f(double x) {{ return {result}; }}"
+    mblob.csource_module(text).export_library(tmp_path / "f.so", cc=str(compiler))
+    (link,) = (line for line in log.read_text().splitlines() if "-shared" in line)
+    assert ("-lm" in link.split()) is links_math
+    assert mblob.load_module(tmp_path / "f.so")["f"](4.0) == (2 if links_math else 5)
 
 
 def test_a_source_that_cannot_be_made_ends_the_other_jobs(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_an_interrupted_build_waits_for_threads_that_have_not_begun(tmp_path: Pa
                 super().start()
                 begun.append(self)
         threading.Thread = Late
-        processes.Processes.run = lambda running, command, cwd: (0, "")
+        processes.Processes.run = lambda running, command, cwd, started: (0, "")
         try:
             with DeferredSignals():
                 processes.run_all([processes.Job("a", ("true",))], Path(sys.argv[1]))
@@ -288,7 +288,7 @@ def test_a_thread_that_hangs_does_not_keep_a_process_that_is_to_end(tmp_path: Pa
         from mblob.packager.compile import processes
         processes._PATIENCE = 0.01
         signal.signal(signal.SIGTERM, lambda n, f: sys.exit(128 + n))
-        def hangs(running, command, cwd):
+        def hangs(running, command, cwd, started):
             os.kill(os.getpid(), signal.SIGTERM)
             threading.Event().wait()
         processes.Processes.run = hangs
