@@ -42,7 +42,7 @@ ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk csrc/amalg
   $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-all lint format check nightly bench docs wheels release install uninstall clean runtime stale quick coverage amalgamation
+.PHONY: help env demo test test-all lint format check nightly bench docs wheels release install uninstall clean runtime stale quick coverage amalgamation generate
 
 help: ## list the targets
 	@while IFS= read -r line; do case $$line in [a-z]*:*'## '*) \
@@ -106,6 +106,21 @@ coverage: ## the lines that the quick tests run, by folder, Python and C, into d
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheel_parts.py wheels.py
 C_SOURCES = $(call files_in,csrc/src csrc/include csrc/minimal csrc/plugins packager loader/_call mblob/bytes tests examples \
   benchmarks,%.c %.h %.cpp)
+
+# $(1) prints the file $(2), which keeps its time if it is the same: what includes it is not compiled again
+made = @trap 'rm $(2).new' EXIT; $(BIN)/python -m $(1) >$(2).new && { cmp -s $(2).new $(2) || cp $(2).new $(2); }
+
+generate: ## the generated files, from their sources: CONTRIBUTING.md lists them
+	$(call made,mblob.format.type_keys,csrc/src/base/type_keys.h)
+	$(call made,mblob.texts,csrc/src/base/texts.h)
+	$(call made,mblob.argument_types,csrc/src/base/argument_types.h)
+	$(call made,mblob.device_types,csrc/src/base/device_types.h)
+	$(call made,mblob.binary.relocation_types,csrc/src/elf/relocation_numbers.h)
+	$(call made,mblob.unload_safe_functions,csrc/src/core/link/unload_safe_functions.h)
+	@$(BIN)/python tests/vectors/generate.py
+	@$(BIN)/python -m tests.loader.executors.relax_programs tests/c/exec/relax_programs.bin
+	@$(BIN)/python -m tests.loader.executors.vm_programs tests/c/exec/vm_programs.bin
+	$(call made,docs.site.manual_page,docs/mblob-pack.1)
 
 lint: $(VENV)/lint-ready ## ruff, clang-format and mypy --strict
 	@$(BIN)/ruff check $(PYTHON_SOURCES)

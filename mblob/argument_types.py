@@ -3,8 +3,8 @@ them, and how each is passed.
 
 From it come the types of prototypes (`packager/modules/prototype_parser.py`, `packager/functions`), those
 of kernels in sources (`packager/device/kernels.py`), and `csrc/src/base/argument_types.h`,
-which `mblob_call` and `loader/_call` read: `python -m mblob.argument_types >
-csrc/src/base/argument_types.h`. The header has the names of element types, too (`mblob/dtype.py`).
+which `make generate` makes, and `mblob_call` and `loader/_call` read. The header has the names of
+element types, too (`mblob/dtype.py`).
 
 What cannot be derived: a new way to pass an argument (`take` of `core/library/prepared.c`, `_fetch`
 of `packager/functions/wrappers.py` with `checks*.h`, `loader/_call/convert.c`), a new kind of DWARF's

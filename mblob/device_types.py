@@ -1,7 +1,7 @@
 """Types of devices: their names, and what their memory is. Numbers are DLPack's, the ones kernels check.
 
-`csrc/src/base/device_types.h` is made from the tables here: `python -m mblob.device_types >
-csrc/src/base/device_types.h`. The runtime, `loader/_call` and generated C read it.
+`make generate` makes `csrc/src/base/device_types.h` from the tables here. The runtime,
+`loader/_call` and generated C read it.
 """
 
 from __future__ import annotations

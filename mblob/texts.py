@@ -2,8 +2,8 @@
 the extension of the hot path, the C runtime, plug-ins, and the packed functions that the packager
 generates.
 
-`csrc/src/base/texts.h` is made from it: `python -m mblob.texts > csrc/src/base/texts.h`. C has a
-row as the macro MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
+`make generate` makes `csrc/src/base/texts.h` from it. C has a row as the macro
+MB_TEXT_<name>; generated C gets the macros that it uses (`packager/functions/wrappers.py`). Rows are
 formats of printf, of which `loader/_call` uses what PyUnicode_FromFormat knows; Python fills them
 in by `say`.
 

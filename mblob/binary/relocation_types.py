@@ -1,7 +1,7 @@
 """The one table of relocations that dynamic linkers follow: what each type means, by machine.
 
-The judge of ELF files reads it as `csrc/src/elf/relocation_numbers.h`, which is made from it:
-`python -m mblob.binary.relocation_types > csrc/src/elf/relocation_numbers.h`. The packager moves
+The judge of ELF files reads it as `csrc/src/elf/relocation_numbers.h`, which `make
+generate` makes from it. The packager moves
 relocations of these types (`mblob.packager.join.relocations`).
 
 `enum meaning` of `csrc/src/elf/relocation_types.h` explains the meanings. Names and numbers are those

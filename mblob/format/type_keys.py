@@ -1,9 +1,8 @@
 """The one table of type keys: who wrote each, what its payload looks like in either dialect, who
 runs it.
 
-`csrc/src/base/type_keys.h` is made from it: `python -m mblob.format.type_keys >
-csrc/src/base/type_keys.h`. No other file of the product spells a key. Keys are those of TVM's
-sources (`type_key()`, `kind()`), and `safetensors` is ours.
+`make generate` makes `csrc/src/base/type_keys.h` from it. No other file of the product
+spells a key. Keys are those of TVM's sources (`type_key()`, `kind()`), and `safetensors` is ours.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Write the vectors that the Python and the C reader are both tested with: `python
-tests/vectors/generate.py`.
+"""Write the vectors that the Python and the C reader are both tested with (`make
+generate`).
 
 good/NAME.bin is the bytes of a blob (st_size of them), good/NAME.json what a reader must find.
 bad/NAME.json has the code (and mostly the offset) of the error. All are read at level "full";

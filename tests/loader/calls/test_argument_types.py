@@ -18,7 +18,7 @@ import mblob
 from mblob import argument_types
 from mblob.argument_types import OF_LIBRARIES, POINTER_SIZED, TABLE
 from mblob.compilers import include_flags
-from mblob.dtype import SMALL_FLOATS
+from mblob.dtype import LAST_CODE, SMALL_FLOATS
 from mblob.loader.prototype import check
 from mblob.native.runtime import ffi, lib
 from mblob.packager.functions import checks
@@ -169,13 +169,14 @@ def test_no_other_file_of_calls_spells_a_name_of_the_table() -> None:
 
 # -- small floats, whose names say their bits -------------------------------------------------------
 
-ADDED = {"float5_e2m2": (18, 5), **SMALL_FLOATS}  # in front: places of all others change
+NEXT = LAST_CODE + 1
+ADDED = {"float5_e2m2": (NEXT, 5), **SMALL_FLOATS}  # in front: places of all others change
 
 
 @pytest.fixture
 def with_another(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(argument_types, "SMALL_FLOATS", ADDED)
-    monkeypatch.setattr(argument_types, "LAST_CODE", 18)
+    monkeypatch.setattr(argument_types, "LAST_CODE", NEXT)
     checks.text.cache_clear()
     yield
     checks.text.cache_clear()
