@@ -96,7 +96,7 @@ INCLUDED = re.compile(r'^#\s*include ["<]([^">]+)[">].*$')
 MACRO = re.compile(r"#\s*define (?!_GNU_SOURCE)(\w+)")
 TAG = re.compile(r"(?:typedef )?((?:struct|union|enum) \w+) \{")
 STATIC = re.compile(r"static [^=;(){]*?\b(\w+)(?:\[[^\]]*\])*(?: =|;|\()")
-ATTRIBUTES = re.compile(r"__attribute__\(\(.*?\)\) ")
+ATTRIBUTES = re.compile(r"__attribute__\(\(.*?\)\) |MB_HANDLER\(\w+(?:\(\d+\))?\) ")
 OPERATORS = re.compile(r"\b(?:ElfW|_Atomic)\(([\w ]+\**)\)")
 # A prototype in a header of src/. mblob.c has what it declares, and nothing else needs the name.
 PROTOTYPE = re.compile(

@@ -84,6 +84,7 @@ _HOME = {
     "strip_index": "mblob.packager.edit.swap:strip_index",
     "add_index": "mblob.packager.edit.swap:add_index",
     "convert": "mblob.packager.edit.convert:convert",
+    "standalone": "mblob.packager.edit.standalone:standalone",
     # graphs, and parts of them for code generators
     "GraphBuilder": "mblob.packager.byoc:GraphBuilder",
     "byoc": "mblob.packager.byoc",

@@ -54,6 +54,7 @@ from mblob.packager.device.modules import device_module as device_module
 from mblob.packager.edit.add import add as add
 from mblob.packager.edit.convert import convert as convert
 from mblob.packager.edit.extract import extract as extract
+from mblob.packager.edit.standalone import standalone as standalone
 from mblob.packager.edit.swap import add_index as add_index
 from mblob.packager.edit.swap import strip_index as strip_index
 from mblob.packager.edit.swap import swap as swap

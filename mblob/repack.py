@@ -76,12 +76,6 @@ def export_loaded(
     node = next(m._node for m in module.walk() if m.type_key == LIBRARY)
     shown = node.path or "a library from memory"
     asked = {name: value for name, value in others.items() if value}
-    if asked.get("standalone"):
-        raise mblob.BuildError(
-            f"{shown}: a finished library, whose code was linked without the runtime; export the model to a .tar"
-            ' (export_library("model.tar")), and pack static_library("model.tar") with standalone=True, or its objects'
-            " or sources"
-        )
     if output.suffix == ".tar":
         raise mblob.BuildError(
             f"{shown}: a loaded library has no objects to put into {output}; name a .so, or pack its objects"
@@ -109,6 +103,7 @@ def export_loaded(
 
 
 _NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
+_OF_STANDALONE = ("prefix", "header", "shapes")
 _OF_CODE = ("cc", "target", "options")  # what compiling new code takes
 Step = Callable[[Any, Path], Any]  # writes a file that is made of another one
 
@@ -136,7 +131,14 @@ def _steps(
         for new in row
         for m in new.walk()
     )
-    code_options: Any = {name: asked.get(name) for name in _OF_CODE} if code else {}
+    whole = asked.get("standalone", False)
+    if whole and index is False:
+        raise mblob.BuildError(
+            f"{shown}: index= has no meaning for a standalone library; leave it out"
+        )
+    code_options: Any = {name: asked.get(name) for name in _OF_CODE} if code or whole else {}
+    own = {name: asked[name] for name in _OF_STANDALONE if name in asked} if whole else {}
+    asked = {name: value for name, value in asked.items() if name not in (*own, "standalone")}
     left = [name for name in asked if name not in code_options]
     if left and other is None:
         raise mblob.BuildError(
@@ -172,8 +174,10 @@ def _steps(
         steps.append(partial(mblob.strip_index, reuse=reuse))
     elif index and not has_index:
         steps.append(partial(mblob.add_index, digest=digest or "crc32", reuse=reuse))
-    elif not steps:
+    elif not steps and not whole:
         steps.append(partial(_swap, same, reuse=reuse) if same else _copy)
+    if whole:
+        steps.append(partial(_standalone, reuse=reuse, **own, **code_options))
     return steps
 
 
@@ -183,6 +187,10 @@ def _swap(changes: Mapping[int | str, Any], path: Any, output: Path, **options: 
 
 def _add(new_imports: Mapping[int, list[Module]], path: Any, output: Path, **options: Any) -> None:
     mblob.add(path, modules=new_imports, output=output, **options)
+
+
+def _standalone(path: Any, output: Path, **options: Any) -> None:
+    mblob.standalone(path, output, **options)
 
 
 def _copy(path: Any, output: Path) -> None:

@@ -112,3 +112,4 @@ class ExportOptions(BuildOptions, total=False):
     dialect: Dialect | None
     standalone: bool
     header: PathLike | None
+    shapes: Mapping[str, str] | None

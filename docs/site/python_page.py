@@ -23,7 +23,7 @@ GROUPS = {
         "json_module", "const_loader_module", "graph_executor_factory", "GraphBuilder", "export_library",
     ),
     "Look and compare": ("open", "Library", "verify", "diff"),
-    "Change what is packed": ("add", "swap", "extract", "strip_index", "add_index", "convert"),
+    "Change what is packed": ("add", "swap", "extract", "strip_index", "add_index", "convert", "standalone"),
     "Bring your own codegen": ("partition_graph", "register_codegen", "byoc"),
     "Compile C programs": ("get_amalgamation", "get_include", "get_library_dir"),
     "What these give": (),

@@ -138,6 +138,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="write the header of the interface of a standalone library",
     )
     how.add_argument(
+        "--shape",
+        metavar="NAME=TYPE[SHAPE]",
+        action="append",
+        default=[],
+        help="type and shape of an input or output of a standalone library, where the model does not tell them, such "
+        "as data=float32[1,3]",
+    )
+    how.add_argument(
         "--no-reuse",
         action="store_true",
         help="do not share blocks on disk with the library that this one replaces",
@@ -193,15 +201,16 @@ def run(args: argparse.Namespace) -> int:
         )
     if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
-    tell_written(plan.output, quiet=args.quiet)
-    if args.json:
-        report = {
-            "schema": "mblob/build/1",
-            "file": str(plan.output),
-            "size": plan.output.stat().st_size,
-        }
-        print(json.dumps(report, indent=2))
+    tell_result(args, plan.output)
     return 0
+
+
+def tell_result(args: argparse.Namespace, output: Path) -> None:
+    """Say what was written, for people and with `--json`."""
+    tell_written(output, quiet=args.quiet)
+    if args.json:
+        report = {"schema": "mblob/build/1", "file": str(output), "size": output.stat().st_size}
+        print(json.dumps(report, indent=2))
 
 
 def tell_of_plain_functions(output: Path) -> None:
@@ -254,6 +263,8 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
         for name in ("graph", "params", "order", "depfile", "header")
         if getattr(args, name) is not None
     )
+    if args.shape:
+        changes["shapes"] = {**(plan.shapes or {}), **shapes_of(args)}
     if args.no_index:
         changes["index"] = False
     if args.no_reuse:
@@ -276,3 +287,15 @@ def make_plan(args: argparse.Namespace) -> BuildPlan:
     )
     check_output(NAME, plan.output, "deploy.so")
     return plan
+
+
+def shapes_of(args: argparse.Namespace) -> dict[str, str]:
+    """Name and text of each `--shape`; a name may have a `=`, and a text has none.
+
+    Raises:
+        UsageError: one without a name.
+    """
+    found = [text.rpartition("=") for text in args.shape]
+    if wrong := next((text for (name, _, _), text in zip(found, args.shape) if not name), None):
+        raise UsageError(f"--shape: expected NAME=TYPE[SHAPE], found {wrong!r}")
+    return {name: text for name, _, text in found}

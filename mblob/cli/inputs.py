@@ -98,7 +98,7 @@ def find_library(args: argparse.Namespace) -> None:
     shared library, or else the first .tar, folder or object."""
     first = len(args.inputs)
     for is_library, most in (
-        (_is_shared, 1),
+        (is_shared, 1),
         (_is_tar, first),
         (_is_folder, first),
         (_is_object, first),
@@ -125,7 +125,8 @@ def _is_object(word: str) -> bool:
     return Path(word).suffix in (".o", ".a")
 
 
-def _is_shared(word: str) -> bool:
+def is_shared(word: str) -> bool:
+    """True if a word names a shared library."""
     if not Path(word).is_file():
         return False
     with Path(word).open("rb") as file:

@@ -94,7 +94,7 @@ def print_error(error: BaseException) -> None:
 _ARGUMENTS = {
     "alignment": "--align", "changes": "--blob", "entries": "--entry", "functions": "--function",
     "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "-- CFLAGS",
-    "tensors": "--tensors", "verify": "--level",
+    "shapes": "--shape", "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
                                       "name", "assume", "order", "packed", "params", "prefix", "replace", "target",
                                       "standalone", "header", "weights")},

@@ -101,8 +101,13 @@ int relax_parameters_check(const struct relax_executable *, const struct relax_f
                            const struct mb_tensor *const *, size_t, int64_t, struct mb_map *);
 
 struct vm_names { char **names; size_t count; };
+enum vm_opcode { VM_OPCODE_COUNT, ... };
+struct vm_opcode_info { char name[16], fields[8]; ...; };
+extern const struct vm_opcode_info vm_opcodes[];
+struct vm_instruction { enum vm_opcode opcode; size_t fields; };
 struct vm_function {
-  char *name; char **params; size_t param_count, register_count, code_count; ...;
+  char *name; char **params; size_t param_count, register_count, code_count;
+  struct vm_instruction *code; int64_t *fields; ...;
 };
 struct vm_executable {
   char *version; uint64_t *constant_places; DLDevice *devices; struct mb_slice *scopes;

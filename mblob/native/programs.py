@@ -6,7 +6,7 @@ What these give are the readers' own structs: `csrc/src/exec/relay/executable.h`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mblob.dtype import DataType
@@ -68,6 +68,26 @@ def read_relay(code: memoryview) -> Any:
     program = ffi.gc(ffi.new("struct vm_executable *"), lib.vm_executable_free)
     _check(lib.vm_executable_read(program, ffi.from_buffer(code), len(code), lib.MB_UNKNOWN))
     return program
+
+
+def relay_instructions(function: Any) -> Iterator[tuple[str, dict[str, int], list[int]]]:
+    """The instructions of a `struct vm_function`: name, fields by their letters (`enum vm_field`), and the list at the
+    end. An element type (`t`) is `t0`, `t1` and `t2`. The second field of a letter is doubled, as `rr`."""
+    for k in range(function.code_count):
+        instruction = function.code[k]
+        info = lib.vm_opcodes[instruction.opcode]
+        fields: dict[str, int] = {}
+        at, items = instruction.fields, []
+        for letter in ffi.string(info.fields).decode():
+            if letter in "RS":
+                items = [function.fields[at + i] for i in range(fields["n"])]
+                continue
+            for name in ("t0", "t1", "t2") if letter == "t" else (letter,):
+                while name in fields:
+                    name += letter
+                fields[name] = function.fields[at]
+                at += 1
+        yield ffi.string(info.name).decode(), fields, items
 
 
 def slice_bytes(piece: Any) -> bytes:

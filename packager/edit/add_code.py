@@ -12,12 +12,14 @@ from typing import Any
 
 from mblob.errors import HiddenNameWarning, MblobError, PortabilityWarning, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
+from mblob.format.functions_table import Row
 from mblob.format.type_keys import EXECUTORS, LIBRARY, RELAX_EXECUTABLES
 from mblob.inspect.library import Library
 from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
 from mblob.packager.edit.rewrite import unchanged, write_library
 from mblob.packager.errors import BuildError, CannotJoinError, NameTakenError, warn
+from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
@@ -127,9 +129,16 @@ def with_code(
     replace: bool,
     work: Path,
     export_options: Mapping[str, Any],
+    *,
+    needs_runtime: bool = False,
+    rows: Sequence[Row] = (),
 ) -> tuple[Path, int]:
     """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
     old blob stay behind in it.
+
+    Args:
+        needs_runtime: functions of the runtime that its code calls by name come with the new code.
+        rows: of the table of functions, for functions of the new code.
 
     Raises:
         BuildError: they cannot be joined.
@@ -147,13 +156,19 @@ def with_code(
         left = left and len(library.blob_bytes())
     names = _declared(code)
     try:
-        finished = finished_code(bare, work, export_options, asked=names, replaces=replace)
+        finished = finished_code(
+            bare, work, export_options, needs_runtime=needs_runtime, asked=names, replaces=replace
+        )
+        finished.rows = (*finished.rows, *rows)
         root = Module(node=finished)
         for module in code:
             node = copy(node_of(module))
             node.imports = []
             root.import_module(Module(node=node))
-        join(bare, root, joined, DIALECTS[dialect], work, export_options, replaces=replace)
+        join(
+            bare, root, joined, DIALECTS[dialect], work, export_options,
+            hidden=SLOTS.__contains__ if needs_runtime else lambda name: False, replaces=replace,
+        )  # fmt: skip
     except MblobError as error:
         error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
         if isinstance(error, NameTakenError):

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
+    DF_1_NODELETE,
+    DT_FLAGS_1,
     DT_GNU_HASH,
     DT_HASH,
     DT_JMPREL,
@@ -324,6 +326,8 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
     ):
         if name in places.tables:
             new[tag] = places.address(name)
+    if kept := _flags(merged.part) & DF_1_NODELETE:
+        new[DT_FLAGS_1] = _flags(host) | kept
     if strings.versions:
         new[DT_VERNEEDNUM] = len(symbol_versions.files_of(merged.versions))
     rows = [
@@ -340,6 +344,10 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
     rows = [*needed, *missing, *others, *new.items(), *[(DT_NULL, 0)] * 4]
     with fitting(host):
         return b"".join(layout.dyn.pack(*row) for row in rows)
+
+
+def _flags(elf: ElfFile) -> int:
+    return next(iter(elf.dynamic.get(DT_FLAGS_1, [0])))
 
 
 # -- headers ---------------------------------------------------------------------------------------

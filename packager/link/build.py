@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +52,8 @@ class BuildPlan(NamedTuple):
         order: a JSON list of the names of these, in the order of the program.
         name: of the factory's function.
         options: of all compilations and the link.
-        cc, target, dialect, embed, index, digest, system_lib, prefix, standalone, header, reuse: as of
-        `export_library`.
+        cc, target, dialect, embed, index, digest, system_lib, prefix, standalone, header, shapes, reuse: as
+            of `export_library`.
         depfile: the rule of make that tells what was read is written there.
         manifest: the file that all this stands in, None without one.
         imports: (module, what it imports), by name: "library", keys of blobs, "weights" (or, of
@@ -85,6 +85,7 @@ class BuildPlan(NamedTuple):
     prefix: str = ""
     standalone: bool = False
     header: Path | None = None
+    shapes: Mapping[str, str] | None = None
     reuse: bool = True
     imports: Sequence[tuple[str, Sequence[str]]] = ()
     manifest: Path | None = None
@@ -123,7 +124,8 @@ def build(plan: BuildPlan) -> dict[str, str]:
     export_library(
         root, plan.output, dialect=plan.dialect, embed=plan.embed, index=plan.index, digest=plan.digest,
         cc=plan.cc, target=plan.target, options=list(plan.options), system_lib=plan.system_lib, prefix=plan.prefix,
-        carry=plan.carry, standalone=plan.standalone, header=plan.header, reuse=plan.reuse,
+        carry=plan.carry, standalone=plan.standalone, header=plan.header,
+        shapes=plan.shapes, reuse=plan.reuse,
     )  # fmt: skip
     if plan.depfile is not None:
         write_depfile(plan, plan.depfile)

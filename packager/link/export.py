@@ -33,7 +33,7 @@ The tree of a loaded library goes another way: `mblob.repack.export_loaded` writ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -102,6 +102,7 @@ def export_library(
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
     standalone: bool = False,
     header: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, str] | None = None,
     reuse: bool = True,
     **kwargs: Any,
 ) -> R: ...
@@ -127,6 +128,7 @@ def export_library(
     carry: Sequence[str | os.PathLike[str] | Module] | None = None,
     standalone: bool = False,
     header: str | os.PathLike[str] | None = None,
+    shapes: Mapping[str, str] | None = None,
     reuse: bool = True,
     **kwargs: Any,
 ) -> Any:
@@ -187,6 +189,8 @@ def export_library(
             of four functions (docs/howto/standalone.md). A program then runs its one model, or its
             one function with a prototype, without mblob.
         header: write the header of that interface here.
+        shapes: type and shape of inputs and outputs of a standalone library, where it does not tell
+            them: {"data": "float32[1, 3]"}.
         reuse: share unchanged blocks with the old `file_name`, if the file system can share blocks.
             The old file is compared byte for byte.
         kwargs: for `fcompile`.
@@ -227,6 +231,7 @@ def export_library(
             "carry": carry,
             "standalone": standalone,
             "header": header,
+            "shapes": shapes,
             "fcompile": fcompile,
             "fpack_imports": fpack_imports,
             "addons": addons,
@@ -237,14 +242,14 @@ def export_library(
         )
         return None
     asked = None
-    if standalone or header is not None:
+    if standalone or header is not None or shapes is not None:
         from mblob.packager.standalone.parts import asked_of
 
         others = {
             "system_lib": system_lib, "fcompile": fcompile, "fpack_imports": fpack_imports,
             "carry": carry, "index": index is False,
         }  # fmt: skip
-        asked, prefix = asked_of(standalone, path, prefix, header, others), ""
+        asked, prefix = asked_of(standalone, path, prefix, header, shapes, others), ""
     request = request_of(
         mod,
         dialect=dialect_of(mod) if dialect is None else dialect,

@@ -28,6 +28,9 @@
     [blobs]
     labels = "labels.txt"                      # type key = file
 
+    [shapes]                                   # of a standalone library: what the model does not tell
+    data = "float32[1, 3]"
+
     [imports]                                  # default: the library imports everything
     library = ["weights"]                      # "weights", or the file's stem if there are several
     weights = ["labels"]
@@ -86,6 +89,7 @@ _KEYS = (
     "blobs",
     "align",
     "imports",
+    "shapes",
     "options",
     *_FLAGS,
     *_TEXTS,
@@ -154,6 +158,11 @@ def load(path: str | os.PathLike[str], output: Path | None = None) -> BuildPlan:
     values["blobs"] = [
         (key, folder / _text(path, f"blobs.{key}", file)) for key, file in blobs.items()
     ]
+    if "shapes" in table:
+        rows = _table(path, "shapes", table["shapes"])
+        values["shapes"] = {
+            name: _text(path, f"shapes.{name}", text) for name, text in rows.items()
+        }
     imports = _table(path, "imports", table.get("imports", {}))
     values["imports"] = [
         (name, _texts(path, f"imports.{name}", items)) for name, items in imports.items()

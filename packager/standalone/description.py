@@ -4,12 +4,12 @@ before the runtime is linked with it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from mblob.argument_types import BY_C
 from mblob.binary.elf_records import STB_WEAK
 from mblob.dtype import DataType
-from mblob.errors import listed
+from mblob.errors import did_you_mean, listed
 from mblob.format import functions_table
 from mblob.format.exported_functions import HostFunction, is_tvm_code
 from mblob.format.type_keys import (
@@ -23,12 +23,15 @@ from mblob.format.type_keys import (
     RELAY_EXECUTABLE,
     ROWS,
 )
-from mblob.inspect.library import Library
+from mblob.inspect import relay_outputs
+from mblob.inspect.library import EntryView, Library
 from mblob.inspect.models import Model, Value
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
+from mblob.packager.functions.slot_shims import SLOTS
 from mblob.packager.modules.prototype_parser import parse
 from mblob.packager.modules.prototypes import Parameter, Scalar
+from mblob.packager.write.dialects import DIALECTS
 
 _WITH = {
     **dict.fromkeys(GRAPHS, "MBLOB_WITH_GRAPH"),
@@ -40,6 +43,7 @@ _WITH = {
 }
 FFI = "MBLOB_WITH_FFI"  # functions, and programs, of the ffi dialect
 _BY_NAME = re.compile(rb"tvm\.contrib\.(?:sort|random)\.|relax\.run\.")  # exec/contrib
+_TOLD = re.compile(r"(\w+)\[((?: *\d+ *(?:, *\d+ *)*)?)\]")
 _SHOWN = 6  # names in an error
 
 
@@ -80,16 +84,38 @@ class Description(NamedTuple):
     macros: tuple[str, ...]
 
 
-def describe(library: Library) -> Description:
+def describe(library: Library, shapes: Mapping[str, str]) -> Description:
     """The description of a linked library.
+
+    Args:
+        shapes: type and shape of inputs and outputs by name, where the library does not tell them: "float32[2, 3]".
 
     Raises:
         BuildError: no runtime that fits into a library runs one of its modules; or the library has no model or function
             whose inputs and outputs are known, or several.
     """
     macros = _macros(library)
-    found = _of_model(library, _chosen(library.models)) if library.models else _of_function(library)
+    told = {name: _told(name, text) for name, text in shapes.items()}
+    models = library.models
+    found = _of_model(library, _chosen(models), told) if models else _of_function(library, told)
+    known = [t.name for t in (*found.inputs, *found.outputs)]
+    if unknown := [name for name in told if name not in known]:
+        raise BuildError(
+            f"standalone: shapes: no input or output {unknown[0]!r}; there are {listed(known, _SHOWN)}"
+            f"{did_you_mean(unknown[0], known)}"
+        )
     return found._replace(macros=macros)
+
+
+def _told(name: str, text: str) -> Value:
+    """Type and shape that the caller tells."""
+    found = _TOLD.fullmatch(text)
+    if not found:
+        raise BuildError(
+            f"standalone: shapes: {name}: expected a type and a shape, such as float32[1, 3], found {text!r}"
+        )
+    dtype = str(DataType.parse(found[1]))
+    return Value(name, tuple(int(n) for n in re.findall(r"\d+", found[2])), dtype)
 
 
 def _macros(library: Library) -> tuple[str, ...]:
@@ -122,7 +148,8 @@ def _macros(library: Library) -> tuple[str, ...]:
 def _check_calls(library: Library) -> None:
     """Functions that code of the ffi dialect calls by slots are there; others have names of their own."""
     imports = (s for s in library.elf.imports if s.binding != STB_WEAK)
-    called = sorted(s.name for s in imports if s.name.startswith("TVM"))
+    named = (s.name for s in imports if s.name.startswith("TVM"))
+    called = sorted(name for name in named if name not in SLOTS)
     if any("AnyList" in name for name in called):
         raise BuildError(
             'standalone: TVM compiled the program with exec_mode="compiled", which tells no outputs; build it with'
@@ -151,25 +178,38 @@ def _chosen(models: Sequence[Model]) -> Model:
     )
 
 
-def _of_model(library: Library, model: Model) -> Description:
+def _of_model(library: Library, model: Model, told: Mapping[str, Value]) -> Description:
     what = f"the model {model.name!r}"
     outputs, names = model.outputs, {p.name for p in model.parameters}
     given = [v for v in model.inputs or () if v.name not in names]
     if model.kind == "relax":
-        from mblob.packager.standalone.relax_outputs import given_inputs, outputs_of
+        from mblob.packager.standalone import relax_outputs
 
-        outputs, given = outputs_of(library, model), [*given_inputs(library, model)]
+        outputs = relax_outputs.outputs_of(library, model)
+        given = [*relax_outputs.given_inputs(library, model)]
+    elif model.kind == "relay":
+        _check_constants(library.entries[model.entry])
+        given = [told.get(v.name or "", v) for v in given]
+        outputs = relay_outputs.outputs_of(library, model, given)
     if outputs is None:
+        outputs = _told_outputs(told, {v.name for v in given})
+    if not outputs:
         raise BuildError(
             f"standalone: {what} ({model.kind}): its code does not tell the type and a fixed shape of each output,"
-            " which the struct of outputs needs; pack it without standalone, and run it with mblob"
+            " which the struct of outputs needs; give them: shapes={'output': 'float32[1, 10]'}"
+            " (--shape 'output=float32[1,10]'), of several outputs output0, output1, ..."
+        )
+    if model.kind in ("relax", "relay"):
+        outputs = tuple(
+            v._replace(name=f"output{i}" if len(outputs) > 1 else "output")
+            for i, v in enumerate(outputs)
         )
     return Description(
         kind=model.kind,
         module=model.entry,
         name=model.name,
-        inputs=tuple(_tensor(v, f"{what}: input", i) for i, v in enumerate(given)),
-        outputs=tuple(_tensor(v, f"{what}: output", i) for i, v in enumerate(outputs)),
+        inputs=tuple(_tensor(v, f"{what}: input", i, told) for i, v in enumerate(given)),
+        outputs=tuple(_tensor(v, f"{what}: output", i, told) for i, v in enumerate(outputs)),
         arguments=(),
         blob=_blob(library),
         is_compiled_by_tvm=_is_compiled_by_tvm(library),
@@ -177,12 +217,25 @@ def _of_model(library: Library, model: Model) -> Description:
     )
 
 
-def _blob(library: Library) -> str:
-    if library.blob is None:
+def _told_outputs(told: Mapping[str, Value], inputs: Container[str | None]) -> tuple[Value, ...]:
+    """The outputs, all of which the caller tells."""
+    found = tuple(v for name, v in told.items() if name not in inputs)
+    names = ["output"] if len(found) == 1 else [f"output{i}" for i in range(len(found))]
+    return found if [v.name for v in found] == names else ()
+
+
+def _check_constants(program: EntryView) -> None:
+    """A program of Relay has all its constants: nothing binds others in a standalone library."""
+    if late := program.content.facts["executable"]["late_constants"]:
         raise BuildError(
-            "standalone: the library has no index of its modules; pack it with one (index=True)"
+            f"standalone: the program has no value of its constant {late[0]!r}, which was moved to another file; export"
+            " it with its constants"
         )
-    return library.blob.symbol
+
+
+def _blob(library: Library) -> str:
+    dialect = library.dialect or "classic"  # of a library that gets its first modules
+    return DIALECTS[dialect].symbol if library.blob is None else library.blob.symbol
 
 
 def _is_compiled_by_tvm(library: Library) -> bool:
@@ -193,30 +246,50 @@ def _is_compiled_by_tvm(library: Library) -> bool:
     return is_tvm_code(defined, (s.name for s in elf.imports), with_table=with_table)
 
 
-def _tensor(value: Value, what: str, i: int) -> Tensor:
+def _tensor(value: Value, what: str, i: int, told: Mapping[str, Value]) -> Tensor:
     name = value.name or str(i)
-    shape = value.shape
     if value.type:
         raise BuildError(
             f"standalone: {what} {name!r} is a {value.type}, and a struct has tensors alone"
         )
+    if name in told:
+        value = _checked(value, told[name], f"{what} {name!r}")
+    shape = value.shape
     if value.dtype is None or shape is None:
         raise BuildError(
-            f"standalone: {what} {name!r}: the file tells no type and shape of it, which the struct needs"
+            f"standalone: {what} {name!r}: the file tells no type and shape of it, which the struct needs; give them:"
+            f" shapes={{{name!r}: 'float32[1, 3]'}} (--shape '{name}=float32[1,3]')"
         )
-    open_dim = next((d for d in shape if not isinstance(d, int) or d < 0), None)
+    open_dim = next((d for d in shape if _is_open(d)), None)
     if open_dim is not None:
         raise BuildError(
             f"standalone: {what} {name!r} has the shape {value.type_text}, whose dimension {open_dim!r} is open;"
-            " compile the model with fixed shapes"
+            " choose it by shapes= (--shape), or compile the model with fixed shapes"
         )
     return Tensor(name, DataType.parse(value.dtype), tuple(int(d) for d in shape))
+
+
+def _is_open(dimension: int | str) -> bool:
+    return not isinstance(dimension, int) or dimension < 0
+
+
+def _checked(value: Value, told: Value, what: str) -> Value:
+    """The value as the caller tells it, unless the file tells something else."""
+    shape, wanted = value.shape, told.shape or ()
+    fits = shape is None or (
+        len(shape) == len(wanted) and all(_is_open(d) or d == n for d, n in zip(shape, wanted))
+    )
+    if not fits or value.dtype not in (None, told.dtype):
+        raise BuildError(
+            f"standalone: shapes: {what} is {value.type_text} in the file, found {told.type_text}"
+        )
+    return told
 
 
 # -- a function ------------------------------------------------------------------------------------
 
 
-def _of_function(library: Library) -> Description:
+def _of_function(library: Library, told: Mapping[str, Value]) -> Description:
     """The one packed function with a prototype. Its arguments are arrays; constant ones that have the name of a tensor
     of the library are that."""
     function = _chosen_function(library)
@@ -229,7 +302,7 @@ def _of_function(library: Library) -> Description:
         arguments.append((place, p.name))
         if place != "stored":
             values[place].append(
-                _array(p, f"{function.name}: parameter {p.name!r}", library.elf.bits // 8)
+                _array(p, f"{function.name}: parameter {p.name!r}", library.elf.bits // 8, told)
             )
     return Description(
         "function", 0, function.name, tuple(values["input"]), tuple(values["output"]), tuple(arguments),
@@ -250,14 +323,17 @@ def _chosen_function(library: Library) -> HostFunction:
     )
 
 
-def _array(p: Parameter, what: str, pointer_size: int) -> Tensor:
+def _array(p: Parameter, what: str, pointer_size: int, told: Mapping[str, Value]) -> Tensor:
     word = _word(p.scalar, pointer_size) if p.scalar else ""
-    if p.kind != "tensor" or not word or not p.dims or not all(d.text.isdecimal() for d in p.dims):
+    is_tensor = p.kind == "tensor" and word
+    is_fixed = p.dims and all(d.text.isdecimal() for d in p.dims)
+    if not is_tensor or not (is_fixed or p.name in told):
         raise BuildError(
             f"standalone: {what} is neither an array of a fixed size, as `const float x[8]`, nor has it the name of"
-            " a tensor of the library"
+            f" a tensor of the library{f', nor a shape by shapes= (--shape {p.name}={word}[8])' if is_tensor else ''}"
         )
-    return Tensor(p.name, DataType.parse(word), tuple(int(d.text) for d in p.dims))
+    dims = tuple(int(d.text) if d.text.isdecimal() else d.text for d in p.dims) or None
+    return _tensor(Value(p.name, dims, word), what, 0, told)
 
 
 def _word(scalar: Scalar, pointer_size: int) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mblob.arguments import mapping
 from mblob.format.functions_table import Row
 from mblob.inspect.library import Library
 from mblob.named_tuple import NamedTuple
@@ -26,7 +27,7 @@ from mblob.packager.compile.host_objects import (
     read_input,
 )
 from mblob.packager.compile.toolchain import Toolchain
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.standalone import interface, runtime
 from mblob.packager.standalone.description import describe
@@ -40,8 +41,8 @@ LINK_OPTIONS = (
     "-Wl,-z,defs",
     "-Wl,--as-needed,-lpthread,-ldl,--no-as-needed",
 )
-
-
+# What joins a finished library has no constructors, which atomics out of line bring.
+JOIN_OPTIONS = {"aarch64": ("-mno-outline-atomics",)}
 _HEADER = "mblob_interface.h"
 
 
@@ -51,10 +52,12 @@ class Standalone(NamedTuple):
     Attributes:
         prefix: of the four functions.
         header: the file of their header, None for none.
+        shapes: as of `describe`.
     """
 
     prefix: str
     header: Path | None = None
+    shapes: Mapping[str, str] = {}
 
     def rows(self) -> list[Row]:
         """Rows of the table of functions: nobody calls these as packed functions."""
@@ -73,6 +76,7 @@ def asked_of(
     output: Path,
     prefix: str,
     header: str | os.PathLike[str] | None,
+    shapes: Mapping[str, str] | None,
     others: Mapping[str, Any],
 ) -> Standalone:
     """The wishes that arguments of `export_library` tell.
@@ -84,9 +88,8 @@ def asked_of(
         BuildError, TypeError: naming the argument.
     """
     if not standalone:
-        raise BuildError(
-            f"header={str(header)!r}: a header is written for a standalone library; add standalone=True (--standalone)"
-        )
+        what = f"header={str(header)!r}: a header is written" if header else "shapes= are told"
+        raise BuildError(f"{what} for a standalone library; add standalone=True (--standalone)")
     if given := [name for name, value in others.items() if value]:
         raise BuildError(
             f"standalone: {given[0]}= has no meaning for a standalone library; leave it out"
@@ -96,7 +99,9 @@ def asked_of(
     path = None if header is None else Path(checked_path(header, "export_library: header"))
     if path is not None:
         check_output(path, [("the library", output)])
-    return Standalone(interface.checked_prefix(prefix, output), path)
+    told = {} if shapes is None else shapes
+    mapping("export_library", "shapes", told, "a dict of texts by name", BuildTypeError)
+    return Standalone(interface.checked_prefix(prefix, output), path, dict(told))
 
 
 def make_parts(
@@ -120,7 +125,7 @@ def make_parts(
         ToolchainError: the compiler fails.
     """
     with Library(library, verify="off") as opened:
-        described = describe(opened)
+        described = describe(opened, asked.shapes)
     text = interface.source(asked.prefix, described)
     files = compile_generated(
         tools, [Generated("mblob_interface", "the C interface", text)], options, work

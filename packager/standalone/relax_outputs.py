@@ -16,7 +16,7 @@ _MAKE_TUPLE = "vm.builtin.make_tuple"
 
 
 def outputs_of(library: Library, model: Model) -> tuple[Value, ...] | None:
-    """The outputs; None if code does not tell each of them as a tensor with a type and a fixed shape."""
+    """The outputs, without names; None if code does not tell each of them as a tensor with a type and a fixed shape."""
     entry = library.entries[model.entry]
     program = relax_program(
         decode_payload(entry.type_key, entry.view(), library.grammars)["code"], library.grammars
@@ -33,11 +33,8 @@ def outputs_of(library: Library, model: Model) -> tuple[Value, ...] | None:
     found = [_TENSOR.fullmatch(text[0]) if text else None for text in texts]
     if not found or not all(found):
         return None
-    names = ["output"] if len(found) == 1 else [f"output{i}" for i in range(len(found))]
     return tuple(
-        Value(name, tuple(int(n) for n in re.findall(r"\d+", m[2])), m[1])
-        for name, m in zip(names, found)
-        if m
+        Value(None, tuple(int(n) for n in re.findall(r"\d+", m[2])), m[1]) for m in found if m
     )
 
 

@@ -1,8 +1,5 @@
-/* The runtime of a standalone library: it stands behind mblob.c, compiled with MBLOB_STANDALONE, and
- * behind runtime.h.
- *
- * There is one library, the one that this code is in, and it is in memory. So nothing is opened: the
- * library's symbols are found in its own dynamic section. */
+/* The runtime of a standalone library: it stands behind mblob.c, compiled with MBLOB_STANDALONE, and behind
+ * runtime.h. There is one library, which this code is in: its symbols are in its own dynamic section. */
 #include <dlfcn.h>
 #include <link.h>
 
@@ -30,8 +27,7 @@ static void alone_read_dynamic(const ElfW(Dyn) * tag) {
 static int alone_find_own(struct dl_phdr_info *info, size_t size, void *unused) {
   const ElfW(Phdr) *dynamic = NULL;
   bool is_own = false;
-  (void)size;
-  (void)unused;
+  (void)size, (void)unused;
   for (unsigned i = 0; i < info->dlpi_phnum; i++) {
     const ElfW(Phdr) *p = &info->dlpi_phdr[i];
     if (p->p_type == PT_LOAD)
@@ -358,6 +354,9 @@ static int alone_make_tree(const struct mblob_alone *a, struct mb_library *libra
   return status ? status : alone_read_table(library);
 }
 
+/* Of pthread_atfork() of glibc, if the code that starts libraries is not in this one. */
+__attribute__((weak, visibility("hidden"))) void *__dso_handle;
+
 /* The library of the process, which nothing closes: kernels keep addresses. */
 static int alone_get_library(const struct mblob_alone *a, struct mb_library **out) {
   static struct mb_lock lock = MB_LOCK_INIT;
@@ -365,6 +364,7 @@ static int alone_get_library(const struct mblob_alone *a, struct mb_library **ou
   int status = MBLOB_OK;
   mb_lock(&lock);
   if (!library) {
+    if (!mb_profile_of_program()) watch_forks();
     atomic_store_explicit(&mb_profile_in_use, &mb_profile, memory_order_relaxed);
     struct mb_library *made = new_library_without_file();
     if (!dl_iterate_phdr(alone_find_own, NULL))

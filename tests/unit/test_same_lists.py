@@ -337,6 +337,7 @@ OPTIONS: dict[str, tuple[object, list[str], str]] = {
     "prefix": ("p_", ["--prefix", "p_"], '"p_"'),
     "standalone": (True, ["--standalone"], "true"),
     "header": (Path("/no/h.h"), ["--header", "/no/h.h"], '"/no/h.h"'),
+    "shapes": ({"x": "int8[2]"}, ["--shape", "x=int8[2]"], '{x = "int8[2]"}'),
     "carry": (["opencl"], ["--carry", "opencl"], '["opencl"]'),
     "reuse": (False, ["--no-reuse"], "false"),
 }

@@ -32,7 +32,7 @@ static void free_loans(void *given) {
 static struct mb_thread_end at_end = MB_THREAD_END(free_loans);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void process_exit(void) { free_loans(&own_loans); }
+MB_HANDLER(destructor) static void process_exit(void) { free_loans(&own_loans); }
 
 static void *take(struct loans *loans) {
   void *object = loans->first;

@@ -37,7 +37,7 @@ static void free_blocks(void *blocks) {
 static struct mb_thread_end cache_at_end = MB_THREAD_END(free_blocks);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void free_cached_blocks(void) { free_blocks(&mine); }
+MB_HANDLER(destructor) static void free_cached_blocks(void) { free_blocks(&mine); }
 
 static size_t class_of(size_t size) { return (size - 1) / STEP; }
 

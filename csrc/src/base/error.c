@@ -39,7 +39,7 @@ static void free_thread_error(void *s) { free_texts(s); }
 static struct mb_thread_end error_at_end = MB_THREAD_END(free_thread_error);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void free_error(void) { free_texts(&error_state); }
+MB_HANDLER(destructor) static void free_error(void) { free_texts(&error_state); }
 
 static const char *or_empty(const char *text) { return text ? text : ""; }
 

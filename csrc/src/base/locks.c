@@ -83,7 +83,7 @@ static void in_child(void) {
 
 /* Of a shared library these go when it is unloaded: pthread_atfork() is linked into it, and
  * knows it. */
-__attribute__((constructor)) static void watch_forks(void) {
+MB_HANDLER(constructor) static void watch_forks(void) {
   (void)pthread_atfork(before_fork, in_parent, in_child);
 }
 
@@ -223,7 +223,7 @@ void mb_thread_end_set(struct mb_thread_end *end, void *what) {
 
 /* A thread that ends later would call functions that are not there any more. Runs last: threads
  * of the pool end before. */
-__attribute__((destructor(101))) static void forget_ends(void) {
+MB_HANDLER(destructor(101)) static void forget_ends(void) {
   atomic_store(&unloading, true);
   for (struct mb_thread_end *end = atomic_exchange(&thread_ends, NULL); end; end = end->next)
     (void)pthread_key_delete(end->key);

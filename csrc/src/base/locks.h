@@ -64,6 +64,14 @@ size_t mb_thread_id(void);
  * here. */
 bool mb_thread_is_gone(size_t id);
 
+/* `MB_HANDLER(destructor) static void f(void)` runs when this code is unloaded, or the process ends. A standalone library
+ * stays until then, and has none: what joins a finished library cannot have any. */
+#ifdef MBLOB_STANDALONE
+#define MB_HANDLER(kind) __attribute__((unused))
+#else
+#define MB_HANDLER(kind) __attribute__((kind))
+#endif
+
 /* What is done with what a thread has, when the thread ends; never once this code is unloaded,
  * or the process ends. What other threads have then is lost. */
 struct mb_thread_end {

@@ -101,7 +101,7 @@ int TVMFuncRemoveGlobal(const char *name) {
 static __thread const char **listed;
 static struct mb_thread_end listed_at_end = MB_THREAD_END(free);
 
-__attribute__((destructor)) static void free_listed(void) {
+MB_HANDLER(destructor) static void free_listed(void) {
   free(listed);
   listed = NULL;
 }

@@ -501,21 +501,6 @@ def test_a_module_that_nothing_in_a_library_runs_is_refused(tmp_path: Path) -> N
     assert (tmp_path / "o.h").read_text() == "old" and not (tmp_path / "o.so").exists()
 
 
-def test_a_finished_library_is_refused_with_what_to_give_instead(
-    predict: mblob.Module, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    predict.export_library(tmp_path / "plain.so")
-    with pytest.raises(
-        mblob.BuildError, match=r"export the model to a \.tar .*and pack static_library"
-    ):
-        mblob.load_module(tmp_path / "plain.so").export_library(tmp_path / "o.so", standalone=True)
-    from mblob.cli.main import main
-
-    assert main(["standalone", str(tmp_path / "plain.so"), "-o", str(tmp_path / "o.so")]) == 2
-    assert "or the .tar that it is exported to" in capsys.readouterr().err
-    assert not (tmp_path / "o.so").exists()
-
-
 @pytest.mark.parametrize(
     ("source", "text"),
     [

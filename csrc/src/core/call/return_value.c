@@ -28,7 +28,7 @@ static void free_last(void *p) {
 static struct mb_thread_end returned_at_end = MB_THREAD_END(free_last);
 
 /* Of the thread that unloads this, or ends the process. */
-__attribute__((destructor)) static void free_returned(void) { free_last(&last_returned); }
+MB_HANDLER(destructor) static void free_returned(void) { free_last(&last_returned); }
 
 void mb_value_retain(TVMValue value, int code) {
   if (!value.v_handle) return;

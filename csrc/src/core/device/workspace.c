@@ -63,7 +63,7 @@ static struct mb_thread_end workspaces_at_end = MB_THREAD_END(free_workspaces);
 
 /* Of the thread that unloads this, or ends the process. Drivers may be gone by now: what is on
  * their devices goes with the process. */
-__attribute__((destructor)) static void free_own_workspaces(void) {
+MB_HANDLER(destructor) static void free_own_workspaces(void) {
   struct pool *others = host_pool.next;
   host_pool.next = NULL;
   if (host_pool.used.items || host_pool.free.items) free_workspaces(&host_pool);

@@ -355,7 +355,7 @@ static atomic_bool keeps_all;
 
 void mblob_keep_loaded(void) { atomic_store(&keeps_all, true); }
 
-__attribute__((destructor)) static void at_exit(void) { mblob_keep_loaded(); }
+MB_HANDLER(destructor) static void at_exit(void) { mblob_keep_loaded(); }
 
 static bool is_unmapped(const struct mb_library *library) {
   if (library->unload == MBLOB_UNLOAD_NEVER || atomic_load(&keeps_all)) return false;

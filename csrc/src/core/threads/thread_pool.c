@@ -206,7 +206,7 @@ static void wait_for(struct worker *w) {
 }
 
 /* The code of this library may be unmapped after this, so no thread may stay in it. */
-__attribute__((destructor)) static void stop_idle_workers(void) {
+MB_HANDLER(destructor) static void stop_idle_workers(void) {
   lock_pool();
   while (idle) {
     struct worker *w = idle;
