@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
-from mblob.packager.compile.vector_c.names import Names
 from mblob.packager.compile.vector_c.tokens import (
     ATTRIBUTES,
     BASE_WORDS,
@@ -67,9 +66,8 @@ class Declarator:
 
 
 class Declarations(Source):
-    """Reads declarations. `names` says what names mean at the place that is read."""
+    """Reads declarations."""
 
-    names: Names
     _depth = 0
 
     @abstractmethod

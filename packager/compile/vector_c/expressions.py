@@ -62,7 +62,6 @@ class Expressions(Declarations, Operations):
     """Reads expressions and rewrites those on vectors. `_at` is the token that is read next."""
 
     _at = 0
-    _types: dict[int, Known]
 
     @abstractmethod
     def block(self, opening: int, scope: Scope) -> tuple[Known, int]:

@@ -203,54 +203,28 @@ class Helpers:
         keep = "" if op == "%" else f" & ~({v}){zero}"
         return f"{body} {_whole(t, 'r')} = ({a} {op} by){keep};"
 
-    # These two give a union, whatever its size: as a statement their call must be nothing but a
-    # call.
+    def update(self, op: str, t: Type, lanes: Sequence[int] = (), behind: bool = False) -> str:
+        """`P f(T *, P)`: assignment to the lanes of these numbers, or to all; compound if there is an
+        operator.
 
-    def update(self, op: str, t: Type) -> str:
-        """`T f(T *, T)`: compound assignment."""
-        function, target = self.binary(op, t), "a->simd" if in_register(t) else "*a"
-        name = f"{function}_to"
-        body = f"{target} = {function}({target}, b); return *a;"
-        self._functions.setdefault(
-            name, f"{_HEAD}{t.name} {name}({t.name} *a, {self.value(t)} b) {{ {body} }}"
-        )
-        return name
+        The result is a union, whatever its size: as a statement the call must be nothing but a call.
 
-    def postfix(self, op: str, t: Type) -> str:
-        """`T f(T *)`: `v++` and `v--`."""
-        step, one = self.update(op, t), f"{self.broadcast(t)}(1)"
-        body = f"{t.name} r = *a; {step}(a, {one}); return r;"
-        self._functions.setdefault(
-            f"{step}_after", f"{_HEAD}{t.name} {step}_after({t.name} *a) {{ {body} }}"
-        )
-        return f"{step}_after"
-
-    def update_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
-        """`T' f(T *, T')`: assignment to the lanes of these numbers, compound if there is an
-        operator."""
-        part = Type(t.scalar, len(lanes))
-        name = f"{self.swizzle(t, lanes)}_{_NAMES.get(op, 'set')}_to"
-        v = self.type(part)
-        whole = "a->simd" if in_register(t) else "*a"
-        old = f"{self.swizzle(t, lanes)}({whole})"
-        value = f"{self.binary(op, part)}({old}, b)" if op else "b"
-        body = f"{'r.simd' if in_register(part) else 'r'} = {value};"
-        body += "".join(f" a->lane[{lane}] = r.lane[{i}];" for i, lane in enumerate(lanes))
+        Args:
+            behind: it is what the lanes were before, as of `v++`.
+        """
+        part = Type(t.scalar, len(lanes)) if lanes else t
+        picked = self.swizzle(t, lanes) if lanes else t.name
+        name, v = f"{picked}_{_NAMES.get(op, 'set')}_{'after' if behind else 'to'}", self.type(part)
+        whole = _given(t, "a[0]")
+        old = f"{picked}({whole})" if lanes else whole
+        body = _kept(part, "n", f"{self.binary(op, part)}({old}, b)" if op else "b")
+        if behind:
+            body += f" {v} r; {_kept(part, 'r', old)}"
+        stores = [f"a->lane[{lane}] = n.lane[{i}];" for i, lane in enumerate(lanes)]
+        body += " ".join(stores or [f" {_kept(t, 'a[0]', _given(t, 'n'))}"])
         head = f"{_HEAD}{v} {name}({self.type(t)} *a, {self.value(part)} b)"
-        self._functions.setdefault(name, f"{head} {{ {v} r; {body} return r; }}")
+        self._functions[name] = f"{head} {{ {v} n; {body} return {'r' if behind else 'n'}; }}"
         return name
-
-    def postfix_lanes(self, op: str, t: Type, lanes: Sequence[int]) -> str:
-        """`T' f(T *)`: `v.xy++` and `v.xy--`."""
-        part = Type(t.scalar, len(lanes))
-        step, one = self.update_lanes(op, t, lanes), f"{self.broadcast(part)}(1)"
-        v = self.type(part)
-        body = "".join(f" r.lane[{i}] = a->lane[{lane}];" for i, lane in enumerate(lanes))
-        head = f"{_HEAD}{v} {step}_after({self.type(t)} *a)"
-        self._functions.setdefault(
-            f"{step}_after", f"{head} {{ {v} r;{body} {step}(a, {one}); return r; }}"
-        )
-        return f"{step}_after"
 
     def unary(self, op: str, t: Type) -> str:
         """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
@@ -385,7 +359,7 @@ def _operators_on(helpers: Helpers, t: Type) -> Iterator[str]:
         yield f"{v} &operator{op}=({v} &a, {lane} s) {{ {update}(&a, {every}(s)); return a; }}"
     for op in ("+", "-"):
         yield f"{v} &operator{op}{op}({v} &a) {{ {helpers.update(op, t)}(&a, {every}(1)); return a; }}"
-        yield f"{v} operator{op}{op}({v} &a, int) {{ return {helpers.postfix(op, t)}(&a); }}"
+        yield f"{v} operator{op}{op}({v} &a, int) {{ return {helpers.update(op, t, behind=True)}(&a, {every}(1)); }}"
     yield f"{v} operator+({reference}a) {{ return a; }}"
     for op in ("-", "!") if t.kind == "float" else ("-", "!", "~"):
         result = t.as_mask() if op == "!" else t

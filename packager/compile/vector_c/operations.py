@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
-from mblob.packager.compile.vector_c.helpers import COMPARISONS, Helpers, in_register
-from mblob.packager.compile.vector_c.tokens import Token
+from mblob.packager.compile.vector_c.helpers import COMPARISONS, in_register
 from mblob.packager.compile.vector_c.types import (
     Function,
     Known,
@@ -24,23 +23,9 @@ _INTEGERS_ONLY = ("~", *_INTEGERS, *(f"{op}=" for op in _INTEGERS))
 
 
 class Operations(Source):
-    """Makes values of values.
+    """Makes values of values."""
 
-    Args:
-        tokens, tail, refuse: as of `Source`.
-        helpers: where the functions to call come from.
-    """
-
-    def __init__(
-        self,
-        tokens: list[Token],
-        tail: str,
-        refuse: Callable[[int, str], NoReturn],
-        helpers: Helpers,
-    ) -> None:
-        super().__init__(tokens, tail, refuse)
-        self.helpers = helpers
-        self._counter = 0
+    _counter = 0
 
     def _call(self, function: str, t: Type, *arguments: Text) -> Text:
         """The call of a helper that gives a `t`."""
@@ -160,16 +145,11 @@ class Operations(Source):
                 self.convert(b, a.type)
             return result
         self._check_operator(op, a.vector, at)
-        if a.picked is not None:
-            t, lanes, place = self._place(a, at)
-            result.type = Type(t.scalar, len(lanes))
-            self.convert(b, result.type)
-            function = self.helpers.update_lanes(op[:-1], t, lanes)
-        else:
+        if op == "=" and a.picked is None:
             self.convert(b, a.vector.plain())
-            if op == "=":
-                return result
-            function, place = self.helpers.update(op[:-1], a.vector), ["&(", a.text, ")"]
+            return result
+        function, place, result.type = self._updated(op[:-1], a, at)
+        self.convert(b, result.type.plain())
         result.text = [function, "(", place, self.mark(at, ","), b.space, self._given(b), ")"]
         return result
 
@@ -191,19 +171,29 @@ class Operations(Source):
             result = self._plain(a, self.mark(at)) if behind else self._prefixed(at, a)
             result.type = a.type
             return result
-        if a.picked is not None:
-            t, lanes, place = self._place(a, at)
-            part = Type(t.scalar, len(lanes))
-            make = self.helpers.postfix_lanes if behind else self.helpers.update_lanes
-            function = make(op[0], t, lanes)
-        else:
-            part, place = a.vector, ["&(", a.text, ")"]
-            whole = self.helpers.postfix if behind else self.helpers.update
-            function = whole(op[0], part)
-        if behind:
-            return self.value(a.first, [function, "(", place, mark, ")"], part)
+        function, place, part = self._updated(op[0], a, at, behind)
         one = f", {self.helpers.broadcast(part)}(1))"
+        if behind:
+            return self.value(a.first, [function, "(", place, mark, one], part)
         return self.value(at, [function, "(", a.space, place, one], part)
+
+    def _updated(
+        self, op: str, a: Value, at: int, behind: bool = False
+    ) -> tuple[str, list[Text], Type]:
+        """The helper that writes to a vector or to several lanes of one, at token `at`; the address
+        that it takes, and the type of what is written."""
+        if a.picked is None:
+            assert a.vector is not None
+            function = self.helpers.update(op, a.vector, behind=behind)
+            return function, ["&(", a.text, ")"], a.vector
+        whole, lanes, space = a.picked
+        if len(set(lanes)) < len(lanes):
+            self.refuse(at, "one lane is written twice")
+        is_pointer = isinstance(whole.type, Pointer)
+        t = whole.type.to if isinstance(whole.type, Pointer) else whole.type
+        assert isinstance(t, Type)
+        place: list[Text] = ["(" if is_pointer else "&(", whole.text, ")", space]
+        return self.helpers.update(op, t, lanes, behind), place, Type(t.scalar, len(lanes))
 
     def _prefixed(self, at: int, a: Value) -> Value:
         return self.value(at, [self.raw(at, at + 1), a])
@@ -373,18 +363,6 @@ class Operations(Source):
             if lane is not None and self.word(a.first) == "(" and self.word(opening - 1) == ")":
                 result.element = a, lane, opening
         return result
-
-    def _place(self, a: Value, at: int) -> tuple[Type, Sequence[int], list[Text]]:
-        """Of several lanes, which are written at token `at`: their vector, their numbers, and the
-        text of its address."""
-        assert a.picked is not None
-        whole, lanes, space = a.picked
-        if len(set(lanes)) < len(lanes):
-            self.refuse(at, "one lane is written twice")
-        is_pointer = isinstance(whole.type, Pointer)
-        t = whole.type.to if isinstance(whole.type, Pointer) else whole.type
-        assert isinstance(t, Type)
-        return t, lanes, ["(" if is_pointer else "&(", whole.text, ")", space]
 
     # -- calls -------------------------------------------------------------------------------------
 

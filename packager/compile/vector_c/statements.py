@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
-
 from mblob.packager.compile.vector_c.declarations import Declarator, Specifiers
 from mblob.packager.compile.vector_c.expressions import Expressions
-from mblob.packager.compile.vector_c.helpers import Helpers
-from mblob.packager.compile.vector_c.names import NameMeaning, Names, Scope
-from mblob.packager.compile.vector_c.tokens import ATTRIBUTES, QUALIFIERS, Token
+from mblob.packager.compile.vector_c.names import NameMeaning, Scope
+from mblob.packager.compile.vector_c.tokens import ATTRIBUTES, QUALIFIERS
 from mblob.packager.compile.vector_c.types import Function, Known, Pointer, Type, has_vectors
 from mblob.packager.compile.vector_c.values import Value
 
@@ -21,23 +17,11 @@ _DEEPEST = 50  # statements in expressions within each other
 
 
 class Statements(Expressions):
-    """Walks a source from its first token to its last, and rewrites what it finds.
+    """Walks a source from its first token to its last, and rewrites what it finds."""
 
-    Args:
-        tokens, tail, refuse, helpers: as of `Operations`.
-        names: is kept up to date on the way.
-    """
-
-    def __init__(
-        self, tokens: list[Token], tail: str, refuse: Callable[[int, str], NoReturn],
-        helpers: Helpers, names: Names,
-    ) -> None:  # fmt: skip
-        super().__init__(tokens, tail, refuse, helpers)
-        self.names = names
-        self._types = {}
-        self._last: Value | None = None
-        self._blocks = 0
-        self._is_template = False  # what is declared next
+    _last: Value | None = None
+    _blocks = 0
+    _is_template = False  # what is declared next
 
     def walk(self) -> None:
         """Rewrite everything."""

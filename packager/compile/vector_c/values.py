@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Union
 
+from mblob.packager.compile.vector_c.helpers import Helpers
+from mblob.packager.compile.vector_c.names import Names
 from mblob.packager.compile.vector_c.tokens import OPENING, Token, ends
 from mblob.packager.compile.vector_c.types import Known, Type
 
@@ -71,17 +73,21 @@ class Source:
         tokens: of the source.
         tail: the space behind the last.
         refuse: raises an error at a token.
+        helpers: where the functions to call come from.
+        names: what names mean at the place that is read; kept up to date on the way.
     """
 
     def __init__(
-        self, tokens: list[Token], tail: str, refuse: Callable[[int, str], NoReturn]
-    ) -> None:
+        self, tokens: list[Token], tail: str, refuse: Callable[[int, str], NoReturn],
+        helpers: Helpers, names: Names,
+    ) -> None:  # fmt: skip
+        self.refuse, self.helpers, self.names = refuse, helpers, names
         self.tokens = [*tokens, Token("end", "", tail, 0, "")]
-        self.refuse = refuse
         self._words = [t.text for t in self.tokens]
         self._ends = ends(self.tokens)
         self._space = [t.space for t in self.tokens]
         self._out: list[Text] = [t.out for t in self.tokens]
+        self._types: dict[int, Known] = {}  # of expressions, by their first token
 
     def written(self) -> str:
         """The text that the tokens now are."""
