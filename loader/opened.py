@@ -280,7 +280,7 @@ class OpenedNode(Node):
                 return text(info.hint) or None
             from mblob.loader import c_functions
 
-            again = f"pack it again with its prototype, functions=['void {name}(...)']"
+            again = f"pack it again with functions=[{name!r}] or, if nothing tells its types, its prototype there"
             several = c_functions.overloads_of(self, name)
             choose = (
                 f"{several}; pack it again with the prototype of one of them" if several else ""

@@ -258,11 +258,13 @@ class Module:
 
     def _not_found(self, name: str, query_imports: bool, attributes: Iterable[str] = ()) -> str:
         names: dict[str, str] = {}
-        for module in self.walk() if query_imports else (self,):
+        asked = [*self.walk()] if query_imports else [self]
+        for module in asked:
             names.update(module._node.functions())
-        reasons = (
-            module._node.explain(name) for module in (self.walk() if query_imports else (self,))
-        )
+        asked.sort(
+            key=lambda module: module.type_key != LIBRARY
+        )  # code says why, a program what it has
+        reasons = (module._node.explain(name) for module in asked)
         reason = next((r for r in reasons if r), None)
         attributes = [a for a in attributes if a.startswith(f"{name}_")] or attributes
         text = f"module {self.type_key!r} has no function {name!r}"

@@ -127,10 +127,17 @@ def _of_linking(library: Library) -> Iterator[Remark]:
             "read_only_dynamic",
             "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes",
         )
+    yield from static_threads(image)
     machines = Counter((i.machine, i.bits, i.endian) for i in image.images if i.format != "c")
     if len(machines) > 1:
         names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
         yield "mixed_machines", f"its members are for several machines: {names}"
+
+
+def static_threads(image: Image) -> Iterator[Remark]:
+    """More variables of threads than glibc promises room for."""
+    if isinstance(image, ElfFile) and (text := elf_facts.static_threads(image)):
+        yield "static_tls", text
 
 
 def executable_stack(image: Image) -> Iterator[Remark]:

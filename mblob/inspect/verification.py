@@ -28,6 +28,7 @@ from mblob.inspect.diagnostics import (
     damaged_sections,
     executable_stack,
     missing_functions,
+    static_threads,
     two_blobs,
     unreadable_graphs,
     wrong_rows,
@@ -202,6 +203,7 @@ def describe(
     warnings = (
         *executable_stack(library.image),
         *damaged_sections(library.image),
+        *static_threads(library.image),
         *two_blobs(library),
         *wrong_rows(library),
         *((*unreadable_graphs(library), *missing_functions(library)) if level == "full" else ()),

@@ -10,6 +10,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
+from mblob.binary.elf_facts import static_threads
 from mblob.errors import HiddenNameWarning, MblobError, PortabilityWarning, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.functions_table import Row
@@ -172,7 +173,13 @@ def with_code(
     except MblobError as error:
         error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)
         if isinstance(error, NameTakenError):
-            raise BuildError(f"{error}; replace=True replaces it") from None
+            models = [e.type_key for e in library.entries if e.type_key in EXECUTORS]
+            called = (
+                f", also where the {models[0]} calls it: if the new one is for something else, give it another name"
+                if models
+                else ""
+            )
+            raise BuildError(f"{error}; replace=True replaces it{called}") from None
         if isinstance(error, ToolchainError) and "__dso_handle" in error.output:
             place = error.output.partition(": undefined reference to `__dso_handle'")[0]
             place = Path(place.splitlines()[-1]).name if ".c" in place else ""  # as s.cc:2
@@ -201,6 +208,8 @@ def check_joined(library: Library, joined: Library, options: Sequence[str]) -> N
     new = (f.name for f in joined.host_functions if f.name not in old and f.abi != "plain")
     warn_of_own_functions(new, [e.type_key for e in library.entries])
     _warn_of_replaced(library, joined)
+    if (text := static_threads(joined.elf)) and text != static_threads(library.elf):
+        warn(text, PortabilityWarning)
     known = {u.name for u in undefined_symbols(library.elf)}
     if text := undefined_text(joined.elf, Path(library.path), known):
         if not any("undefs" in option.split(",") for option in options):

@@ -26,10 +26,14 @@ class Names:
         self._library = library
         self._replace = replace and not of_objects
         self._how, self._swap = "replace=True replaces it", "swap replaces"
+        self._whole = "with replace=True, give a file that has these tensors, too"
         if of_objects:
             build = f"make a library of {library.path} with build"
             self._how = f"{build}, and add to that with replace=True"
             self._swap = f"{build}, in which swap replaces"
+            self._whole = (
+                f"{build}, and add to that, with replace=True, a file that has these tensors, too"
+            )
         self._tensors = tensors_by_name(library)
         self._replaced: set[int] = set()
         self._programs: set[int] = set()  # that get parameters
@@ -135,7 +139,11 @@ class Names:
                 if missing
                 else ", and further modules have others of the new names"
             )
-            raise BuildError(f"{what}{others}; {self._swap} single tensors")
+            is_whole = missing and len(places) == 1 and entry.type_key == SAFETENSORS
+            whole = f"; for other types and shapes, {self._whole}" if is_whole else ""
+            raise BuildError(
+                f"{what}{others}; {self._swap} single tensors, by ones of their type and shape{whole}"
+            )
         if not self._replace:
             raise BuildError(f"{what}; {self._how}")
         return entry

@@ -224,10 +224,13 @@ def _record_of(value: Any, name: str) -> ArrayRecord:
 
 def _data_for(old: StoredTensor, new: ArrayRecord, entry: EntryView) -> memoryview:
     if (new.dtype, new.shape) != (old.dtype, old.shape) or len(new.data) != len(old.data):
+        how = "" if new.dtype == old.dtype else texts.say(texts.ASTYPE, old.dtype)
+        if entry.type_key == SAFETENSORS and new.shape != old.shape:
+            how = "; if no code needs that shape, add replaces the module: replace=True, with a file of all its tensors"
+        was = "may be" if entry.type_key == SAFETENSORS else "was"
         raise BuildError(
             f"{entry.place}: tensor {old.name[:80]!r}: expected {old.dtype} of shape {old.shape}, which the code of the"
-            f" library was compiled for, found {new.dtype} of shape {new.shape}"
-            + ("" if new.dtype == old.dtype else texts.say(texts.ASTYPE, old.dtype))
+            f" library {was} compiled for, found {new.dtype} of shape {new.shape}{how}"
         )
     return new.data
 

@@ -396,8 +396,8 @@ def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]
         if function.qualified in names
     ]
     return (
-        f'{listed(types, 6)}; give the prototype of the one to call, or an extern "C" function that'
-        " calls it"
+        f"{listed(types, 6)}; give the prototype of the one to call, with '*' beside it for all other functions, or"
+        ' an extern "C" function that calls it'
     )
 
 

@@ -253,7 +253,7 @@ def host_modules(
         BuildError: packed modules of two libraries.
     """
     declared = DeclaredFunctions(functions, packed, who)
-    others = DeclaredFunctions(None, packed, who) if declared.is_open else NOTHING
+    others = declared.without_prototypes() if declared.is_open else NOTHING
     _check_once(kernels, "code")
     _check_once(objects, "code")
     if any(Path(path).name == "devc.c" for path in kernels):  # the members of a `.tar` of C

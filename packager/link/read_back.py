@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_facts import static_threads
 from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEAK
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.binary.function_names import shown_name
@@ -63,8 +64,9 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         )
     warn_of_functions(request, line.rows, line.objects, None if line.joins else elf)
     _check_plugins(line.plugins, elf)
-    if not line.joins and (text := undefined_text(elf, library)):
-        warn(text, PortabilityWarning)
+    for text in () if line.joins else (static_threads(elf), undefined_text(elf, library)):
+        if text:
+            warn(text, PortabilityWarning)
 
 
 def opened(library: Path) -> ElfFile | None:

@@ -164,9 +164,10 @@ def tree_of(paths: Iterable[Path], declared: DeclaredFunctions) -> Module:
             of_tars.update(range(first, len(contents.host)) if is_tar(path) else ())
         contents.check_linkable()
         contents.expose_forms(work)
+        given = declared
         for i, node in enumerate(contents.host if declared.is_open else ()):
             if i not in of_tars or contents.blob is None or not isinstance(node, SourceNode):
-                node.declared = declared
+                node.declared, given = given, declared.without_prototypes()
         root = contents.tree()
         for node in contents.host:
             if not isinstance(node, ObjectNode) or not isinstance(node.content, Path):

@@ -53,7 +53,8 @@ def csource_module(
         functions: by default, mblob generates a packed function for each external C function of
             the source. It checks its arguments and calls the C function. Their types come from the
             source. A list selects functions: by name ("vadd"), or by prototype, such as
-            "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". [] means none.
+            "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". "*" beside
+            prototypes means all others, too; [] means none.
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
             handle. Prototypes may have types, enumerators and macros of the source, of C++ also

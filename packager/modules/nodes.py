@@ -37,12 +37,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+ALL = "*"  # among functions: all that are callable without a list
+
+
 class DeclaredFunctions:
     """Plain C functions that get a packed function.
 
     Args:
         functions: prototypes and names, as of `csource_module`; None: all whose types the source or
-            debug information tells.
+            debug information tells; "*" among them: those, too.
         packed: which packed functions take the bare name, as of `csource_module`.
         who: the function that they are arguments of.
     """
@@ -56,13 +59,18 @@ class DeclaredFunctions:
         self.is_open = functions is None
         self._given: Any = () if functions is None else functions
         if isinstance(functions, Iterable):
-            given = (functions,) if isinstance(functions, str) else functions
-            self._given = tuple(map(_of_template, given))
+            given = (functions,) if isinstance(functions, str) else tuple(functions)
+            self.is_open = ALL in given
+            self._given = tuple(_of_template(text) for text in given if text != ALL)
         self._packed = packed
         self.who = who
         self.has_code = (
             False  # a source or an object, which may know words that its prototypes have
         )
+
+    def without_prototypes(self) -> DeclaredFunctions:
+        """The same for further modules of a library, whose prototypes one module has."""
+        return DeclaredFunctions(None if self.is_open else (), self._packed, self.who)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

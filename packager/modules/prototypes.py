@@ -319,7 +319,7 @@ def distinct(prototypes: Iterable[Prototype]) -> tuple[Prototype, ...]:
         first = found.setdefault(prototype.name, prototype)
         if first != prototype:
             raise declared_twice(
-                prototype.name, (first.text, prototype.text), _other_name(prototype)
+                prototype.name, (first.text, prototype.text), other_name(prototype)
             )
     return tuple(found.values())
 
@@ -342,7 +342,7 @@ def declared_twice(name: str, declarations: tuple[str, str], other: str = "") ->
     )
 
 
-def _other_name(p: Prototype) -> str:
+def other_name(p: Prototype) -> str:
     """A function of another name that calls a function, in C++."""
     *namespaces, name = p.name.split("::")
     named = [a._replace(name=a.name or f"x{i}") for i, a in enumerate(p.parameters)]

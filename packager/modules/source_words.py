@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mblob.packager.errors import BuildError
@@ -24,6 +25,7 @@ from mblob.packager.modules.prototypes import (
     declared_twice,
     distinct,
     likely_macros,
+    other_name,
     standard,
     type_names,
 )
@@ -49,11 +51,21 @@ def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], d
                 if not name:
                     raise
                 if others.setdefault(name, part).split() != part.split():
-                    raise declared_twice(name, (others[name], part)) from None
+                    other = _other_overload(name, part)
+                    raise declared_twice(name, (others[name], part), other) from None
     found = distinct(read)
     if both := [p for p in found if p.name in others]:
         raise declared_twice(both[0].name, (both[0].text, others[both[0].name]))
     return found, others
+
+
+def _other_overload(name: str, text: str) -> str:
+    """A function of another name that calls one of C++ in a namespace; "" if it cannot be told."""
+    if "&" not in text:
+        with suppress(BuildError):  # it has own types
+            (found,) = parse([as_in_c(text)])
+            return other_name(found._replace(name=name))
+    return ""
 
 
 def as_in_c(code: str) -> str:

@@ -208,6 +208,22 @@ def test_a_function_of_a_program_is_told_how_it_is_called(golden: Path, how: str
 
 
 @pytest.mark.own_process
+@pytest.mark.parametrize("model", ["relax/cnn_bound.so", "vm_mlp.so", "mlp_llvm.so"])
+def test_a_plain_function_beside_a_model_is_told_with_the_reason(
+    golden: Path, tmp_path: Path, model: str
+) -> None:
+    """And not with what the program of the model has."""
+    code = "struct p { float x, y; }; float sum_of(struct p a) { return a.x + a.y; }"
+    (tmp_path / "k.c").write_text(code)
+    mblob.add(golden / model, kernels=tmp_path / "k.c", output=tmp_path / "a.so")
+    lib = mblob.load_module(tmp_path / "a.so")
+    for find in lib.__getitem__, lib.__getattr__:
+        with pytest.raises(mblob.NotFoundError, match="struct p by value: give a function") as said:
+            find("sum_of")
+        assert "its program has" not in str(said.value)
+
+
+@pytest.mark.own_process
 def test_c_names_the_function_that_was_meant_and_how_programs_are_run(golden: Path) -> None:
     out = ffi.new("mblob_function **")
     handle = mblob.load_module(golden / "relax" / "cnn_bound.so")._node.handle  # type: ignore[attr-defined]

@@ -315,9 +315,17 @@ def test_names_that_exist_are_refused_or_replaced(tmp_path: Path, replace: bool)
     ]
     with pytest.raises(
         mblob.BuildError,
-        match=r"which replacing this module would lose; swap replaces single tensors",
+        match=r"which replacing this module would lose; swap replaces single tensors, .* other types and shapes, with"
+        r" replace=True, give a file that has these tensors, too",
     ):
         mblob.add(path, weights={"w": W["w"]}, replace=True)
+    larger = np.ones(5, "float32")
+    with pytest.raises(
+        mblob.BuildError, match=r"may be compiled .*, add replaces the module: repl"
+    ):
+        mblob.swap(path, weights={"w": larger}, output=tmp_path / "b.so")
+    mblob.add(path, weights={"w": larger, "b": W["b"]}, replace=True)
+    assert mblob.load_module(path).tensors["w"].shape == (5,)
 
 
 def test_the_same_name_twice_in_one_call(tmp_path: Path) -> None:

@@ -40,6 +40,29 @@ def linked(path: Path, text: str = TEXT, *options: str, compiler: str = "cc") ->
     return path
 
 
+def test_added_code_that_glibc_may_not_open_is_told(golden: Path, tmp_path: Path) -> None:
+    code = '_Thread_local char b[%d] __attribute__((tls_model("initial-exec"))); int get(int x) { return b[x]; }'
+    (tmp_path / "large.c").write_text(code % 4000)
+    (tmp_path / "small.c").write_text(code % 40)
+    with pytest.warns(mblob.PortabilityWarning, match="needs 4[0-9]* bytes of static TLS"):
+        mblob.add(golden / "host_llvm.so", kernels=tmp_path / "large.c", output=tmp_path / "a.so")
+    assert "static_tls" in dict(mblob.open(tmp_path / "a.so").verify().warnings)
+    mblob.add(golden / "host_llvm.so", kernels=tmp_path / "small.c", output=tmp_path / "b.so")
+    assert mblob.load_module(tmp_path / "b.so").get(3) == 0
+    assert not mblob.open(tmp_path / "b.so").diagnostics
+
+
+def test_a_name_that_the_model_has_is_told_with_the_way_that_keeps_the_model(
+    golden: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "k.c").write_text("int softmax(int x) { return x; }")
+    says = r"'softmax' already; replace=True replaces it, also where the relax\.VMExecutable calls it: .* another name"
+    with pytest.raises(mblob.BuildError, match=says):
+        mblob.add(
+            golden / "relax" / "cnn_bound.so", kernels=tmp_path / "k.c", output=tmp_path / "a.so"
+        )
+
+
 @pytest.mark.filterwarnings("ignore:TVM cannot open:mblob.PortabilityWarning")
 @pytest.mark.parametrize("dialect", ["classic", "ffi"])
 @pytest.mark.parametrize(

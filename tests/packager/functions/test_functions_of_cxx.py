@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,30 @@ def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path, require: A
         assert packed(tmp_path, text, "cc", functions=[prototype])["over"](3) == result
     with pytest.raises(mblob.BuildError, match=r"it is overloaded: over\(double\), over\(int\)"):
         packed(tmp_path, text, "cc", functions=["float over(float x)"])
+
+
+def test_the_prototype_of_an_overload_hides_no_other_function_with_a_star(tmp_path: Path) -> None:
+    lib = packed(tmp_path, CXX, "cc", functions=["*", "double over(double x)"])
+    assert shown(lib) == {**OF_CXX, "over": "double over(double x)"}
+    objects = tmp_path / "o.cc"
+    objects.write_text("int one(int x) { return x; }")
+    (tmp_path / "k.cc").write_text(CXX)
+    subprocess.run(["c++", "-gdwarf-4", "-fPIC", "-c", "o.cc", "k.cc"], check=True, cwd=tmp_path)
+    parts = [tmp_path / "o.o", tmp_path / "k.o"]
+    made = mblob.static_library(parts, functions=["int over(int x)", "*"])
+    made.export_library(tmp_path / "o.so")
+    assert {*mblob.load_module(tmp_path / "o.so").functions} == {*OF_CXX, "over", "one"}
+
+
+def test_two_overloads_in_a_namespace_are_answered_by_a_function_to_write(tmp_path: Path) -> None:
+    code = "namespace img { int area(int w, int h) { return w * h; } double area(double w) { return w; }\n%s }"
+    both = ["double img::area(double w)", "int img::area(int w, int h)"]
+    line = "int area_2(int w, int h) { return area(w, h); }"
+    with pytest.raises(mblob.BuildError) as said:
+        packed(tmp_path, code % "", "cc", functions=both)
+    assert f"by the name: add namespace img {{ {line} }} to the source" in str(said.value)
+    lib = packed(tmp_path, code % line, "cc", functions=["img::area_2", both[0]])
+    assert (lib["img::area_2"](2, 3), lib["img::area"](2.5)) == (6, 2.5)
 
 
 def test_functions_of_cxx_have_the_bounds_of_their_source(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   else if (module->is_library && strstr(name, "::"))
     mb_error_hint(
         "methods, templates and static functions cannot be called: pack with --function %s (in "
-        "Python functions=), whose error shows a function that calls it",
+        "Python functions=), whose error says what to write",
         name);
   else if (l.has_program)
     mb_error_hint("a function of its program is run by mblob_executor_create(module, NAME, ...)");
