@@ -60,3 +60,11 @@ def load_when_called(*names: str) -> None:
     call."""
     for name in names:
         sys.modules.setdefault(name, _LoadedWhenCalled(name))
+
+
+def without_translations() -> None:
+    """Put a module in the place of `gettext` which says all as it is. Python's `argparse` asks it, and nobody
+    translates that: to look for who does takes as long as a verb's parser."""
+    late = ModuleType("gettext")
+    vars(late).update(gettext=str, ngettext=lambda one, many, count: one if count == 1 else many)
+    sys.modules.setdefault("gettext", late)

@@ -31,17 +31,23 @@ def main(argv: list[str] | None = None) -> int:
             # entries by the hundred thousand are no garbage to look for
             gc.set_threshold(200_000, 10, 10)
             sys.setswitchinterval(0.0005)  # who starts a compiler waits for no imports
-            from mblob.cli.late_modules import load_when_called, load_when_used
+            from mblob.cli.late_modules import (
+                load_when_called,
+                load_when_used,
+                without_translations,
+            )
 
             # Of pyelftools, for its debugging aids alone, which takes longer than all else of it; of
             # pathlib, subprocess and shutil; and what few commands need.
             load_when_used(
                 "dataclasses", "inspect", "pdb", "traceback", "ipaddress", "bz2", "lzma",
-                "json", "shlex",
+                "json", "shlex", "zlib", "locale", "binascii", "copy", "ntpath",
             )  # fmt: skip
-            # Of debug information, what tells of lines, frames and places.
-            of_dwarf = "aranges callframe lineprogram locationlists namelut ranges"
-            load_when_called(*(f"elftools.dwarf.{name}" for name in of_dwarf.split()))
+            # Of pyelftools, what shows, and what tells of lines, frames, places and units of types.
+            late = "construct.debug construct.lib.bitstream construct.lib.hex dwarf.aranges dwarf.callframe"
+            late += " dwarf.dwarf_expr dwarf.lineprogram dwarf.locationlists dwarf.namelut dwarf.ranges dwarf.typeunit"
+            load_when_called("pprint", *(f"elftools.{name}" for name in late.split()))
+            without_translations()
         from mblob.cli.command_line import execute
 
         if own:

@@ -83,12 +83,21 @@ class Toolchain:
 
     Attributes:
         cc: the command of the C compiler, with the words a caller put behind its name.
-        triple: the target it compiles for, as it says itself.
     """
 
-    def __init__(self, cc: Command, triple: str) -> None:
+    def __init__(self, cc: Command, triple: str | None = None) -> None:
         self.cc = cc
-        self.triple = triple
+        if triple is not None:
+            self.triple = triple
+
+    @cached_property
+    def triple(self) -> str:
+        """The target it compiles for, as it says itself when it is asked.
+
+        Raises:
+            ToolchainError: it says none.
+        """
+        return _dumpmachine(self.cc)
 
     @cached_property
     def cxx(self) -> Command:
@@ -362,10 +371,10 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
         tried = [*tried, (f"{target}-gcc",), (f"{target}-cc",), ("clang", f"--target={target}")]
     for command in tried:
         if shutil.which(command[0]):
+            if not target:
+                return Toolchain(command)
             triple = _dumpmachine(command)
-            if not target or (
-                same_target(triple, target) and (command[0] != "clang" or _compiles(command))
-            ):
+            if same_target(triple, target) and (command[0] != "clang" or _compiles(command)):
                 return Toolchain(command, triple)
     raise ToolchainError(
         f"no C compiler found{f' for {target}' if target else ''}: tried $CC, {', '.join(map(' '.join, tried))};"
@@ -386,8 +395,10 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
             f" {' '.join(command)} gcc",
             command=command,
         )
+    if not target:
+        return Toolchain(command)
     triple = _dumpmachine(command)
-    if target and not same_target(triple, target):
+    if not same_target(triple, target):
         if "clang" in Path(command[_compiler_word(command)]).name:
             retargeted = (*command, f"--target={target}")
             if _compiles(retargeted):

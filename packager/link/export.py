@@ -38,7 +38,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mblob import repack
 from mblob.errors import ArgumentTypeError, did_you_mean
 from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
@@ -237,6 +236,8 @@ def export_library(
             "addons": addons,
             "workspace_dir": workspace_dir,
         }
+        from mblob import repack
+
         repack.export_loaded(
             mod, path, dialect=dialect, index=index, digest=digest, reuse=reuse, others=others
         )

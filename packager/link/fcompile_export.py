@@ -222,7 +222,7 @@ def _renamed_objects(request: Request, work: Path) -> tuple[list[Path], Sequence
 def _blob_file(request: Request, fcompile: FCompile, object_format: str, work: Path) -> Path | None:
     """`devc.o` or `devc.c`, None if there is nothing to pack."""
     triple = _triple(request, fcompile)
-    request.triple.tell(triple or "")
+    request.triple.tell(lambda: triple or "")
     if not request.plan.is_needed:
         return None
     no_elf = object_format != "o" or any(word in (triple or "") for word in _NO_ELF)

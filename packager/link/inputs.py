@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mblob.binary.elf import ElfFile
-from mblob.errors import HiddenNameWarning
+from mblob.errors import HiddenNameWarning, ToolchainError
 from mblob.format.exported_functions import FFI_PREFIX
 from mblob.format.functions_table import Row
 from mblob.format.own_functions import OWN_FUNCTIONS
@@ -99,21 +100,29 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         ToolchainError, IncompatibleError, BuildError, OSError: as of `export_library`.
     """
     tools = request.tools()
-    request.triple.tell(tools.triple)
+    if request.is_copied_early:
+        _ = tools.triple  # the copy waits for it
+    request.triple.tell(lambda: tools.triple)
 
     def packed_forms() -> str:
         wrapped = request.wrapped()
         return source(wrapped, request.dialect, rows_of(wrapped) if with_table else ())
 
     has_functions = any(node.declared.is_given for node in request.host)
-    compiled = compile_all(
-        tools,
-        request.host,
-        packed_forms if has_functions else None,
-        request.options,
-        work,
-        None if any(node.declared.looks for node in request.host) else _import_linking,
-    )
+    try:
+        compiled = compile_all(
+            tools,
+            request.host,
+            packed_forms if has_functions else None,
+            request.options,
+            work,
+            None
+            if any(node.declared.looks for node in request.host)
+            else partial(_prepare_linking, tools),
+        )
+    except ToolchainError:
+        _ = tools.triple  # what is no compiler says so
+        raise
     words, given = _addons(request, tools, work)
     host = unshared(compiled, work / "unshared")
     addons = unshared(given, work / "unshared_addons")
@@ -181,9 +190,10 @@ def _any_undefined(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> bo
     return any(w.prototype.name not in defined for w in wrapped)
 
 
-def _import_linking() -> None:
-    """Import what links, while compilers run."""
+def _prepare_linking(tools: Toolchain) -> None:
+    """Import what links, and ask for what the blob says of the target, while compilers run."""
     import_module("mblob.packager.link.linking")
+    _ = tools.triple
 
 
 def _addons(request: Request, tools: Toolchain, work: Path) -> tuple[list[Path], list[LinkInput]]:
@@ -522,7 +532,7 @@ def _helpers(
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
     options = (*request.options, *inline)
-    made = compile_generated(tools, sources, options, work, _import_linking)
+    made = compile_generated(tools, sources, options, work, partial(_prepare_linking, tools))
     if compiled:
         there = work / "mblob_checks.o"
         shutil.copyfile(compiled, there)

@@ -72,17 +72,17 @@ class Cancelled(Exception):
 
 
 class Triple:
-    """The triple that the library is for, which only the compiler knows: `gather` tells it, or the
-    export with `fcompile`. A blob that is copied meanwhile waits for it. The thread of the export does
-    not wait, for it would have to tell it."""
+    """The triple that the library is for, which only the compiler knows: `gather` tells how to ask it, or
+    the export with `fcompile`. A blob that is copied meanwhile waits for that. The thread of the export
+    does not wait, for it would have to tell it."""
 
     def __init__(self) -> None:
         self._known = threading.Event()
         self._export = threading.get_ident()
-        self._triple: str | None = None
+        self._ask: Callable[[], str] | None = None
 
-    def tell(self, triple: str) -> None:
-        self._triple = triple
+    def tell(self, ask: Callable[[], str]) -> None:
+        self._ask = ask
         self._known.set()
 
     def give_up(self) -> None:
@@ -94,9 +94,9 @@ class Triple:
             self._known.wait()
         elif not self._known.is_set():
             raise RuntimeError("the blob is written before its triple is told")
-        if self._triple is None:
+        if self._ask is None:
             raise Cancelled
-        return self._triple
+        return self._ask()
 
 
 class Request(NamedTuple):

@@ -169,6 +169,30 @@ print(inspect.signature(lambda x: None))
     assert done.stdout.split() == [str(asks_for_more), "(x)"]
 
 
+def test_a_command_reads_no_translations_and_its_help_is_the_same() -> None:
+    script = """
+import sys
+if len(sys.argv) > 1:
+    from mblob.cli.late_modules import without_translations
+    without_translations()
+import argparse
+parser = argparse.ArgumentParser("x")
+parser.add_argument("y", nargs=2)
+print(parser.format_help())
+try:
+    parser.parse_args(["1"])
+except SystemExit:
+    print("locale" in sys.modules)
+"""
+    said = [
+        subprocess.run([sys.executable, "-c", script, *words], capture_output=True, check=True)
+        for words in ([], ["late"])
+    ]
+    assert [done.stderr for done in said] == [said[0].stderr] * 2
+    assert said[0].stdout.split()[:-1] == said[1].stdout.split()[:-1]
+    assert said[1].stdout.split()[-1] == b"False"
+
+
 def test_what_a_command_puts_off_is_loaded_by_a_call() -> None:
     script = """
 import sys

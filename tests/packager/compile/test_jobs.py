@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,35 @@ def test_imports_begin_when_the_compilers_run(
     assert order[:3] == ["compiler", "compiler", "import"]
 
 
-@pytest.mark.parametrize(("result", "links_math"), [("x + 1", False), ("__builtin_sqrt(x)", True)])
-def test_a_linker_reads_no_functions_of_numbers_for_code_that_calls_nothing(
-    result: str, links_math: bool, tmp_path: Path
-) -> None:
+@pytest.fixture
+def logging_compiler(tmp_path: Path) -> tuple[str, Callable[[], list[str]]]:
+    """A compiler, and what it was asked so far."""
     compiler, log = tmp_path / "logging-gcc", tmp_path / "log"
     compiler.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec gcc "$@"\n')
     compiler.chmod(0o755)
+    return str(compiler), lambda: log.read_text().splitlines()
+
+
+def test_a_source_compiles_before_the_compiler_is_asked_for_its_machine(
+    logging_compiler: tuple[str, Callable[[], list[str]]], tmp_path: Path
+) -> None:
+    cc, asked = logging_compiler
+    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "f.so", cc=cc)
+    kinds = ["-dumpmachine" in line for line in asked()]
+    assert (kinds[0], sum(kinds)) == (False, 1)
+
+
+@pytest.mark.parametrize(("result", "links_math"), [("x + 1", False), ("__builtin_sqrt(x)", True)])
+def test_a_linker_reads_no_functions_of_numbers_for_code_that_calls_nothing(
+    result: str,
+    links_math: bool,
+    logging_compiler: tuple[str, Callable[[], list[str]]],
+    tmp_path: Path,
+) -> None:
+    cc, asked = logging_compiler
     text = f"double f(double x) {{ return {result}; }}"
-    mblob.csource_module(text).export_library(tmp_path / "f.so", cc=str(compiler))
-    (link,) = (line for line in log.read_text().splitlines() if "-shared" in line)
+    mblob.csource_module(text).export_library(tmp_path / "f.so", cc=cc)
+    (link,) = (line for line in asked() if "-shared" in line)
     assert ("-lm" in link.split()) is links_math
     assert mblob.load_module(tmp_path / "f.so")["f"](4.0) == (2 if links_math else 5)
 
