@@ -39,7 +39,7 @@ include csrc/sources.mk
 # What the compiled parts are made of: a change of any of these rebuilds them.
 ENV_SOURCES := pyproject.toml setup.py prerequisites.py csrc/flags.mk csrc/amalgamation.py csrc/installed_sources.py mblob/native/_native_build.py \
   $(wildcard packager/functions/checks.py mblob/texts.py mblob/argument_types.py mblob/device_types.py) \
-  $(call some_files_in,csrc/src csrc/include csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
+  $(call some_files_in,csrc/src csrc/include csrc/stand_ins csrc/plugins loader/_call mblob/bytes packager/functions,%.c %.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test test-all lint format check nightly bench docs wheels release install uninstall clean runtime stale quick coverage amalgamation generate
@@ -104,7 +104,7 @@ coverage: ## the lines that the quick tests run, by folder, Python and C, into d
 	@$(PYTHON) tests/measure_coverage.py --compare build/coverage.jsonl --page docs/reliability.md
 
 PYTHON_SOURCES := mblob packager loader tests examples benchmarks docs prerequisites.py release.py setup.py wheel_parts.py wheels.py
-C_SOURCES = $(call files_in,csrc/src csrc/include csrc/minimal csrc/plugins packager loader/_call mblob/bytes tests examples \
+C_SOURCES = $(call files_in,csrc/src csrc/include csrc/stand_ins csrc/plugins packager loader/_call mblob/bytes tests examples \
   benchmarks,%.c %.h %.cpp)
 
 # $(1) prints the file $(2), which keeps its time if it is the same: what includes it is not compiled again

@@ -2,8 +2,8 @@
 
 mblob.c has the text of each file of src/ once, layer by layer; of a layer, first its headers, then its
 sources. Headers of include/ stand where they are first included. The text of a layer or file with a
-condition stands between `#if` and `#endif`. Of MBLOB_PROFILE_MINIMAL, files of minimal/ stand for those
-that it leaves out, of which there is one for each layer.
+condition stands between `#if` and `#endif`. MBLOB_PROFILE_MINIMAL and MBLOB_STANDALONE leave out files, for which files
+of stand_ins/ stand, one for each layer.
 
     python3 csrc/amalgamation.py FOLDER
 """
@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 CSRC = Path(__file__).resolve().parent
-SRC, INCLUDE, MINIMAL, PLUGINS = CSRC / "src", CSRC / "include", CSRC / "minimal", CSRC / "plugins"
+SRC, INCLUDE, STAND_INS, PLUGINS = CSRC / "src", CSRC / "include", CSRC / "stand_ins", CSRC / "plugins"
 # In the order of docs/design.md, "Layers of csrc", with the condition for each layer.
 LAYERS = {
     "base": "",
@@ -84,13 +84,18 @@ NOT_MINIMAL = (
     "entry/profile_full.c",
     "entry/registry.c",
 )
-# What MBLOB_STANDALONE leaves out: packager/standalone/runtime.c, which is compiled behind mblob.c, has what
-# others need of it, for one library that is in memory.
+# What MBLOB_STANDALONE leaves out, whose one library is in memory: packager/standalone/runtime.c is compiled behind mblob.c.
 NOT_STANDALONE = (
     "elf/", "core/link/", "core/plugin/", "core/library/load.c", "entry/host_", "entry/open", "entry/profile_",
     "entry/registry", "plugins/ffi/plugin.c",
 )  # fmt: skip
 NOT_WITH = {"MBLOB_PROFILE_MINIMAL": NOT_MINIMAL, "MBLOB_STANDALONE": NOT_STANDALONE}
+# Folders of stand_ins/, and what their files stand for.
+STAND_IN_FOR = {
+    "": "defined(MBLOB_PROFILE_MINIMAL) || defined(MBLOB_STANDALONE)",
+    "minimal": "defined(MBLOB_PROFILE_MINIMAL)",
+    "standalone": "defined(MBLOB_STANDALONE)",
+}
 INCLUDED = re.compile(r'^#\s*include ["<]([^">]+)[">].*$')
 # At the start of a line, which is where clang-format puts what a file declares.
 MACRO = re.compile(r"#\s*define (?!_GNU_SOURCE)(\w+)")
@@ -132,7 +137,7 @@ OTHER_NAMES = """\
 #define mblob_runtime_names mb_ffi_runtime_names
 #define __mblob_plugin_ffi __mblob_static_plugin_ffi
 """
-# Of all files: minimal/tcc.h has the atomics.
+# Of all files: stand_ins/tcc.h has the atomics.
 AT_THE_START = {"#define _GNU_SOURCE", "#include <stdatomic.h>"}
 
 
@@ -204,7 +209,8 @@ def sources() -> Iterator[tuple[Path, bool]]:
 def left_out() -> set[str]:
     """The functions that MBLOB_PROFILE_MINIMAL does not have."""
     text = "".join(path.read_text(encoding="utf-8") for path, out in sources() if out)
-    there = "".join(path.read_text(encoding="utf-8") for path in sorted(MINIMAL.glob("*.c")))
+    stand_ins = sorted([*STAND_INS.glob("*.c"), *STAND_INS.glob("minimal/*.c")])
+    there = "".join(path.read_text(encoding="utf-8") for path in stand_ins)
     return {*FUNCTION.findall(text)} - {*FUNCTION.findall(there)}
 
 
@@ -227,7 +233,7 @@ def names_of(text: str) -> Iterator[tuple[str, str]]:
 
 def find(name: str, source: Path) -> Path | None:
     """The own header that a file includes under that name; None: it is the system's."""
-    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat", MINIMAL, PLUGINS / "common")
+    places = (source.parent, SRC, INCLUDE, INCLUDE / "mblob" / "compat", STAND_INS, PLUGINS / "common")
     return next((p.resolve() for p in (place / name for place in places) if p.is_file()), None)
 
 
@@ -235,7 +241,7 @@ def whole() -> str:
     """The text of mblob.c."""
     writer = Writer()
     writer.lines += START.splitlines()
-    writer.lines += (MINIMAL / "tcc.h").read_text(encoding="utf-8").splitlines()
+    writer.lines += (STAND_INS / "tcc.h").read_text(encoding="utf-8").splitlines()
     for layer, condition in {**LAYERS, **PLUGIN}.items():
         writer.lines += [f"#if {condition}"] if condition else []
         writer.lines += OTHER_NAMES.splitlines() if layer == "plugins/ffi" else []
@@ -249,9 +255,10 @@ def whole() -> str:
                     writer.add_if(f"#if {without}", path)
                 elif name not in LEFT_OUT:
                     writer.add(path)
-        rest = MINIMAL / f"{layer.replace('/', '_')}.c"
-        if rest.is_file():
-            writer.add_if("#ifdef MBLOB_PROFILE_MINIMAL", rest)
+        for place, macros_of_it in STAND_IN_FOR.items():
+            rest = STAND_INS / place / f"{layer.replace('/', '_')}.c"
+            if rest.is_file():
+                writer.add_if(f"#if {macros_of_it}", rest)
         writer.lines += ["#endif"] if condition else []
     return "\n".join(writer.lines) + "\n"
 

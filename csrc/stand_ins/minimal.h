@@ -1,0 +1,9 @@
+/* minimal.h - what errors say of what MBLOB_PROFILE_MINIMAL leaves out. The files of this folder, and of its folders for one
+ * profile, stand for the files of src/ that are left out (csrc/amalgamation.py has the list): they do less, or refuse. */
+#ifndef MB_MINIMAL_H
+#define MB_MINIMAL_H
+
+#define MB_MORE_IN_CORE \
+  "; compile mblob.c with -DMBLOB_PROFILE_CORE, which has more than MBLOB_PROFILE_MINIMAL"
+
+#endif
