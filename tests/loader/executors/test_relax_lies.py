@@ -293,6 +293,12 @@ def test_a_function_without_parameters_needs_no_inputs() -> None:
     assert "copy" in str(vm.profile("main"))
 
 
+def test_rows_of_a_profile_name_opcodes_as_rows_of_relay_do() -> None:
+    code = (call(0, [i(1)], 1), branch(1, 2), goto(1), ret(1))
+    rows = machine(main(*code, params=[])).profile("main")
+    assert [row.opcode for row in rows] == ["Call", "If", "Goto"]  # Ret takes no time
+
+
 def test_stateful_calls_tell_what_is_missing(vm: Any) -> None:
     with fails("ValueError", "Unknown function: nope"):
         vm.set_input("nope")

@@ -8,12 +8,12 @@
 static void put_relax_row(FILE *out, const struct relax_executable *exec,
                           const struct relax_function *f, size_t pc,
                           const struct relax_timing *timing, int64_t repeat) {
-  static const char names[][8] = {[RELAX_CALL] = "Call", "Ret", "Goto", "If"};
   const struct relax_instruction *in = &exec->code[pc];
+  const char *name = relax_opcode_name(in->opcode);
   (void)fputs("{\"function\": ", out);
   mb_json_put_text(out, f->name);
-  (void)fprintf(out, ", \"instruction\": %zu, \"opcode\": \"%s\", \"kernel\": ", pc - f->start,
-                names[in->opcode]);
+  (void)fprintf(out, ", \"instruction\": %zu, \"opcode\": \"%c%s\", \"kernel\": ", pc - f->start,
+                name[0] & ~0x20, name + 1); /* with a large letter, as in rows of Relay */
   if (in->opcode == RELAX_CALL)
     mb_json_put_text(out, exec->functions[in->target].name);
   else
