@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from mblob import errors, texts
 from mblob.binary.elf import ElfFile
@@ -19,6 +21,7 @@ from mblob.loader.c_arguments import (
     no_number,
     unexpected,
 )
+from mblob.loader.c_memory import Memory
 from mblob.loader.c_types import (
     UNKNOWN,
     UNKNOWN_RESULT,
@@ -58,6 +61,9 @@ def declared(node: OpenedNode, name: str) -> CDeclaration:
     for row in rows:
         if row.abi == "plain" and name in (row.name, row.symbol):
             declaration, symbol = of_row(row), row.symbol
+            for made in declaration.argtypes or ():
+                if isinstance(made, Memory):
+                    made.layouts = partial(layouts_of, node)
             break
     return declaration if not declaration.refusal else _of_debug_info(node, symbol) or declaration
 
@@ -81,6 +87,21 @@ def comment_of(node: OpenedNode, name: str) -> str:
     except errors.MblobError:  # written over since
         return ""
     return next((row.comment for row in rows if row.name == name), "")
+
+
+_layouts: WeakKeyDictionary[OpenedNode, dict[str, str]] = WeakKeyDictionary()
+
+
+def layouts_of(node: OpenedNode) -> dict[str, str]:
+    """The layouts of structs by their names, as the file of a library has them; {} if it has none."""
+    if node not in _layouts:
+        elf = _file_of(node)
+        try:
+            rows = exported_functions.read_table(elf) if elf is not None else ()
+        except errors.MblobError:  # written over since
+            rows = ()
+        _layouts[node] = {name: text for row in rows for name, text in row.structs}
+    return _layouts[node]
 
 
 def _file_of(node: OpenedNode) -> ElfFile | None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from mblob import errors, texts
-from mblob.format.functions_table import FUNCTION
+from mblob.format.functions_table import FUNCTION, parameter
+from mblob.format.struct_layouts import difference
 from mblob.loader import prototype
 from mblob.loader.c_arguments import (
     ADDRESSES,
@@ -85,6 +89,7 @@ class Memory(Pointer):
     ) -> None:
         super().__init__(declared, None, const, dims)
         self.size, self.alignment, self.pointed = size, alignment, pointed
+        self.layouts: Callable[[], Mapping[str, str]] = dict
 
     def from_param(self, value: Any) -> Any:
         if self.pointed is not None:
@@ -92,6 +97,9 @@ class Memory(Pointer):
                 value = addresses(value, self.pointed, "")
             elif found := _no_addresses(value):
                 raise self.pointed.refusal(found, self.declared)
+        elif self.size:
+            check_layout(value, self.declared, self.size, self.layouts)
+        value = without_overlaps(value)
         made = super().from_param(value)
         if self.alignment > 1:
             address = _address_in(made)
@@ -116,7 +124,7 @@ class Memory(Pointer):
                 return
             least *= max(number, 0)
         is_bounded = bool(sizes) and sizes[0] not in prototype.ANY
-        value = getattr(value, "_as_parameter_", value)
+        value = without_overlaps(getattr(value, "_as_parameter_", value))
         found = self._bytes_of(value)
         if found is None:
             found, shown = 0, "None" if value is None else "NULL"
@@ -149,6 +157,58 @@ class Memory(Pointer):
             return memoryview(value).nbytes
         except (TypeError, ValueError, BufferError):
             return _ANY_BYTES
+
+
+def without_overlaps(value: Any) -> Any:
+    """An array of numpy whose structs have fields that overlap, which no buffer can describe, as an array of bytes;
+    other values as they are."""
+    dtype: Any = getattr(value, "dtype", None)
+    if getattr(dtype, "names", None) is None or type(value).__hash__ is not None:  # a scalar
+        return value
+    with suppress(ValueError), memoryview(value):
+        return value
+    return value.view(f"V{dtype.itemsize}")
+
+
+@lru_cache(256)
+def _type_name(declared: str) -> str:
+    return parameter(declared).type_name
+
+
+def check_layout(
+    value: Any, declared: str, size: int, layouts: Callable[[], Mapping[str, str]]
+) -> None:
+    """Compare the fields of structs of numpy or ctypes with those of the structs that a parameter points at.
+
+    Args:
+        declared: the parameter in C.
+        size: bytes of its struct.
+        layouts: of structs, by name.
+
+    Raises:
+        ArgumentTypeError: they lie at other places, or have other types.
+    """
+    if isinstance(value, Reference):
+        value = value._obj
+    given: Any = getattr(value, "dtype", None)
+    count = getattr(value, "size", 1)
+    if getattr(given, "names", None) is None:
+        given, count = type(value), 1
+        if issubclass(given, PointerOfCtypes):
+            given = given._type_
+        while issubclass(given, ctypes.Array):
+            given, count = given._type_, count * given._length_
+        if not issubclass(given, ctypes.Structure):
+            return
+    item_size = ctypes.sizeof(given) if isinstance(given, type) else given.itemsize
+    # others tell of too few bytes, and of objects of Python
+    if count * item_size < size or getattr(given, "hasobject", False):
+        return
+    layout = layouts().get(_type_name(declared))
+    if not layout:
+        return
+    if wrong := difference(layout, size, given, count == 1):
+        raise errors.ArgumentTypeError(f"expected {declared} with {wrong}")
 
 
 class Object(Memory):
@@ -265,5 +325,6 @@ def _item(item: Any, pointed: Pointed) -> tuple[int, Any]:
         pointed = Pointed("", True, 2)
     if isinstance(item, ctypes.c_char_p):  # also of what may be written
         return _address_in(item), item
+    item = item if pointed.of else without_overlaps(item)
     made = Pointer("it", number_named(pointed.of), pointed.const).from_param(item)
     return _address_in(made), (made, item)

@@ -4,6 +4,7 @@ functions of tvm_ffi, and arguments that do not fit. Few calls of a kernel need 
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache, partial
 from keyword import iskeyword
 from typing import Any
 
@@ -16,10 +17,11 @@ from mblob.loader.c_arguments import complex_type
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
 from mblob.loader.c_characters import characters as characters
-from mblob.loader.c_functions import comment_of
+from mblob.loader.c_functions import comment_of, layouts_of
 from mblob.loader.c_functions import declared as declared_in_c
-from mblob.loader.c_memory import Memory, Pointed
+from mblob.loader.c_memory import Memory, Pointed, check_layout
 from mblob.loader.c_memory import pointed as pointed
+from mblob.loader.c_memory import without_overlaps as without_overlaps
 from mblob.loader.ffi_values import function_object as function_object
 from mblob.loader.ffi_values import stand_in as stand_in
 from mblob.loader.handle import Handle
@@ -115,6 +117,28 @@ def one_complex(number: Any, parameter: tuple[str, str], place: str) -> memoryvi
         raise
     ctypes.memmove(made.data_ptr(), ctypes.byref(parts), ctypes.sizeof(parts))
     return memoryview(made)
+
+
+_parameters = lru_cache(256)(parameters)
+
+
+def check_record(owner: OpenedNode, place: tuple[str, str, int, int], value: Any) -> bool:
+    """Compare the fields of structs with those of the structs that a parameter points at. True of an array of
+    numpy with structs of the same size.
+
+    Args:
+        place: name of the function, the name that errors show, index of the parameter, bytes of its struct.
+    """
+    name, shown, i, size = place
+    known = _parameters(prototype_of(owner, name))
+    if i >= len(known):
+        return False
+    try:
+        check_layout(value, known[i].text, size, partial(layouts_of, owner))
+    except MblobError as exc:
+        exc.prefix(prototype.argument(shown, i, known[i]))
+        raise
+    return getattr(value, "itemsize", 0) == size
 
 
 def tensor_advice(owner: OpenedNode, text: str) -> str:

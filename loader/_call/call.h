@@ -130,6 +130,7 @@ typedef struct call_parameter {
   bool functions;     /* ... functions */
   size_t size;        /* bytes of the struct that it points to, 0: not known */
   size_t alignment;   /* of that struct, 1: not known */
+  PyObject *fits;     /* the dtype of the last array of numpy with its fields, or NULL */
 } call_parameter;
 
 /* Parse "const float *, float *, int64_t". Returns the count, -1 if nothing is recorded, -2
@@ -290,6 +291,7 @@ bool call_convert_opaque_bytes(call_frame *frame, int i, PyObject *arg);
 bool call_convert_bytes_of_pointer(call_frame *frame, int i, PyObject *arg);
 /* convert_made.c */
 bool call_convert_instead(call_frame *frame, int i, PyObject *made);
+bool call_convert_overlapping(call_frame *frame, int i, PyObject *arg);
 bool call_convert_list_of_arrays(call_frame *frame, int i, PyObject *arg);
 bool call_takes_characters(const call_frame *frame, int i, const char *format);
 bool call_convert_characters(call_frame *frame, int i, PyObject *arg);
@@ -456,6 +458,8 @@ PyObject *call_function_declared(PyObject *function, int i);
 PyObject *call_function_tensor_of(PyObject *function, PyObject *name);
 /* Refuse an array whose shape cannot be right, whatever the other arguments are. */
 bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view);
+/* Refuse structs with other fields than those that parameter `i` points at. */
+bool call_function_check_record(PyObject *function, int i, PyObject *arg);
 /* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
  * `args` are those that it was made of. */
 bool call_function_check_bound(const call_frame *frame, PyObject *args);

@@ -282,7 +282,7 @@ static inline bool convert_view(call_frame *frame, int i, PyObject *arg) {
 /* What gives no buffer: of the elements that buffers have no format for, an array or a scalar. */
 static bool convert_small_floats(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
-  if (!is_small_float(arg, &slot->tensor.dtype)) return call_no_buffer(frame, i, arg);
+  if (!is_small_float(arg, &slot->tensor.dtype)) return call_convert_overlapping(frame, i, arg);
   if (Py_TYPE(arg)->tp_hash != PyObject_HashNotImplemented) /* a scalar */
     return convert_small_float_value(frame, i, arg);
   if (!get_bits(arg, slot->tensor.dtype, &slot->u.view)) return false;
@@ -313,6 +313,8 @@ static bool holds_objects(call_frame *frame, int i, PyObject *arg) {
 /* A struct of ctypes or an array of structs, for a function that takes a pointer of any type. */
 static bool convert_record(call_frame *frame, int i, PyObject *arg, bool is_addresses) {
   call_slot *slot = &frame->slots[i];
+  if (!is_addresses && !call_function_check_record(frame->items ? NULL : frame->function, i, arg))
+    return false;
   return is_contiguous(&slot->u.view) ? convert_memory(frame, i, is_addresses)
                                       : convert_strided(frame, i, arg);
 }
@@ -323,6 +325,7 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
   call_slot *slot = &frame->slots[i];
   const size_t size = frame->parameters ? frame->parameters[i].size : 0;
   if (size != 0) {
+    if (!call_function_check_record(frame->items ? NULL : frame->function, i, arg)) return false;
     PyObject *least = PyLong_FromSize_t(size);
     PyObject *made = least ? call_uncommon("pointed", arg, least, NULL) : NULL;
     Py_XDECREF(least);

@@ -16,6 +16,28 @@ bool call_convert_instead(call_frame *frame, int i, PyObject *made) {
   return ok;
 }
 
+/* What gives no buffer: structs of numpy with fields that overlap, as bytes, or an error; Python's own is set. */
+bool call_convert_overlapping(call_frame *frame, int i, PyObject *arg) {
+  const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;
+  if (p == NULL || !p->opaque || p->indirect || p->function ||
+      !PyErr_ExceptionMatches(PyExc_ValueError))
+    return call_no_buffer(frame, i, arg);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyObject *made = call_uncommon("without_overlaps", arg, NULL, NULL);
+  if (made == arg) {
+    Py_DECREF(made);
+    PyErr_Restore(type, value, traceback);
+    return call_no_buffer(frame, i, arg);
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  if (made != NULL && !call_function_check_record(frame->items ? NULL : frame->function, i, arg))
+    Py_CLEAR(made);
+  return call_convert_instead(frame, i, made);
+}
+
 /* A list of arrays, or of such lists, for a parameter that is a pointer to pointers: their addresses. */
 bool call_convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
   PyObject *place = call_frame_place(frame, i);

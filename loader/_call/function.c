@@ -131,6 +131,30 @@ bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view)
   return nothing != NULL;
 }
 
+/* The fields of structs that are an argument, beside those of the structs that parameter `i` points at. */
+bool call_function_check_record(PyObject *function, int i, PyObject *arg) {
+  const function_object *self = (const function_object *)function;
+  if (self == NULL || self->parameters == NULL || self->owner == Py_None) return true;
+  call_parameter *p = &self->parameters[i];
+  if (p->size == 0) return true;
+  PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
+  if (dtype == NULL) PyErr_Clear(); /* of ctypes */
+  bool fits = dtype != NULL && dtype == p->fits;
+  if (!fits) {
+    PyObject *place = Py_BuildValue("(OOin)", self->name, self->shown, i, (Py_ssize_t)p->size);
+    PyObject *said = place ? call_uncommon("check_record", self->owner, place, arg) : NULL;
+    fits = said != NULL;
+    if (said == Py_True) { /* however many there are */
+      Py_XDECREF(p->fits);
+      p->fits = Py_NewRef(dtype);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(said);
+  }
+  Py_XDECREF(dtype);
+  return fits;
+}
+
 bool call_function_check_bound(const call_frame *frame, PyObject *args) {
   const function_object *self = (const function_object *)frame->function;
   if (self->parameters == NULL || self->owner == Py_None) return true;
@@ -340,7 +364,9 @@ static void function_dealloc(PyObject *object) {
   /* The last reference closes a library: destructors run, and other threads may wait for the GIL
    * in there. */
   Py_BEGIN_ALLOW_THREADS mblob_function_release(handle);
-  Py_END_ALLOW_THREADS PyMem_Free(self->parameters);
+  Py_END_ALLOW_THREADS for (int i = 0; self->parameters != NULL && i < self->parameter_count; ++i)
+      Py_XDECREF(self->parameters[i].fits);
+  PyMem_Free(self->parameters);
   Py_XDECREF(self->name);
   Py_XDECREF(self->shown);
   Py_XDECREF(self->owner);

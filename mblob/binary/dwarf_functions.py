@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mblob.binary.debug_sections import DWARFExprParser, debug_information
+from mblob.binary.dwarf_layouts import layout_behind
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
@@ -361,7 +362,10 @@ def function_of(
     machine = die.dwarfinfo.config.machine_arch
     for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
-            found = with_sign(type_of(referred(child), pointer_size), machine)
+            declared_type = referred(child)
+            found = with_sign(type_of(declared_type, pointer_size), machine)
+            if found.kind == "pointer" and not is_fortran:
+                found = found._replace(layout=layout_behind(declared_type, pointer_size))
             if is_old_style:
                 found = _promoted(found)
             if is_fortran:

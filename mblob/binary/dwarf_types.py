@@ -17,7 +17,7 @@ _FUNCTION_DEPTH = 4
 _LISTED = 16
 
 # DWARF 5, table 7.11: encodings of base types.
-_ENCODINGS = {
+ENCODINGS = {
     0x02: "bool",
     0x03: "complex",
     0x04: "float",
@@ -37,7 +37,7 @@ _COMPLEX = {
     f"complex<{row.c.partition(' ')[0]}>": row.bits // 8 for row in TABLE if row.kind == "complex"
 }
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
-_POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
+POINTERS = ("DW_TAG_pointer_type", "DW_TAG_reference_type", "DW_TAG_rvalue_reference_type")
 _NULL_TYPE = "DW_TAG_unspecified_type"  # of nullptr, which is passed as a pointer
 _LARGEST_ALIGNMENT = 4096
 _NUMBERS = ("DW_FORM_data", "DW_FORM_sdata", "DW_FORM_udata", "DW_FORM_implicit_const")
@@ -66,6 +66,7 @@ class CType(NamedTuple):
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
         is_object: a class of C++ whose values its own functions copy or destroy, or that has virtual ones.
+        layout: of a parameter that points at structs, their fields, as of `dwarf_layouts.layout_of`.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class CType(NamedTuple):
     enumerators: tuple[tuple[str, int], ...] = ()
     is_reference: bool = False
     is_object: bool = False
+    layout: str = ""
 
     @property
     def spelling(self) -> str:
@@ -167,7 +169,7 @@ def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     dims = _dims(die) if kind == "other" else ()
     alignment, is_object = _facts(die) if kind == "record" else (0, False)
     enumerators = tuple(_enumerators(die)) if kind == "enum" else ()
-    is_reference = die is not None and die.tag in _POINTERS[1:]
+    is_reference = die is not None and die.tag in POINTERS[1:]
     return CType(
         kind, size, text, target, dims, base, alignment, enumerators, is_reference, is_object
     )
@@ -282,7 +284,7 @@ def _is_own(function: Any, record: Any) -> bool:
     if name != name_of(record).partition(b"<")[0]:
         return False
     types = [referred(c) for c in children(function) if c.tag == "DW_TAG_formal_parameter"]
-    if len(types) != 2 or types[1] is None or types[1].tag not in _POINTERS[1:]:  # behind `this`
+    if len(types) != 2 or types[1] is None or types[1].tag not in POINTERS[1:]:  # behind `this`
         return False
     target, _, _ = unnamed(referred(types[1]))
     return target is not None and target.offset == record.offset
@@ -319,11 +321,11 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     name = name_of(die).decode(errors="replace")
     size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
     if die.tag == "DW_TAG_base_type":
-        kind = _ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
+        kind = ENCODINGS.get(die.attributes["DW_AT_encoding"].value, "other")
         if kind == "bool" and size > 1:  # Fortran's logical, which C has no type for
             kind = "int"
         return ("char" if name == "char" else kind), size, name or "?", None
-    if die.tag in _POINTERS and depth < DEPTH:
+    if die.tag in POINTERS and depth < DEPTH:
         target = type_of(referred(die), pointer_size, depth + 1)
         star = "*" if die.tag == "DW_TAG_pointer_type" else "&"
         declared = target.declaration(star + "?" * ("?" in target.text))

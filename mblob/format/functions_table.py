@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from mblob import argument_types
 from mblob.errors import FormatError
@@ -36,6 +37,7 @@ class Row(NamedTuple):
             unknown.
         comment: above the function in its source; of a plain function without a packed function the
             reason, and what to do.
+        structs: names and layouts of structs that its parameters point at, as of `struct_layouts`.
     """
 
     name: str
@@ -46,9 +48,10 @@ class Row(NamedTuple):
     prototype: str = ""
     origin: str = ""
     comment: str = ""
+    structs: tuple[tuple[str, str], ...] = ()
 
 
-def encode(rows: Iterable[Row]) -> bytes:
+def encode(rows: Sequence[Row]) -> bytes:
     """The table's bytes, terminating NULs included.
 
     Raises:
@@ -61,6 +64,9 @@ def encode(rows: Iterable[Row]) -> bytes:
         if r.origin or r.comment:
             comment = r.comment.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", " ")
             notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""
+    layouts = {found for r in rows for found in r.structs}
+    count = Counter(name for name, _ in layouts)  # names may be those of several structs
+    notes.update({f"{name}\t{text}": "" for name, text in sorted(layouts) if count[name] == 1})
     table = "\n".join(lines).encode() + b"\n\0"
     return table + (
         "\n".join(notes).encode("utf-8", "replace") + b"\n\0" if len(notes) > 1 else b""
@@ -96,7 +102,15 @@ def decode(data: bytes) -> list[Row]:
         del lines[-1]  # the last line may or may not end
     noted = _notes(notes)
     rows = (_row(number, line, fail) for number, line in enumerate(lines[1:], 2))
-    return [Row(*r[:6], *noted.get(r.symbol, ("", ""))) for r in rows]
+    layouts = _layouts(notes)
+    return [
+        Row(
+            *r[:6],
+            *noted.get(r.symbol, ("", "")),
+            tuple(found for found in layouts if found[0] in r.prototype),
+        )
+        for r in rows
+    ]
 
 
 def _notes(data: bytes) -> dict[str, tuple[str, str]]:
@@ -105,6 +119,13 @@ def _notes(data: bytes) -> dict[str, tuple[str, str]]:
     lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
     fields = (line.split("\t") for line in (lines[1:] if lines[0] == NOTES else ()))
     return {f[0]: (_printable(f[1]), _printable(_unescaped(f[2]))) for f in fields if len(f) == 3}
+
+
+def _layouts(data: bytes) -> list[tuple[str, str]]:
+    """Names and layouts of structs in the notes: those that several structs have are left out."""
+    lines = data.partition(b"\0")[0].decode("utf-8", "replace").split("\n")
+    fields = [line.split("\t") for line in (lines[1:] if lines[0] == NOTES else ())]
+    return [(f[0], f[1]) for f in fields if len(f) == 2]
 
 
 def _printable(text: str) -> str:
@@ -133,7 +154,8 @@ def _row(number: int, line: str, fail: Callable[[str], FormatError]) -> Row:
         raise fail(
             f"line {number}: alignment {fields[3][:24]!r} is no power of two up to 2^20, nor 0"
         )
-    return Row(fields[0], fields[1], fields[2], alignment, *fields[4:])
+    prototype = fields[5] if len(fields) > 5 else ""
+    return Row(fields[0], fields[1], fields[2], alignment, fields[4], prototype)
 
 
 # -- prototypes ------------------------------------------------------------------------------------
@@ -190,6 +212,11 @@ class Parameter(NamedTuple):
     depth: int = 0
 
     @property
+    def type_name(self) -> str:
+        """The name of what it points at, as layouts of structs have it."""
+        return " ".join(self.words)
+
+    @property
     def indirect(self) -> bool:
         """True if it is a pointer to pointers."""
         return self.depth > 1
@@ -205,6 +232,15 @@ class Parameter(NamedTuple):
         """The text without the name."""
         found = re.sub(rf"\b{self.name}\b", "", self.text, count=1) if self.name else self.text
         return re.sub(r" (?=\)|$)", "", found)
+
+
+def structs_of(parameters: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Names and layouts of the structs that parameters point at, as of `Row`.
+
+    Args:
+        parameters: each as C has it, and the layout, "" if it points at none.
+    """
+    return tuple((parameter(text).type_name, layout) for text, layout in parameters if layout)
 
 
 def parameters(prototype: str) -> list[Parameter]:

@@ -203,7 +203,10 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
         is_record = element.kind == "record"
         size, alignment = (element.size, element.alignment) if is_record else (0, 0)
         dims = dims if size or (element.kind == "pointer" and spelled) else ()
-        return Parameter(name, "pointer", None, is_const, dims or one, spelled, size, alignment)
+        layout = found.layout if size and spelled else ""
+        return Parameter(
+            name, "pointer", None, is_const, dims or one, spelled, size, alignment, layout=layout
+        )
     if one and not dims:
         is_number = is_const and scalar.kind != "complex" and scalar.name not in HALVES
         return Parameter(name, "number" if is_number else "tensor", scalar, is_const, one)

@@ -14,7 +14,7 @@ from mblob.binary.function_names import MANGLED, cxx_names, shown_name
 from mblob.errors import listed
 from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
-from mblob.format.functions_table import OBJECT, Row, struct_word
+from mblob.format.functions_table import OBJECT, Row, struct_word, structs_of
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import LinkInput
 from mblob.packager.errors import warn
@@ -276,7 +276,9 @@ def plain_row(function: Function, *, of_tvm: bool) -> Row | None:
     if function.name.startswith(_RESERVED) or is_packed(function, of_tvm=of_tvm):
         return None
     types = function.types_with(_struct_word)
-    return Row(function.name, function.name, "plain", 0, types, _declaration(function))
+    structs = structs_of((p.declaration("it"), p.layout) for p in function.parameters)
+    row = Row(function.name, function.name, "plain", 0, types, _declaration(function))
+    return row._replace(structs=structs)
 
 
 def _struct_word(p: CType) -> str:

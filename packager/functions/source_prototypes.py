@@ -293,8 +293,8 @@ def _of_source(p: Parameter, described: Parameter) -> Parameter:
     inner = described.dims[len(p.dims) or 1 :]  # of a typedef of arrays
     dims = (*(p.dims or (Dim(None, ""),)), *inner) if inner else p.dims
     if described.kind == "pointer":
-        size, alignment = described.size, described.alignment
-        return p._replace(spelled=described.spelled, size=size, alignment=alignment, dims=dims)
+        made = p._replace(size=described.size, alignment=described.alignment, dims=dims)
+        return made._replace(spelled=described.spelled, layout=described.layout)
     return described._replace(name=p.name, dims=dims) if p.spelled else p
 
 

@@ -15,7 +15,7 @@ from mblob import argument_types
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from mblob.format import note
-from mblob.format.functions_table import SYMBOL, Row, checksum, encode
+from mblob.format.functions_table import SYMBOL, Row, checksum, encode, structs_of
 from mblob.named_tuple import NamedTuple
 from mblob.packager.functions import checks
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
@@ -56,7 +56,8 @@ class Wrapped(NamedTuple):
     def rows(self) -> list[Row]:
         """Its rows in the function table. Alignment 0: the element's own size is enough."""
         p = self.prototype
-        source = (p.origin, p.comment)
+        structs = structs_of((a.text, a.layout) for a in p.parameters)
+        source = (p.origin, p.comment, structs)
         rows = [
             Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *source)
         ]

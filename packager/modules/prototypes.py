@@ -85,6 +85,7 @@ class Parameter(NamedTuple):
         of: of a length, the index of its text among the parameters; of "present", that of the number.
         optional: None leaves it out, as OPTIONAL of Fortran.
         is_object: the pointer points at an object of C++, of which only the library itself makes some.
+        layout: the fields of the structs that a pointer points at; "" if they are not known.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Parameter(NamedTuple):
     optional: bool = False
     is_object: bool = False
     length: Dim | None = None
+    layout: str = ""
 
     @property
     def of_fortran(self) -> bool:
