@@ -461,6 +461,18 @@ def test_the_files_that_a_page_names_are_there(root: Path, page: str) -> None:
     assert guilty == []
 
 
+def test_no_line_of_a_page_is_too_wide_to_read(root: Path) -> None:
+    """But rows of tables, which Markdown cannot break."""
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *DOCS]
+    wide = [
+        f"{page.relative_to(root)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > 160 and not line.lstrip().startswith("|")
+    ]
+    assert wide == []
+
+
 def test_names_that_the_guide_gives_behind_a_file_are_in_it(root: Path) -> None:
     text = (root / "CONTRIBUTING.md").read_text()
     pairs = [
