@@ -502,16 +502,17 @@ def from_dlpack(source: Any) -> Tensor:
     return _call.tensor_from_dlpack(source)
 
 
-def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
+def as_tensor(source: Any, lists: bool = False, what: str = "", *, copies: bool = True) -> Tensor:
     """`source` as a tensor: itself, a view of its memory, or a compact copy where it is strided.
 
     Args:
         lists: take nested lists and numbers too.
         what: begins the text of an error: "FUNCTION: ARGUMENT: ".
+        copies: False: what is strided is an error.
 
     Raises:
         TypeError: it is no array of plain numbers.
-        ValueError: nested lists of different lengths.
+        ValueError: nested lists of different lengths; or it is strided.
     """
     if isinstance(source, Tensor):
         return source
@@ -523,14 +524,14 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     except TypeError as exc:
         raise ArgumentTypeError(f"{what}{exc}") from None
     if bits and hasattr(source, "view"):  # ml_dtypes: no buffer protocol
-        return as_tensor(source.view(bits), what=what).view(name)
+        return as_tensor(source.view(bits), what=what, copies=copies).view(name)
     try:
         view = memoryview(source)
     except (TypeError, ValueError, BufferError) as exc:
         if is_capsule(source) or (
             hasattr(source, "__dlpack__") and not hasattr(source, "__array_interface__")
         ):
-            return _lent_by(source, what)
+            return _lent_by(source, what, copies)
         if lists and isinstance(source, (list, tuple, int, float)):
             return as_tensor(_of_lists(source, what), what=what)
         # numpy's: the buffer protocol has no letter for it
@@ -543,14 +544,23 @@ def as_tensor(source: Any, lists: bool = False, what: str = "") -> Tensor:
     dtype = _call.dtype_of_format(view.format, view.itemsize)
     if dtype is None:
         raise no_numbers(element, view.format, what)
+    if not (view.c_contiguous or copies):
+        raise ArgumentValueError(
+            f"{what}the array is not contiguous, so its memory cannot be used as it is"
+        )
     data: Any = view if view.c_contiguous else view.tobytes()
     return _call.tensor_view(data, tuple(view.shape or ()), dtype)
 
 
-def _lent_by(source: Any, what: str) -> Tensor:
+def _lent_by(source: Any, what: str, copies: bool) -> Tensor:
     try:
         return from_dlpack(source)
     except MblobError as exc:
+        if copies and texts.DLPACK_GAPS in str(exc) and not is_capsule(source):
+            from mblob.format import dlpack  # with ctypes
+
+            dtype, shape, data = dlpack.read(source)
+            return _call.tensor_view(data, shape, (*dtype,))
         exc.args = (f"{what}{str(exc).removeprefix('from_dlpack: ')}", *exc.args[1:])
         raise
 
@@ -562,14 +572,7 @@ def in_place(value: Any, what: str) -> Tensor:
         TypeError: as `as_tensor`.
         ValueError: it is strided.
     """
-    if isinstance(value, Tensor):
-        return value
-    strided = not getattr(getattr(value, "flags", None), "c_contiguous", True)
-    if strided:
-        raise ArgumentValueError(
-            f"{what}the array is not contiguous, so its memory cannot be used as it is"
-        )
-    return as_tensor(value, what=what)
+    return as_tensor(value, what=what, copies=False)
 
 
 def lent(given: Tensor | None, found: Tensor) -> Tensor:

@@ -56,6 +56,11 @@ def annotated(annotation: str) -> Parameter:
     return Parameter(type=shown if len(shown) <= _LETTERS else f"{shown[: _LETTERS - 4]} ...")
 
 
+def tensors_in(annotation: str) -> list[Parameter]:
+    """The tensors that an annotation names, such as those of a tuple, in their order."""
+    return [_tensor(found) for found in _TENSOR.finditer(_INTEGER.sub(r"\1", annotation))]
+
+
 def _tensor(found: re.Match[str]) -> Parameter:
     shape: Extents = None
     if found[1] is not None:

@@ -89,6 +89,7 @@ SHAPE_IS_NULL = "shape is NULL, expected %d extents"
 DATA_IS_NULL = "data is NULL, expected %zu bytes"
 NOT_ALIGNED = "its data is not aligned to %d bytes"
 DLPACK_VERSION = "DLPack version %u, expected %d"
+DLPACK_GAPS = "the tensor is not contiguous; pass numpy.ascontiguousarray(x)"
 DLPACK_PADDED = "each element is padded to whole bytes (flag 4), expected packed elements"
 
 # Devices, and what failed on one.

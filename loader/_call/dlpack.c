@@ -235,9 +235,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
     return NULL;
   }
   const bool gaps = t->tensor.strides != NULL && !call_tensor_compact(&t->tensor);
-  if (gaps)
-    call_raise(PyExc_ValueError,
-               "from_dlpack: the tensor is not contiguous; pass numpy.ascontiguousarray(x)");
+  if (gaps) call_raise(PyExc_ValueError, "from_dlpack: " MB_TEXT_DLPACK_GAPS);
   PyObject *tensor =
       gaps ? NULL : call_tensor_over(&t->tensor, NULL, release_taken, t, t->readonly);
   if (tensor == NULL) release_taken(t);

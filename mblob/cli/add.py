@@ -56,7 +56,7 @@ def configure(verbs: Any) -> None:
     new.add_argument(
         "--order",
         metavar="FILE",
-        help="JSON list of the names of --params in the order of the Relax program (default: that of the file)",
+        help="JSON list of names in --params, all or some, in the order of the program (default: that of the file)",
     )
     parser.add_argument("--cc", metavar="CC", help="compiler (default: $CC, else cc)")
     parser.add_argument(

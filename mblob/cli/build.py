@@ -87,7 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--order",
         metavar="FILE",
-        help="JSON list of the names of --params in the order of the Relax program",
+        help="JSON list of names in --params, all or some, in the order of the Relax program",
     )
     model.add_argument(
         "--name", metavar="NAME", help="name of the model in the library (default: default)"

@@ -270,8 +270,7 @@ class RelaxProgram(Program):
     def __init__(self, module: Module, function: str, devices: list[Device], file: str) -> None:
         import mblob
 
-        self.function, self.file = function, file
-        self.more = " --replace" if module.tensors else ""  # of the hint about parameters
+        self.function, self.file, self.more = function, file, " --replace" if module.tensors else ""
         self.machine = mblob.relax.VirtualMachine(module, devices)
         self.parameters = self.machine.get_function_params(function)
         self.packed = int(self.machine.module["get_param_inputs"](function))
@@ -290,9 +289,11 @@ class RelaxProgram(Program):
         return self.types.get(name, "").startswith("Tuple")
 
     def how_to_give(self, missing: list[str]) -> str:
-        how = packing(self.file, self.more)
-        both = f"{super().how_to_give(missing)}; parameters of the model: {how}"
-        return how if any(map(self.is_tuple, missing)) else both
+        files, how = super().how_to_give(missing), packing(self.file, self.more)
+        if self.packed and all(map(self.types.get, missing)):  # calls check them: no parameters
+            return files
+        front = "" if any(map(self.is_tuple, missing)) else f"{files}; parameters of the model: "
+        return front + how
 
     def inputs(self) -> dict[str, str]:
         return {name: f"{name} {self.types.get(name, '')}".rstrip() for name in self.names()}
@@ -341,9 +342,8 @@ def open_model(
     try:
         create = module.get_function(name)
     except AttributeError as error:
-        raise UsageError(
-            f"{file}: {error}", hint="--name NAME, as the model was called when it was built"
-        ) from None
+        hint = "--name NAME, as the model was called when it was built"
+        raise UsageError(f"{file}: {error}", hint=hint) from None
     if module.type_key == AOT_FACTORY:
         return AotModel(mblob.aot_executor.AotModule(create(*devices)))
     if profiled:

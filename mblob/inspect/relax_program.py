@@ -153,6 +153,17 @@ class Program:
             yield Instruction(opcode, target, other, operands)
             at = end
 
+    def kernel_arguments(self, f: Function) -> set[int]:
+        """Arguments that a function of bytecode gives to kernels, or reshapes: they are tensors. Other functions,
+        which may take tuples, have names with points."""
+        found: set[int] = set()
+        for i in self.instructions(f) if f.kind == CODE else ():
+            callee = self.functions[i.target] if i.opcode == CALL else f
+            is_kernel = "." not in callee.name or callee.name.endswith(".reshape")
+            if callee.kind == PACKED and is_kernel:
+                found.update(v for kind, v in i.operands if kind == REGISTER and v < f.num_args)
+        return found
+
     def numbers(self, f: Function) -> list[int]:
         """The same in one list: opcode, target, other, the count of operands, and the operands."""
         count = lib.relax_numbers(self._read, f.start, f.end, ffi.NULL)

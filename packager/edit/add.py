@@ -229,6 +229,7 @@ def add(
         moved = write_library(library, plan, result, reuse=reuse, inputs=inputs, source=opened)
         if opened.is_of_tvm and not unknown_to_tvm(opened.entries):
             warn_of_tvm(added)
+        names.warn_of_weights(new.all)
         _warn_of_strip(opened, result)
         return left if new.code else moved
 

@@ -11,7 +11,7 @@ from mblob.module import Module
 from mblob.packager.edit.new_payloads import tensors_by_name
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import PayloadNode, node_of
-from mblob.packager.modules.relax_parameters import check_parameters, is_set
+from mblob.packager.modules.relax_parameters import check_parameters, is_set, warn_of_weights
 from mblob.packager.modules.repeated_names import is_found_by_key
 
 
@@ -101,6 +101,17 @@ class Names:
                 if "parameters" in e.content.facts:
                     return e
         return None
+
+    def warn_of_weights(self, modules: Sequence[Module]) -> None:
+        """As of `warn_of_weights`, of the programs that have no parameters and get none."""
+        entries = self._library.entries
+        for e in entries:
+            if e.type_key in RELAX_EXECUTABLES and e.index not in self._programs:
+                sets = (entries[i] for i in below(self._library, e.index))
+                if not any(
+                    "parameters" in s.content.facts for s in sets if s.type_key == SAFETENSORS
+                ):
+                    warn_of_weights(e.place, e.type_key, e.view(), self._library.grammars, modules)
 
     def check_parameters(self, model: str, params: Iterable[str]) -> None:
         """Refuse parameters of a graph that weights have, too, where programs find them.

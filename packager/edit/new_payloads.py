@@ -15,7 +15,6 @@ from mblob.bytes.payload_source import (
     FilePayload,
     Payload,
     PlacedPayload,
-    as_bytes_view,
 )
 from mblob.errors import FormatError, NotFoundError, PortabilityWarning, also, did_you_mean
 from mblob.format.grammar import Grammars
@@ -26,7 +25,7 @@ from mblob.inspect.library import EntryView, Library
 from mblob.inspect.tensors import StoredTensor
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused, warn
-from mblob.packager.modules.nodes import PiecesPayload, is_host, record_of
+from mblob.packager.modules.nodes import PiecesPayload, bytes_of, is_host, record_of
 from mblob.packager.modules.weights import check_name, kind_of, read_tensors
 from mblob.packager.path_arguments import existing_file, payload_or_path
 from mblob.packager.write.blob_stream import out_entry
@@ -54,8 +53,8 @@ def payload_of(value: Any, entry: EntryView, dialect: str) -> Payload:
         assert payload is not None
         return payload
     try:
-        return BytesPayload(as_bytes_view(value))
-    except TypeError as exc:
+        return BytesPayload(bytes_of(value))
+    except (TypeError, ValueError) as exc:
         raise refused(exc, f"{entry.place}: expected bytes, a path or a module") from None
 
 

@@ -341,9 +341,9 @@ class PayloadNode(Node):
         kernels: of device code, with what the classic grammar cannot say of them.
         is_found_by_key: programs ask the library for the payload by its key.
         is_unread: its key says what its bytes hold, and nothing has read them.
-        tensor_names: of weights.
-        parameters: name, type and shape of each tensor, in their order, if these are the parameters of a
-            program.
+        tensor_names: of weights, and of the parameters of a graph.
+        weights: name, type and shape of each tensor of weights.
+        parameters: the same, in their order, if these are the parameters of a program.
         is_order_of_names: that order is the alphabet, and comes from a file whose writers sort names.
         files: that it was read from when it was made.
     """
@@ -352,6 +352,7 @@ class PayloadNode(Node):
     is_found_by_key = False
     is_unread = False
     tensor_names: Sequence[str] = ()
+    weights: Sequence[tuple[str, DataType, Sequence[int]]] = ()
     parameters: Sequence[tuple[str, DataType, Sequence[int]]] | None = None
     is_order_of_names = False
 
@@ -495,26 +496,46 @@ def payload_of(given: Any, who: str) -> Payload:
     if isinstance(given, (str, os.PathLike)):
         return FilePayload(existing_file(Path(given), who))
     try:
-        return BytesPayload(as_bytes_view(given))
+        return BytesPayload(bytes_of(given))
     except TypeError as exc:
         if isinstance(given, (list, tuple)):
             return PiecesPayload(_piece(item, i, who) for i, item in enumerate(given))
-        if isinstance(given, Iterable) and not isinstance(given, Mapping):
-            try:
-                memoryview(given)  # type: ignore[arg-type]
-            except TypeError:
-                return IterPayload(given)
-            except ValueError:  # a buffer of numpy, of elements that have no format
-                pass
+        is_rows = isinstance(given, Iterable) and not isinstance(given, Mapping)
+        if is_rows and not _has_buffer(given) and not hasattr(given, "__dlpack__"):
+            return IterPayload(given)
         found = str(exc).removeprefix("expected contiguous bytes-like data")
         raise BuildTypeError(
             f"{who}: expected bytes, a path or an iterable of buffers{found}"
         ) from None
 
 
+def bytes_of(given: Any) -> memoryview:
+    """The bytes of a buffer, or of an array that has only `__dlpack__`.
+
+    Raises:
+        TypeError: it is neither. ValueError: DLPack's description cannot be.
+    """
+    try:
+        return as_bytes_view(given)
+    except TypeError:
+        if not hasattr(given, "__dlpack__") or _has_buffer(given):
+            raise
+        return as_record(given).data
+
+
+def _has_buffer(given: Any) -> bool:
+    try:
+        memoryview(given)
+    except TypeError:
+        return False
+    except ValueError:  # of numpy, of elements that have no format
+        pass
+    return True
+
+
 def _piece(item: Any, index: int, who: str) -> memoryview:
     try:
-        return as_bytes_view(item)
+        return bytes_of(item)
     except TypeError as exc:
         raise refused(exc, f"{who}: payload[{index}]") from None
 

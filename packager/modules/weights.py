@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from mblob import json_text
 from mblob.arguments import mapping
@@ -27,7 +27,7 @@ from mblob.format import npy, safetensors
 from mblob.format.ndarray import PARAMS_MAGIC, ArrayRecord, read_param_dict
 from mblob.format.type_keys import SAFETENSORS
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import (
     PayloadNode,
     PiecesPayload,
@@ -67,6 +67,7 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
         order: the weights are the parameters of the Relax program that imports the module. They are
             written anew, and `VirtualMachine(...).params` is a tuple of them in this order: a list of
             their names, the path of a JSON file with such a list, or True for the order of `weights`.
+            Tensors that the list does not name are left out, with a warning.
             Then `weights` may also be a folder with `tensor-cache.json` or `ndarray-cache.json`, as
             TVM and MLC write it.
 
@@ -80,8 +81,9 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
     if order is not None and order is not False:
         return _parameters(who, weights, order)
     if isinstance(weights, Mapping):
-        pieces = _encoded(who, records(weights))
-        return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(weights))
+        arrays = records(weights)
+        pieces = _encoded(who, arrays)
+        return _module(PiecesPayload(pieces), pieces[0].nbytes, arrays)
     is_array = (
         str(getattr(weights, "dtype", "uint8")) != "uint8"
     )  # those may be the bytes of a file
@@ -97,7 +99,7 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
         if kind_of(data):
             tensors = read_tensors(payload.path)
             pieces = _encoded(who, tensors)
-            return _module(PiecesPayload(pieces), pieces[0].nbytes, tuple(tensors), [payload.path])
+            return _module(PiecesPayload(pieces), pieces[0].nbytes, tensors, [payload.path])
     elif isinstance(payload, BytesPayload):
         data = payload.data
     else:
@@ -105,18 +107,18 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
             f"{who}: expected a path, bytes, or a dictionary of arrays, found an iterable"
         )
     offset, entries = _read(who, data)
-    module = _module(payload, offset, tuple(e.name for e in entries))
+    found = {e.name: e for e in entries}
+    module = _module(payload, offset, found)
     order = safetensors.order_of(data)
     if order is not None:
-        rows = {e.name: (e.name, e.dtype, e.shape) for e in entries}
-        _node(module).parameters = [rows[name] for name in order if name in rows]
+        _node(module).parameters = _rows(found, [name for name in order if name in found])
     return module
 
 
 def _module(
     payload: Payload,
     data_at: int,
-    names: tuple[str, ...],
+    tensors: _Tensors,
     files: Sequence[Path] = (),
 ) -> Module:
     """A module of a safetensors file, of which `data_at` bytes are the header.
@@ -127,9 +129,17 @@ def _module(
     node = PayloadNode(
         SAFETENSORS, payload, data=True, alignment=safetensors.ALIGNMENT, align_at=data_at
     )
-    node.tensor_names = names
+    node.tensor_names = tuple(tensors)
+    node.weights = _rows(tensors, node.tensor_names)
     node.files = files
     return Module(node=node)
+
+
+_Tensors = Mapping[str, Union[ArrayRecord, safetensors.TensorEntry]]
+
+
+def _rows(tensors: _Tensors, names: Iterable[str]) -> list[tuple[str, DataType, Sequence[int]]]:
+    return [(name, tensors[name].dtype, tensors[name].shape) for name in names]
 
 
 def _node(module: Module) -> PayloadNode:
@@ -142,17 +152,20 @@ def _parameters(who: str, weights: Any, order: Any) -> Module:
     """A module of the parameters of a program."""
     tensors, files, known = named_parameters(who, weights)
     names = _order(who, order, known or list(tensors))
-    wrong = _wrong_names(Counter(names), tensors)
-    if wrong:
-        where = who if order is True or not isinstance(order, (str, os.PathLike)) else str(order)
-        raise BuildError(
-            f"{where}: order: expected each of the {len(tensors)} parameters once; {'; '.join(wrong)}"
-        )
+    where = f"{order if isinstance(order, (str, os.PathLike)) else who}: order"
+    counts = Counter(names)
+    if not names or any(n not in tensors or counts[n] > 1 for n in counts):
+        wrong = "; ".join(_wrong_names(counts, tensors))
+        raise BuildError(f"{where}: expected names of the {len(tensors)} tensors, once; {wrong}")
+    if left := [name for name in tensors if name not in counts]:
+        text = listed([f"{name:.80}" for name in left], SHOWN)
+        warn(f"{where}: has no {text}, so these tensors are left out; weights= packs tensors")
+    tensors = {name: tensors[name] for name in names}
     pieces = _encoded(who, tensors, names)
     payload = PiecesPayload(pieces)
-    module = _module(payload, pieces[0].nbytes, tuple(tensors), files)
+    module = _module(payload, pieces[0].nbytes, tensors, files)
     node = _node(module)
-    node.parameters = [(name, tensors[name].dtype, tensors[name].shape) for name in names]
+    node.parameters = node.weights
     by_size = sorted(names, key=lambda name: (-tensors[name].dtype.bits, name))
     if order is True and len(files) == 1 and names in (by_size, sorted(names)):
         data = map_file(files[0])

@@ -251,6 +251,15 @@ def test_what_has_dlpack_is_packed(tmp_path: Path) -> None:
     assert found["halves"].dtype == "bfloat16"
     assert mblob.empty((3,), "float32").copyfrom(found["halves"]).numpy().tolist() == [1, 2, 3]
     new = np.ones((2, 3, 4), "float32")
+    root = mblob.blob_module("one", Lent(whole))
+    root.import_module(mblob.blob_module("two", [Lent(whole.T), b"1"]))
+    root.export_library(tmp_path / "b.so")
+    mblob.swap(tmp_path / "b.so", {"one": Lent(new)})
+    mblob.add(tmp_path / "b.so", blobs={"three": Lent(new[:1])})
+    payloads = mblob.load_module(tmp_path / "b.so").payloads
+    assert bytes(payloads["one"]) == new.tobytes()
+    assert bytes(payloads["two"]) == whole.T.tobytes() + b"1"
+    assert bytes(payloads["three"]) == new[:1].tobytes()
     packed = mblob.save_param_dict({"rows": Lent(new)})
     np.testing.assert_array_equal(mblob.load_param_dict(packed)["rows"].numpy(), new)
 

@@ -49,6 +49,7 @@
 #define MB_TEXT_DATA_IS_NULL "data is NULL, expected %zu bytes"
 #define MB_TEXT_NOT_ALIGNED "its data is not aligned to %d bytes"
 #define MB_TEXT_DLPACK_VERSION "DLPack version %u, expected %d"
+#define MB_TEXT_DLPACK_GAPS "the tensor is not contiguous; pass numpy.ascontiguousarray(x)"
 #define MB_TEXT_DLPACK_PADDED "each element is padded to whole bytes (flag 4), expected packed elements"
 #define MB_TEXT_NO_DEVICE "%s: no device %d; there are %d, counted from 0"
 #define MB_TEXT_MAKING_STREAM "making a stream"

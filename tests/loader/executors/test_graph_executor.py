@@ -434,6 +434,34 @@ def test_inputs_may_be_capsules_of_dlpack(model: Any) -> None:
         model.set_input("x", datetime.datetime_CAPI)
 
 
+class Lent:
+    """An array of another package, without the buffer protocol."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def test_inputs_of_others_with_gaps_are_copied_as_those_of_numpy(model: Any) -> None:
+    wide = np.stack([W, W], -1)
+    for gaps in (wide[..., 0], W[::-1]):
+        model.set_input("x", Lent(gaps))
+        assert model.get_input("x").numpy().tolist() == gaps.tolist()
+        assert mblob.array(Lent(gaps)).numpy().tolist() == gaps.tolist()
+        for value, text in (
+            (gaps, "the array"),
+            (memoryview(gaps), "the array"),
+            (Lent(gaps), "tensor"),
+        ):
+            with pytest.raises(ValueError, match=f"{text} is not contiguous"):
+                model.set_input_zero_copy("x", value)
+
+
 def test_an_array_without_its_key_is_refused(model: Any) -> None:
     for name in ("set_input", "set_input_zero_copy"):
         for give in (lambda x, put: put(None, x, b=B), lambda x, put: put(value=x)):

@@ -108,6 +108,14 @@ def test_another_order_wins_over_the_file(tmp_path: Path) -> None:
     check(machine(ARRAYS, tmp_path / "names.json", tmp_path), ["w", "a", "b"])
 
 
+def test_an_order_of_some_tensors_leaves_the_others_out_and_tells_them(tmp_path: Path) -> None:
+    (tmp_path / "names.json").write_text('["b", "w"]')
+    for order in (["b", "w"], tmp_path / "names.json"):
+        with pytest.warns(UserWarning, match=r"order: has no a, so these tensors are left out; w"):
+            check(machine(ARRAYS, order, tmp_path), ["b", "w"])
+        assert "a" not in mblob.load_module(tmp_path / "m.so").tensors
+
+
 def test_a_program_without_parameters_has_none(tmp_path: Path) -> None:
     assert machine(ARRAYS, None, tmp_path).params == ()
 
@@ -155,10 +163,10 @@ def test_parameters_live_longer_than_their_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "text"),
     [
-        (["b"], "expected each of the 3 parameters once; missing: w, a"),
+        ([], "expected names of the 3 tensors, once; missing: b, w, a"),
         (["b", "w", "aaa"], "once; missing: a; unknown: aaa"),
-        (["b", "w", "a", "c"], "expected each of the 3 parameters once; unknown: c"),
-        (["b", "w", "a", "a"], "expected each of the 3 parameters once; several times: a"),
+        (["b", "w", "a", "c"], "expected names of the 3 tensors, once; unknown: c"),
+        (["b", "w", "a", "a"], "expected names of the 3 tensors, once; several times: a"),
         ("nothing.json", "nothing.json"),
         (3, "expected a list of names of tensors"),
     ],

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.cli.main import main as main_of_command
 from mblob.dtype import DataType
 from mblob.native.programs import FFI, check_relax_parameters, read_relax
 from tests.loader.executors.relax_programs import (
@@ -183,7 +184,7 @@ TAKEN = {
         function("main", model_params=tuple_of(W, B), lora_params=tuple_of(W))
     ],
     "items are no tensors": [main("R.Any", "R.Shape([2, n])")],
-    "a text is cut off": [function("main", s='R.Tensor((2, 16, dtype="float32"')],
+    "a text is cut off": [function("main", s='R.Tensor((2, 16, dtype="float32"', b=B)],
     "a number is too long": [main('R.Tensor((2, 9999999999999999999), dtype="float32")', B)],
     "a text is about no argument": [Typed(Function("main", [ret(0)], ["x", "p", "q"]), ["", "", "R.Shape([n])"])],
 }  # fmt: skip
@@ -286,15 +287,16 @@ def test_a_model_of_tvm_is_refused_for_each_difference(golden: Path, tmp_path: P
 
 
 @pytest.mark.filterwarnings("ignore::mblob.PortabilityWarning")
+@pytest.mark.filterwarnings("ignore:.*'forward' gets them in this order")
 def test_a_program_of_tvm_gets_its_detached_parameters(golden: Path, tmp_path: Path) -> None:
     with np.load(golden / "relax" / "mlp_static.npz") as stored:
         x, *weights, expected = [stored[f"c0_{k}"] for k in ("a0", "a1", "a2", "a3", "a4", "r")]
     names = ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
-    for order in (names, names[::-1]):
+    for known, order in ((names, names), (names, names[::-1]), ("dcba", "dcba")):
         mblob.add(
             golden / "relax" / "mlp_static.so",
-            params=dict(zip(names, weights)),
-            order=order,
+            params=dict(zip(known, weights)),
+            order=list(order),
             output=tmp_path / "m.so",
         )
         vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "m.so"), mblob.cpu(0))
@@ -426,6 +428,94 @@ def test_an_input_that_gets_no_parameter_is_said(
     mblob.add(bare, params={name: SET["w"] for name in names}, output=tmp_path / "out.so")
     said = [str(w.message) for w in recwarn]
     assert len(said) == bool(text) and all(text in line for line in said), said
+
+
+def of_kernels(path: Path, **options: Any) -> Path:
+    """A library of main(x, p, q), which gives p and q to kernels, and says nothing else about them."""
+    kernel = len(BUILTINS)
+    code = [call(kernel, [r(0), r(1)], 3), call(kernel, [r(3), r(2)], 4), ret(1)]
+    takes = Typed(Function("main", code, ["x", "p", "q"]), [X])
+    return library(path, Typed(Function("kernel"), []), takes, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.* kernel:UserWarning")  # there is none
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_more_tensors_than_kernels_take_are_told(tmp_path: Path, dialect: Any) -> None:
+    """When they are packed, and when the machine is made: no input can be a tuple."""
+    many = {f"w{i}": np.zeros(2, "float32") for i in range(4)}
+    bare, options = tmp_path / "bare.so", {"dialect": dialect}
+    of_kernels(bare, weights=None, **options)
+    with pytest.raises(mblob.BuildError, match=r"a tuple, or 4 tensors: main\(x, p, q\); weights="):
+        mblob.add(bare, params=many, output=tmp_path / "out.so")
+    with pytest.raises(mblob.FormatError, match="parameters: no function takes 4 tensors; replace"):
+        machine(of_kernels(tmp_path / "m.so", weights=many, **options))
+    some = of_kernels(tmp_path / "m.so", weights={"a": SET["w"]}, **options)
+    assert machine(some).module["get_param_inputs"]("main") == 0  # which of the last, nobody knows
+    both = of_kernels(tmp_path / "m.so", **options)
+    assert machine(both).module["get_param_inputs"]("main") == 2
+
+
+def test_tensors_that_no_input_takes_are_told(tmp_path: Path) -> None:
+    bare = library(tmp_path / "m.so", function("main", x=X, p=W, q=B), weights=None)
+    for wrong, shown in (
+        (SET["b"][:2], r"int8\[2\]"),
+        (np.ones((2, 16), "int8"), r"int8\[2, 16\]"),
+    ):
+        text = (
+            rf"no input takes tensor 'b', {shown}: main\(x float32\[1\], p float32\[2, 16\], q int8"
+        )
+        with pytest.raises(mblob.BuildError, match=text):
+            mblob.add(bare, params={"a": SET["w"], "b": wrong}, output=tmp_path / "o.so")
+    with pytest.warns(
+        UserWarning, match=r"\(x, p, q\) has .*; 'main' gets them in this order, as p, q"
+    ):
+        mblob.add(bare, params={"a": SET["w"], "b": SET["b"]}, output=tmp_path / "o.so")
+
+
+@pytest.mark.filterwarnings("ignore:TVM cannot open", "ignore:.*no input")
+def test_run_names_each_input_that_gets_no_parameter(
+    golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "m.so"
+    for given in (["p", "q"], ["p", "q", "r", "s"]):
+        arrays = {name: np.ones(1, "float32") for name in given}
+        mblob.add(golden / "relax" / "mlp_static.so", params=arrays, output=out)
+        assert main_of_command(["run", str(out)]) == 2
+        error, hint = capsys.readouterr().err.splitlines()
+        weights = "fc1.weight, fc1.bias, fc2.weight, fc2.bias"
+        left = ["x float32[2, 32]", *([weights] if len(given) == 2 else [])]
+        assert error.endswith(f"takes {', '.join(left)}; not given: {', '.join(left)}")
+        assert ("parameters of the model:" in hint) == (len(given) == 2)
+
+
+@pytest.mark.parametrize(
+    ("told", "weights", "said"),
+    [
+        (function("main", x=X, w="", b=""), SET, True),
+        (main(B, W), SET, True),  # in any order
+        (main(B, B), SET, False),
+        (function("main", x=X, p=""), SET, False),
+    ],
+)
+def test_weights_that_the_program_takes_as_parameters_are_told(
+    tmp_path: Path, told: Typed, weights: Any, said: bool, recwarn: pytest.WarningsRecorder
+) -> None:
+    bare, out, file = (tmp_path / name for name in ("m.so", "out.so", "p.safetensors"))
+    library(bare, told, weights=None)
+    mblob.save_tensors(file, weights)
+    mblob.add(bare, weights=[file], output=out)
+    by_hand = mblob.load_module(bare)
+    by_hand.import_module(mblob.safetensors_module(weights))
+    by_hand.export_library(out)
+    texts = [str(w.message) for w in recwarn]
+    assert len(texts) == 2 * said, texts
+    assert all("packed as weights, which" in text and "; params= packs" in text for text in texts)
+    if said:
+        assert texts[0].startswith(f"{file}: ")
+        order = {"order": ["b", "w"]}
+        mblob.add(bare, params=file, weights={"more": SET["b"]}, output=out, **order)
+        mblob.add(out, weights={"another": SET["b"]})
+        assert len(recwarn) == 2
 
 
 def test_a_tuple_of_any_name_is_their_place(

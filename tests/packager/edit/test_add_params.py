@@ -283,7 +283,7 @@ def test_errors_of_what_was_given(golden: Path, relax: Path, tmp_path: Path) -> 
         (golden / "aot_mlp.so", {"params": ARRAYS}, mblob.BuildError, "found 0; swap replaces tensors of the Aot"),
         (golden / "vm_mlp.so", {"params": ARRAYS}, mblob.BuildError, "found 0; swap replaces tensors of the VMExec"),
         (relax, {"order": NAMES}, mblob.BuildError, "give params=, too"),
-        (relax, {"params": ARRAYS, "order": ["b", "w"]}, mblob.BuildError, "missing: a"),
+        (relax, {"params": ARRAYS, "order": ["b", "x"]}, mblob.BuildError, "missing: w, a; unknown: x"),
         (relax, {"params": ARRAYS, "order": tmp_path / "gone"}, FileNotFoundError, "gone"),
         (relax, {"params": tmp_path / "gone.npz"}, FileNotFoundError, "gone.npz"),
         (relax, {"params": tmp_path / "w.txt"}, mblob.FormatError, "w.txt"),

@@ -1,8 +1,8 @@
 /* Whether a program takes a set of parameters.
  *
- * The texts for errors of checks say which tensors an argument is, or holds (annotations.h). They do not
- * say which function the set is for, and a tuple may be something else. So a set is refused only if
- * functions take tuples, each of these differs from it, and no function has an argument of which nothing is
+ * The texts for errors of checks say which tensors an argument is, or holds (annotations.h). Bytecode also says it:
+ * what is given to a kernel is a tensor. Neither says which function the set is for, and a tuple may be something
+ * else. So a set is refused only if each tuple differs from it, and no function has an argument of which nothing is
  * said, or as many tensors as the set, which may be passed one by one. A tuple called params is the set's
  * place in its function. What is not said is found when the function is called, also dimensions that have
  * names.
@@ -23,7 +23,7 @@
 #define COMPARED_AT_MOST (1u << 25)
 
 enum { NO_TENSOR = -1 };
-enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4 }; /* an argument */
+enum { IS_TUPLE = 1, DIFFERS = 2, IS_TENSOR = 4, IS_UNTOLD = 8 }; /* an argument */
 
 struct shape_search {
   const struct relax_executable *exec;
@@ -123,6 +123,24 @@ static void look_at_tuple(struct shape_search *s, int64_t argument, struct mb_sl
       look_at_tensor(s, argument, count, item);
 }
 
+/* Arguments that the function gives to kernels, or reshapes, are tensors. Other functions, which may take
+ * tuples, have names with points. */
+static void read_uses(struct shape_search *s) {
+  const struct relax_function *f = s->f;
+  for (size_t k = f->start; f->kind == RELAX_CODE && k < f->end; k++) {
+    const struct relax_instruction *call = &s->exec->code[k];
+    if (call->opcode != RELAX_CALL) continue;
+    const struct relax_function *callee = &s->exec->functions[call->target];
+    const char *point = strrchr(callee->name, '.');
+    if (callee->kind != RELAX_PACKED || (point && strcmp(point, ".reshape") != 0)) continue;
+    for (uint32_t i = 0; i < call->count; i++) {
+      const uint64_t word = (uint64_t)call->operands[i]; /* that of a register is its number */
+      if (word < (uint64_t)f->num_args && !s->arguments[word])
+        s->arguments[word] = IS_TENSOR | IS_UNTOLD;
+    }
+  }
+}
+
 /* Read what is said about the arguments of the function. `by_name`: these are tensors of the set. */
 static void read_arguments(struct shape_search *s, bool by_name) {
   const struct relax_function *f = s->f;
@@ -141,23 +159,23 @@ static void read_arguments(struct shape_search *s, bool by_name) {
     s->arguments[i] |= IS_TENSOR;
     look_at_tensor(s, i, by_name ? for_input(s->tensors, s->by_name, f, i) : NO_TENSOR, text);
   }
+  read_uses(s);
 }
 
-/* Whether the function may take the parameters; *tuples: whether it takes a tuple. */
-static bool may_take(struct shape_search *s, bool *tuples) {
+static bool may_take(struct shape_search *s) {
   const struct relax_function *f = s->f;
   int64_t tensors = 0;
-  bool may = false, has_place = false, fits = false;
+  bool may = takes_by_name(s->by_name, f, &tensors), has_place = false, fits = false;
+  tensors = 0;
   read_arguments(s, false);
   for (int64_t i = f->num_args - 1; i >= 0; i--) {
     const uint8_t found = s->arguments[i];
     const bool is_tuple = (found & IS_TUPLE) != 0;
-    *tuples |= is_tuple;
     if (is_tuple && f->param_count && strstr(f->params[i], "params")) {
       has_place = true;
       fits |= found == IS_TUPLE;
     }
-    tensors += found == IS_TENSOR;
+    tensors += (found & IS_TENSOR) != 0;
     may |= found == IS_TUPLE || !found;
   }
   return has_place ? fits : may || (s->count > 0 && tensors >= s->count);
@@ -170,7 +188,7 @@ static bool make_arguments(struct shape_search *s) {
     const struct relax_function *f = &s->exec->functions[i];
     if (f->kind == RELAX_PACKED) continue;
     if (f->registers > most) most = f->registers;
-    s->compared += s->exec->constant_count * (1 + strlen(f->name) / 64);
+    s->compared += s->exec->constant_count * (1 + strlen(f->name) / 64) + f->end - f->start;
   }
   s->arguments = malloc(most);
   return s->arguments || !mb_fail_memory(most);
@@ -179,7 +197,6 @@ static bool make_arguments(struct shape_search *s) {
 int relax_parameters_check(const struct relax_executable *exec, const struct relax_function *model,
                            const struct mb_tensor *const *tensors, size_t count, int64_t entry,
                            struct mb_map *by_name) {
-  bool may = false, tuples = false;
   int64_t last = 0;
   struct shape_search s = {.exec = exec,
                            .model = model,
@@ -190,25 +207,25 @@ int relax_parameters_check(const struct relax_executable *exec, const struct rel
     if (!mb_map_put(by_name, tensors[i]->name, (void *)(uintptr_t)&tensors[i]))
       return MBLOB_E_MEMORY;
   if (!make_arguments(&s)) return MBLOB_E_MEMORY;
-  const size_t functions = s.compared > COMPARED_AT_MOST ? 0 : exec->function_count;
-  for (size_t i = 0; !s.refusing && i < functions; i++) {
+  bool may = s.compared > COMPARED_AT_MOST;
+  for (size_t i = 0; !may && !s.refusing && i < exec->function_count; i++) {
     s.f = &exec->functions[i];
     if (takes_by_name(by_name, s.f, &last)) read_arguments(&s, true);
   }
   const bool differs = s.refusing != NULL;
-  for (size_t i = 0; !may && !differs && i < functions; i++) {
+  if (!differs) (void)snprintf(s.text, sizeof(s.text), "no function takes %zu tensors", count);
+  for (size_t i = 0; !may && !differs && i < exec->function_count; i++) {
     s.f = &exec->functions[i];
-    if (s.f->kind != RELAX_PACKED && s.f->num_args > 0) may = may_take(&s, &tuples);
+    if (s.f->kind != RELAX_PACKED && s.f->num_args > 0) may = may_take(&s);
   }
   free(s.arguments);
-  if (!differs && (may || !tuples)) return MBLOB_OK;
+  if (may) return MBLOB_OK;
   return mb_fail_format("payload", MB_UNKNOWN, entry, "parameters: %s", s.text);
 }
 
 int relax_parameters_place(const struct relax_machine *m, const struct relax_function *f,
                            size_t *inputs, enum relax_place *place) {
   const size_t count = m->stored_count;
-  bool each = true;
   int64_t last = 0;
   *inputs = 0;
   *place = RELAX_TUPLE;
@@ -218,12 +235,14 @@ int relax_parameters_place(const struct relax_machine *m, const struct relax_fun
     *place = RELAX_BY_NAME;
     return MBLOB_OK;
   }
-  *inputs = 1;
-  if (count > (size_t)f->num_args) return MBLOB_OK;
   struct shape_search s = {.exec = m->exec, .model = f, .f = f, .count = (int64_t)count};
   if (!make_arguments(&s)) return MBLOB_E_MEMORY;
   read_arguments(&s, false);
-  for (size_t i = 1; i <= count; i++) each &= s.arguments[f->num_args - (int64_t)i] == IS_TENSOR;
+  const uint8_t *end = s.arguments + f->num_args;
+  size_t tensors = 0; /* that are the last arguments, and checked in front of parameters */
+  *inputs = !(end[-1] & ~IS_TUPLE);
+  while (tensors < (size_t)f->num_args && end[-1 - (ptrdiff_t)tensors] & IS_TENSOR) tensors++;
+  const bool each = tensors > count ? !(end[-1 - (ptrdiff_t)count] & IS_UNTOLD) : tensors == count;
   free(s.arguments);
   if (!each) return MBLOB_OK;
   *inputs = count;

@@ -46,10 +46,7 @@ static int next_array(struct mb_json *j, const struct mb_tensors *tensors, mblob
 static int check_parameters(struct relax_machine *m, const struct mb_tensor *const *tensors,
                             size_t count, int64_t entry) {
   int status = relax_parameters_check(m->exec, m->model, tensors, count, entry, &m->stored_by_name);
-  if (status)
-    mb_error_hint(
-        "replace them by a file of just the tensors that the program takes: "
-        "mblob-pack add FILE --params PARAMS --replace");
+  if (status) mb_error_hint("replace them: mblob-pack add FILE --params PARAMS --replace");
   return status;
 }
 
