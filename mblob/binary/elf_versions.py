@@ -3,7 +3,7 @@ Versioning")."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from mblob.binary.elf import ElfFile
@@ -91,6 +91,33 @@ class Versions:
         return self._one(DT_VERSYM) is None or not (
             self.has_definitions or self._one(DT_VERNEED) is not None
         )
+
+    def size_of_needed(self) -> int:
+        """Bytes of the table of DT_VERNEED."""
+        head, row = self._elf.layout.verneed, self._elf.layout.vernaux
+        rows = head.pick("vn_cnt", "vn_aux")
+        return self._size(DT_VERNEED, self._records(DT_VERNEED, DT_VERNEEDNUM, head), rows, row)
+
+    def size_of_defined(self) -> int:
+        """Bytes of the table of DT_VERDEF."""
+        head, row = self._elf.layout.verdef, self._elf.layout.verdaux
+        rows = head.pick("vd_cnt", "vd_aux")
+        return self._size(DT_VERDEF, self._records(DT_VERDEF, DT_VERDEFNUM, head), rows, row)
+
+    def _size(
+        self,
+        tag: int,
+        heads: Iterator[tuple[int, tuple[int, ...]]],
+        rows: Callable[[tuple[int, ...]], tuple[int, ...]],
+        row: Record,
+    ) -> int:
+        """Bytes from the start of a table to the end of its last row, each of which follows its head."""
+        start = end = self._one(tag) or 0
+        for at, fields in heads:
+            count, aux = rows(fields)
+            for place, _ in self._chain(at + aux, count, row):
+                end = max(end, place + row.size)
+        return end - start
 
     def _bad(self, text: str) -> FormatError:
         return FormatError(f"{self._elf.name}: dynamic section: {text}", code="elf_dynamic")

@@ -32,6 +32,7 @@ from mblob.binary.elf_records import (
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERDEF,
     DT_VERNEED,
     DT_VERNEEDNUM,
     DT_VERSYM,
@@ -52,6 +53,7 @@ from mblob.binary.elf_records import (
     PT_TLS,
     SIZE_TAGS,
 )
+from mblob.binary.elf_versions import Versions
 from mblob.errors import IncompatibleError
 from mblob.format import note
 from mblob.packager.errors import CannotJoinError
@@ -235,6 +237,10 @@ def _tables(
         tables["hash"] = dynamic_symbols.sysv_hash(host, order)
     if strings.versions:
         tables["verneed"] = strings.versions
+    if DT_VERDEF in host.dynamic:
+        size = Versions(host).size_of_defined()
+        start = host.offset_of(host.dynamic[DT_VERDEF][0], size, "version definitions")
+        tables["verdef"] = bytes(host.data[start : start + size])
     if strings.versions or DT_VERSYM in host.dynamic:
         with fitting(host):
             tables["versym"] = host.layout.numbers("H", [0, *(e.version for e in order)])
@@ -322,6 +328,7 @@ def _dynamic(merged: MergeInput, places: MergedLayout, strings: _Strings) -> byt
         (DT_HASH, "hash"),
         (DT_VERSYM, "versym"),
         (DT_VERNEED, "verneed"),
+        (DT_VERDEF, "verdef"),
         (DT_JMPREL, "jmprel"),
     ):
         if name in places.tables:

@@ -9,26 +9,40 @@ from mblob.binary.elf import ElfFile
 from mblob.binary.elf_records import (
     DT_GNU_HASH,
     DT_HASH,
+    DT_JMPREL,
     DT_REL,
     DT_RELA,
-    DT_RELASZ,
-    DT_RELSZ,
     DT_STRSZ,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERDEF,
+    DT_VERNEED,
     DT_VERSYM,
     MAX_PAGE,
     PT_LOAD,
     PT_NOTE,
     SHF_ALLOC,
     SHT_NOBITS,
+    SIZE_TAGS,
 )
+from mblob.binary.elf_versions import Versions
 from mblob.named_tuple import NamedTuple
 
 # A section where nothing is any more (section_headers.py).
 LEFT_SECTION = ".mblob.left"
 # that can be elsewhere
-TABLES = (DT_SYMTAB, DT_STRTAB, DT_VERSYM, DT_RELA, DT_REL, DT_HASH, DT_GNU_HASH)
+TABLES = (
+    DT_SYMTAB,
+    DT_STRTAB,
+    DT_VERSYM,
+    DT_VERNEED,
+    DT_VERDEF,
+    DT_RELA,
+    DT_REL,
+    DT_JMPREL,
+    DT_HASH,
+    DT_GNU_HASH,
+)
 
 
 class Piece(NamedTuple):
@@ -120,14 +134,15 @@ def _pieces(host: ElfFile) -> list[Piece]:
 def _tables(host: ElfFile) -> Iterator[tuple[int, int]]:
     """The start and end of each table in the file that only the dynamic section leads to, and
     nothing refers to by a distance."""
-    tags, layout = host.dynamic, host.layout
+    tags, layout, versions = host.dynamic, host.layout, Versions(host)
     count = len(host.dynsym) + 1
     sizes = {
         DT_SYMTAB: count * layout.sym.size,
         DT_STRTAB: tags[DT_STRSZ][0],
         DT_VERSYM: count * layout.versym.size,
-        DT_RELA: tags.get(DT_RELASZ, [0])[0],
-        DT_REL: tags.get(DT_RELSZ, [0])[0],
+        **{tag: tags.get(SIZE_TAGS[tag], [0])[0] for tag in (DT_RELA, DT_REL, DT_JMPREL)},
+        DT_VERNEED: versions.size_of_needed(),
+        DT_VERDEF: versions.size_of_defined(),
     }
     if DT_HASH in tags:
         sizes[DT_HASH] = host.sysv_hash_size()

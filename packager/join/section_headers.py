@@ -15,6 +15,7 @@ from mblob.binary.elf_records import (
     DT_RELA,
     DT_STRTAB,
     DT_SYMTAB,
+    DT_VERDEF,
     DT_VERNEED,
     DT_VERSYM,
     PF_W,
@@ -116,7 +117,7 @@ def _name(names: bytearray, name: str) -> int:
 
 
 _TABLES = ((DT_SYMTAB, "dynsym"), (DT_STRTAB, "dynstr"), (DT_HASH, "hash"), (DT_GNU_HASH, "gnu_hash"),
-           (DT_VERSYM, "versym"), (DT_VERNEED, "verneed"), (DT_RELA, "rel"), (DT_REL, "rel"),
+           (DT_VERSYM, "versym"), (DT_VERNEED, "verneed"), (DT_VERDEF, "verdef"), (DT_RELA, "rel"), (DT_REL, "rel"),
            (DT_JMPREL, "jmprel"))  # fmt: skip
 
 

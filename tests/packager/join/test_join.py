@@ -185,3 +185,26 @@ def test_no_version_gets_an_index_that_means_hidden(
     data[at + 2 : at + 4] = b"\xff\x7f"
     with pytest.raises(CannotJoinError, match="version indices up to 32767"):
         merge_versions(ElfFile(memoryview(data), "a.so"), ElfFile(map_file(part)))
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["", "-Wl,-z,noseparate-code", "-fuse-ld=gold", "-fuse-ld=lld", "-fuse-ld=mold"],
+)
+def test_strip_keeps_the_first_addition_to_a_library_that_calls_libc_and_has_versions(
+    tmp_path: Path, option: str, require: Callable[[str], str]
+) -> None:
+    if "ld=" in option:
+        require(option.partition("=")[2].replace("gold", "ld.gold").replace("lld", "ld.lld"))
+    path, source, script = tmp_path / "a.so", tmp_path / "k.c", tmp_path / "script"
+    script.write_text("V1 { global: first; local: *; };")
+    source.write_text("#include <stdlib.h>\nint first(char *x) { return atoi(x); }")
+    command = ["cc", "-shared", "-fPIC", "-g0", *filter(None, [option]), source, "-o", path]
+    subprocess.run([*command, f"-Wl,--version-script={script}"], check=True)
+    source.write_text("int second(int x) { static int n = 5; return x + n++; }")
+    mblob.add(path, kernels=source)
+    done = subprocess.run(["strip", path], check=True, capture_output=True)
+    assert not done.stderr
+    mblob.verify(path)
+    assert mblob.load_module(path).second(1) == 6
+    assert ctypes.CDLL(str(path)).first(b"12") == 12
