@@ -204,6 +204,15 @@ def test_names_of_coff_symbols_may_share_their_ends(clang: Any, tmp_path: Path) 
         assert {s.name for s in lib.image.exports} >= {"b_long_name", "a_b_long_name"}
 
 
+@pytest.mark.parametrize("target", ["x86_64-pc-windows-msvc", "arm64-apple-macos11"])
+def test_a_symbol_that_is_a_number_is_defined(clang: Any, tmp_path: Path, target: str) -> None:
+    name = "_five" if "apple" in target else "five"
+    source = f'__asm__(".globl {name}\\n.set {name}, 5\\n"); int f(void) {{ return 1; }}\n'
+    with mblob.open(clang(source, tmp_path / "x.o", target)) as lib:
+        assert [s.st_value for s in lib.image.exports if s.name == "five"] == [5]
+        assert "five" not in {s.name for s in lib.image.imports}
+
+
 @pytest.mark.parametrize("form", ["dylib", "dll", "obj"])
 def test_a_file_that_is_cut_off_is_refused(
     dylib: Any, dll: Path, clang: Any, tmp_path: Path, form: str
