@@ -14,7 +14,14 @@ from mblob.packager.conventions import REFUSED
 from mblob.packager.functions.callers import caller_of
 from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.prototype_check import OWN_CALL, own_call
-from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar, as_const
+from mblob.packager.modules.prototypes import (
+    Dim,
+    Parameter,
+    Prototype,
+    Scalar,
+    as_const,
+    number_dim,
+)
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
@@ -223,10 +230,6 @@ def _pointer_to_pointers(target: CType) -> str:
     if "*?)(" in own and own.count("?") == 1:
         return own.replace("*?", "*const *?" if is_const else "**?")
     return "" if "?" in own or "&" in own else f"{own} const *" if is_const else f"{own}*"
-
-
-def number_dim(size: int) -> Dim:
-    return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
 
 
 def _described(found: CType, remedy: str, of_object: str, narrow: str) -> str:

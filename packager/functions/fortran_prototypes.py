@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mblob.packager.compile.fortran_tree import RESULT, Dummy, Expression
-from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, number_dim, size_dim
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
@@ -116,17 +116,17 @@ def _parameter(
     p = p._replace(const=is_const, spelled=spelled, name="result" if name == "__result" else p.name)
     if _is_text(found):
         size = (found.target.dims or (None,))[0] if found.target is not None else None
-        p = p._replace(length=Dim(None, _length_name(name)) if size is None else _number(size))
+        p = p._replace(length=Dim(None, _length_name(name)) if size is None else number_dim(size))
         if not found.dims:
             is_written = intent in ("out", "inout") or name == RESULT
             return p if is_written else p._replace(kind="text")
     if found.dims:
         # x(1) is how FORTRAN 66 declares an array of any size.
         sizes = (*found.dims[:-1], None if found.dims[-1] == 1 else found.dims[-1])
-        dims = tuple(Dim(None, "") if d is None else _number(d) for d in sizes)
+        dims = tuple(Dim(None, "") if d is None else number_dim(d) for d in sizes)
         return p._replace(dims=dims, columns=len(dims) > 1 and p.length is None)
     if is_const and p.scalar is not None and p.scalar.kind == "complex":  # which no argument is
-        return p._replace(dims=(_number(1)._replace(at_least=True),))
+        return p._replace(dims=(number_dim(1)._replace(at_least=True),))
     return p._replace(kind="number") if p.kind == "tensor" else p
 
 
@@ -138,10 +138,6 @@ def _is_text(found: CType) -> bool:
 def _length_name(text: str) -> str:
     """The name of the hidden parameter with the length of a text."""
     return text.lstrip("_") + "_len"
-
-
-def _number(size: int) -> Dim:
-    return Dim(f"mblob_size(INT64_C({size}), &bad)", str(size))
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -175,7 +171,7 @@ def _dim(extent: Expression, kinds: Mapping[str, str]) -> Dim | None:
     if extent == "*":
         return Dim(None, "")
     read = _read(extent, kinds)
-    return None if read is None else Dim(f"mblob_size({read[0]}, &bad)", read[1])
+    return None if read is None else size_dim(*read)
 
 
 def _read(e: Expression, kinds: Mapping[str, str]) -> tuple[str, str] | None:

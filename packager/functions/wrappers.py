@@ -329,9 +329,9 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
     ]
     if not p.dims:
         return lines
-    bad = f"bad{i}" if any(d.code for d in p.dims) else "false"
+    bad = f"bad{i}" if any("&bad" in (d.code or "") for d in p.dims) else "false"
     codes = [(d.code or "MBLOB_ANY").replace("&bad", f"&{bad}") for d in p.dims]
-    if any(d.code for d in p.dims):
+    if bad != "false":
         lines.append(f"bool {bad} = false;")
     if len(p.dims) > 1:
         lines.append(f"const int64_t d{i}[] = {{{', '.join(codes)}}};")

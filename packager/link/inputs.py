@@ -512,7 +512,7 @@ def _helpers(
     for i, part in enumerate(parts):
         of_part = rows if with_table and not i else ()
         text = source(part, request.dialect, of_part, apart=bool(compiled))
-        sources.append(packed_functions_source(text, i))
+        sources.append(packed_functions_source(text, i, apart=bool(compiled)))
     if rows and not with_table:
         text = source((), request.dialect, rows)
         sources.append(Generated("mblob_table", "the table of functions", text))

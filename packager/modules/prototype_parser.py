@@ -22,6 +22,7 @@ from mblob.packager.modules.prototypes import (
     distinct,
     likely_macros,
     of_type,
+    size_dim,
     standard,
     type_names,
 )
@@ -352,7 +353,7 @@ def _dim(node: Any, where: str, known: Mapping[str, str | int], outermost: bool)
             raise BuildError(f"{where}: only the first dimension may be empty")
         return Dim(None, "")
     code, text = _expression(node.dim, where, known)
-    return Dim(f"mblob_size({code}, &bad)", text, "static" in quals)
+    return size_dim(code, text, "static" in quals)
 
 
 def _expression(node: Any, where: str, known: Mapping[str, str | int]) -> tuple[str, str]:

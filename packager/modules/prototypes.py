@@ -63,6 +63,15 @@ class Dim(NamedTuple):
     at_least: bool = False
 
 
+def size_dim(code: str, text: str, at_least: bool = False) -> Dim:
+    """A dimension that a call checks to be a size, unless it is a number."""
+    return Dim(code if text.isdecimal() else f"mblob_size({code}, &bad)", text, at_least)
+
+
+def number_dim(size: int) -> Dim:
+    return Dim(f"INT64_C({size})", str(size))
+
+
 class Parameter(NamedTuple):
     """One parameter.
 

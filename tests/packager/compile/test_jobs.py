@@ -74,6 +74,20 @@ def test_a_source_compiles_before_the_compiler_is_asked_for_its_machine(
     assert (kinds[0], sum(kinds)) == (False, 1)
 
 
+@pytest.mark.parametrize(("functions", "optimizes"), [(None, "-Og"), (["int f(int x)"], "-O1")])
+def test_packed_functions_are_optimised_with_the_checks_that_are_compiled_with_them(
+    functions: list[str] | None,
+    optimizes: str,
+    logging_compiler: tuple[str, Callable[[], list[str]]],
+    tmp_path: Path,
+) -> None:
+    cc, asked = logging_compiler
+    module = mblob.csource_module("int f(int x) { return x; }", functions=functions)
+    module.export_library(tmp_path / "f.so", cc=cc)
+    (generated,) = (line.split() for line in asked() if "mblob_functions.c -o" in line)
+    assert [word for word in generated if word.startswith("-O")][-1] == optimizes
+
+
 @pytest.mark.parametrize(("result", "links_math"), [("x + 1", False), ("__builtin_sqrt(x)", True)])
 def test_a_linker_reads_no_functions_of_numbers_for_code_that_calls_nothing(
     result: str,
