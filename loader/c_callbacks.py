@@ -11,6 +11,7 @@ from typing import Any
 
 from mblob import errors, texts
 from mblob.format.functions_table import FUNCTION, parameter, split
+from mblob.loader import _call
 from mblob.loader.c_arguments import (
     ADDRESSES,
     FunctionPointer,
@@ -64,6 +65,8 @@ def not_of_ctypes(declared: str, given: Any) -> str:
     found = texts.say(
         texts.EXPECTED, "a function of ctypes.CFUNCTYPE, or an address", type(given).__name__
     )
+    if isinstance(given, _call.PackedFunction):
+        return f"{found}; of a C function pass lib.symbol({given.__name__!r})"
     known = _types(declared)
     if not callable(given) or known is None or known[2] or _UNKNOWN in (known[0], *known[1]):
         return found

@@ -65,6 +65,8 @@ class Pointed(NamedTuple):
     def refusal(self, found: str, declared: str = "") -> errors.MblobError:
         """The error for what is given in place of addresses."""
         text = texts.say(texts.EXPECTED, self.expected(declared), found)
+        if declared and found.startswith(("c_", "LP_")):  # pointers of ctypes
+            text += "; if the function sets the pointer p, pass ctypes.byref(p)"
         return errors.ArgumentTypeError(text)
 
 

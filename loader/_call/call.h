@@ -243,6 +243,7 @@ bool call_no_addresses(call_frame *frame, int i, PyObject *found);
 /* What a pointer to pointers leads to, for call_uncommon. */
 PyObject *call_pointed(const call_parameter *p);
 bool call_no_function(call_frame *frame, int i);
+bool call_no_ctypes_function(call_frame *frame, int i, PyObject *arg);
 /* Whether an argument is a list or tuple that begins with a function; sets no error. */
 bool call_lists_functions(PyObject *arg);
 bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *format);

@@ -26,6 +26,7 @@ static bool is_struct(const call_parameter *p) {
 }
 
 #define TEXT_OR_ARRAY "a str, bytes or an array"
+#define OPAQUE "an array, bytes, or ctypes.c_void_p(address)"
 
 static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   if (frame->parameters[i].indirect)
@@ -37,10 +38,13 @@ static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   PyObject *made = call_complex_array(frame, i, number);
   if (made != Py_None) return call_convert_instead(frame, i, made);
   Py_DECREF(made);
+  const call_parameter *p = &frame->parameters[i];
+  if (p->function) return call_no_ctypes_function(frame, i, number);
+  const char *others = p->is_text || p->padded ? TEXT_OR_ARRAY : p->opaque ? OPAQUE : NULL;
   PyObject *shown = PyObject_Repr(number);
   const char *text = shown ? PyUnicode_AsUTF8(shown) : NULL;
-  if (text && frame->parameters[i].is_text)
-    call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, TEXT_OR_ARRAY, text);
+  if (text && others != NULL)
+    call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_EXPECTED, others, text);
   else if (text)
     call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NUMBER_FOR_ARRAY, "an array", text);
   Py_XDECREF(shown);
@@ -332,6 +336,12 @@ static bool convert_pointer(call_frame *frame, int i, PyObject *arg) {
     if (made != Py_None) return call_convert_instead(frame, i, made);
     Py_DECREF(made);
   }
+  if (frame->parameters && frame->parameters[i].dtype.bits != 0)
+    return call_frame_error(
+        frame, i, PyExc_TypeError,
+        "expected an array, found a pointer of ctypes, which tells no size; pass "
+        "ctypes.byref(%s.contents), or an array",
+        CALL_ARGUMENT_NAME);
   void *pointer;
   memcpy(&pointer, slot->u.view.buf, sizeof pointer);
   return call_frame_handle(frame, i, pointer, kTVMOpaqueHandle);
@@ -479,6 +489,8 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
   const bool is_text = PyUnicode_Check(arg) || PyBytes_Check(arg) || PyByteArray_Check(arg);
   if (p != NULL && p->indirect && is_text)
     return call_no_addresses(frame, i, PyUnicode_FromString(type->tp_name));
+  if (p != NULL && p->function && (PyUnicode_Check(arg) || type == &call_function_type))
+    return call_no_ctypes_function(frame, i, arg);
   if (PyUnicode_Check(arg)) {
     if (frame->ffi && !PyUnicode_CheckExact(arg) && call_convert_stand_in(frame, i, arg, &absent))
       return true;
@@ -524,14 +536,7 @@ static bool convert_other(call_frame *frame, int i, PyObject *arg) {
     if (!absent) return false;
     if (!is_pointer && PyDict_Check(arg)) return call_convert_dict(frame, i, arg);
   }
-  if (p != NULL && p->function) {
-    PyObject *text = PyUnicode_FromStringAndSize(p->text, (Py_ssize_t)p->text_size);
-    PyObject *told = text ? call_uncommon("not_of_ctypes", text, arg, NULL) : NULL;
-    if (told != NULL) call_frame_error(frame, i, PyExc_TypeError, "%U", told);
-    Py_XDECREF(text);
-    Py_XDECREF(told);
-    return false;
-  }
+  if (p != NULL && p->function) return call_no_ctypes_function(frame, i, arg);
   if (PyCallable_Check(arg) || frame->opaque) return convert_function(frame, i, arg);
   if (p != NULL && (p->kind == PARAM_INT || p->kind == PARAM_FLOAT))
     return call_convert_number(frame, i, arg);

@@ -48,8 +48,9 @@ bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *form
   PyObject *dtype = PyObject_GetAttrString(arg, "dtype");
   if (dtype == NULL) {
     PyErr_Clear();
-    dtype = format && strcmp(format, "X{}") == 0
-                ? PyUnicode_FromString(Py_TYPE(arg)->tp_name) /* a function of ctypes */
+    const bool is_indirect = frame->parameters && frame->parameters[i].indirect;
+    dtype = format && (is_indirect || strcmp(format, "X{}") == 0)
+                ? PyUnicode_FromString(Py_TYPE(arg)->tp_name) /* of ctypes */
                 : PyUnicode_FromFormat("format '%s'", format ? format : "");
     if (dtype == NULL) return false;
   }
@@ -99,6 +100,17 @@ bool call_no_function(call_frame *frame, int i) {
   const char *text = declared ? PyUnicode_AsUTF8(declared) : NULL;
   if (text != NULL) call_frame_error(frame, i, PyExc_TypeError, MB_TEXT_NO_FUNCTION, text);
   Py_XDECREF(declared);
+  return false;
+}
+
+/* About an argument for a pointer to a function that is no function of ctypes. */
+bool call_no_ctypes_function(call_frame *frame, int i, PyObject *arg) {
+  const call_parameter *p = &frame->parameters[i];
+  PyObject *text = PyUnicode_FromStringAndSize(p->text, (Py_ssize_t)p->text_size);
+  PyObject *told = text ? call_uncommon("not_of_ctypes", text, arg, NULL) : NULL;
+  if (told != NULL) call_frame_error(frame, i, PyExc_TypeError, "%U", told);
+  Py_XDECREF(text);
+  Py_XDECREF(told);
   return false;
 }
 

@@ -154,10 +154,10 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
 /* Whether data of type `found` may go where the signature says `expected`. */
 static bool dtype_fits(DLDataType found, DLDataType expected) {
   if (expected.bits == 0 || call_dtype_equal(found, expected)) return true;
-  /* bool arrays are bytes in memory; C code takes them as uint8_t too */
+  /* bool arrays are bytes in memory; C code takes them as uint8_t too, and no bytes as bool */
   bool found_byte =
       found.code == kDLUInt && (found.bits == 1 || found.bits == 8) && found.lanes == 1;
-  bool expected_byte = expected.code == kDLUInt && (expected.bits == 1 || expected.bits == 8);
+  bool expected_byte = expected.code == kDLUInt && expected.bits == 8;
   return found_byte && expected_byte;
 }
 
@@ -183,6 +183,11 @@ bool call_frame_parameter(call_frame *frame, int i) {
                             expected);
   }
   if (slot->readonly && !p->is_const) {
+    if (slot->kind == SLOT_BUFFER && slot->u.view.obj && PyBytes_Check(slot->u.view.obj))
+      return call_frame_error(frame, i, PyExc_ValueError,
+                              "bytes are read-only, and the function writes to it; pass "
+                              "bytearray(%s)",
+                              CALL_ARGUMENT_NAME);
     PyObject *declared = call_function_declared(frame->function, i);
     if (declared != NULL)
       call_frame_error(frame, i, PyExc_ValueError,
