@@ -217,6 +217,8 @@ def _no_type(what: str, text: str) -> Refusal:
     reason = f"ctypes has no type for {what}, {text}"
     if re.search(r"\b(_?[Cc]omplex|complex<.*>)", text):
         return Refusal(f"{reason}, before Python 3.14", instead=_BY_POINTER)
+    if re.search(r"\b(_Float16|__fp16|__bf16|__int128|_Float128|__float128)\b", text):
+        return Refusal(reason, instead=_BY_POINTER)
     return Refusal(reason)
 
 

@@ -222,9 +222,16 @@ def tell_of_plain_functions(output: Path) -> None:
     with Library(output, verify="off", partial=True) as library:
         plain = library.plain_functions
         if plain and not library.packed_functions:
+            reason = next(
+                ((row.name, row.comment) for row in library.function_table or () if row.comment),
+                None,
+            )
             print(
                 f"{PROGRAM}: info: {output} has only plain C functions ({listed(plain, 6)}); to call one by mblob,"
-                " pack it with its prototype: --function PROTOTYPE",
+                f" pack it with its prototype: --function PROTOTYPE"
+                if reason is None
+                else f"{PROGRAM}: info: {output} has only plain C functions ({listed(plain, 6)}), which mblob cannot"
+                f" call; {reason[0]}: {reason[1]}",
                 file=sys.stderr,
             )
 

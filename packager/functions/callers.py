@@ -68,7 +68,8 @@ def caller(
         head, body = _number(result, ""), f"return {call}"
         head += " " * (not head.endswith("*"))
     text = f"{head}call_{name}({', '.join(declared) or 'void'}) {{ {body}; }}"
-    if "?" in text or "<" in text.replace(_CXX_COMPLEX, "") or len(set(passed)) < len(passed):
+    types = text.replace(called, name).replace(_CXX_COMPLEX, "")
+    if "?" in text or "<" in types or len(set(passed)) < len(passed):
         return ""
     for scope in reversed(namespaces):
         text = f"namespace {scope} {{ {text} }}"
@@ -89,6 +90,8 @@ def _pointed(found: CType) -> str:
     if found.kind == "complex" and _CXX_COMPLEX not in text:
         scalar = scalar_of(found)
         return scalar.name if scalar is not None else "?"
+    if found.kind in ("int", "uint") and found.size > 8:  # __int128, which no argument is
+        return text
     if found.kind == "record" and "<" in found.base:
         return "?"  # what names a class of a template, names none of its namespaces
     return text if found.kind in ("complex", "record") else ""
@@ -96,8 +99,8 @@ def _pointed(found: CType) -> str:
 
 def _number(found: CType, name: str) -> str:
     """A declaration; numbers that are no arguments are narrower."""
-    if found.size > 8 and found.kind in ("float", "int", "uint"):
-        return f"{'double' if found.kind == 'float' else 'long long'} {name}".rstrip()
+    if found.size > 8 and found.kind == "float":
+        return f"double {name}".rstrip()
     return found.declaration(name)
 
 

@@ -264,7 +264,7 @@ def _why(
         if _is_private(die, owners[-1]):
             remedy = f"make it public, and {remedy}"
     elif is_template:
-        what = "a template"
+        what, called = "a template", name_of(die).decode(errors="replace")
     elif "" in spaces:
         what = "in an anonymous namespace, which exports nothing"
     elif "DW_AT_external" not in attributes:

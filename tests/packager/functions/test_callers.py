@@ -306,3 +306,33 @@ def test_complex_numbers_of_cxx_are_those_of_c(
     ):
         with pytest.raises(mblob.ArgumentError, match="expected an array of complex"):
             function(wrong)
+
+
+def test_a_function_for_a_template_names_its_arguments(tmp_path: Path) -> None:
+    source = """template <int N> int total(const int *x) { int s = 0; for (int i = 0; i < N; i++) s += x[i]; return s; }
+    template int total<3>(const int *);
+    """
+    line = line_in(refused(source, "cpp", "total<3>"))
+    assert "return total<3>(x);" in line
+    lib = packed(tmp_path, source + line, "cpp")
+    assert lib.call_total(np.arange(4, dtype="i4")) == 3
+
+
+def test_numbers_of_128_bits_go_through_pointers(tmp_path: Path) -> None:
+    source = (
+        "unsigned __int128 turn(unsigned __int128 x, int n) { return x << n | x >> (128 - n); }\n"
+    )
+    line = line_in(refused(source, "c", "turn"))
+    lib = packed(tmp_path, source + line, "c")
+    numbers, result = np.array([1, 1 << 63], "u8"), np.zeros(2, "u8")
+    lib.call_turn(numbers, 1, result)
+    assert result.tolist() == [3, 0]
+    with pytest.raises(TypeError, match="a C function that takes a pointer to the number"):
+        lib.ctypes.turn(1, 1)
+
+
+def test_functions_whose_names_begin_with_an_underscore_are_attributes(tmp_path: Path) -> None:
+    lib = packed(tmp_path, "int _twice(int x) { return 2 * x; }", "c")
+    assert lib._twice(2) == lib.ctypes._twice(2) == 4
+    with pytest.raises(AttributeError, match="no attribute '_thrice'"):
+        assert lib._thrice
