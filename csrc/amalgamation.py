@@ -84,7 +84,7 @@ NOT_MINIMAL = (
     "entry/profile_full.c",
     "entry/registry.c",
 )
-# What MBLOB_STANDALONE leaves out, whose one library is in memory: packager/standalone/runtime.c is compiled behind mblob.c.
+# What MBLOB_STANDALONE leaves out, whose one library is in memory: packager/standalone/runtime.c comes behind mblob.c.
 NOT_STANDALONE = (
     "elf/", "core/link/", "core/plugin/", "core/library/load.c", "entry/host_", "entry/open", "entry/profile_",
     "entry/registry", "plugins/ffi/plugin.c",

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from mblob.cli.layout import layouts_of
 from mblob.cli.report import EXIT_CODES, PROGRAM, UsageError, exit_code, print_error, version
-from mblob.cli.verbs import VERBS
+from mblob.cli.verbs import COMPILING, VERBS
 from mblob.errors import did_you_mean
 from mblob.source_suffixes import WEIGHTS
 
@@ -134,15 +134,12 @@ class Parser(argparse.ArgumentParser):
                 raise UsageError(text, hint=_for_swap(option))
             self.error(text)
         close = _near(verb, name, self._option_string_actions)
-        if verb in _COMPILING and not close and not name.startswith("--"):
+        if verb in COMPILING and not close and not name.startswith("--"):
             raise UsageError(
                 f"{verb}: no option {name!r}",
                 hint=f"options of the compiler come behind --: {PROGRAM} {verb} ... -- {option}",
             )
         self.error(f"{verb}: no option {name!r}{close}")
-
-
-_COMPILING = ("build", "add")  # verbs with options of the compiler behind --
 
 
 def _for_swap(word: str) -> str:
@@ -258,12 +255,12 @@ def _tell_swallowed(error: UsageError, cflags: Sequence[str]) -> None:
 
 
 def split_cflags(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first `--`, and those after it: for `build` and `add`, compiler flags.
+    """The words before the first `--`, and those after it: of verbs that compile, compiler flags.
 
     For the other verbs `--` ends the options, as everywhere, and all stays together.
     """
     words = list(argv)
-    if not words or words[0] not in _COMPILING or "--" not in words:
+    if not words or words[0] not in COMPILING or "--" not in words:
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]

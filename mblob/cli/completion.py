@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.cli.inputs import OPTION_OF
-from mblob.cli.verbs import VERBS
+from mblob.cli.verbs import COMPILING, VERBS
 from mblob.errors import MblobError
 from mblob.inspect.library import Library, open_library
 from mblob.source_suffixes import FORMAT_OF
@@ -132,7 +132,7 @@ def _offered(
     for i, word in enumerate(words):
         if waiting is not None:
             waiting = None
-        elif word == "--" and verb in ("build", "add"):  # the compiler's own options
+        elif word == "--" and verb in COMPILING:  # the compiler's own options
             return ()
         elif word == "--":
             plain += words[i + 1 :]

@@ -27,7 +27,8 @@ def configure(verbs: Any) -> None:
     )
     build.add_options(parser)
     parser.usage = (
-        "mblob-pack standalone INPUT... -o whole.so [--prefix NAME] [--header whole.h] [options]"
+        "mblob-pack standalone INPUT... -o whole.so [--prefix NAME] [--header whole.h] [options] "
+        "[-- CFLAGS...]"
     )
     parser.set_defaults(run=run)
 

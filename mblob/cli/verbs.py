@@ -20,3 +20,4 @@ VERBS = {
     "doctor": "show what this machine can build, link, load and run",
     "completion": "print the completion script of a shell, for mblob-pack",
 }
+COMPILING = ("build", "standalone", "add")  # verbs with options of the compiler behind --

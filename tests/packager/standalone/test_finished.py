@@ -16,6 +16,7 @@ import mblob
 from mblob.binary.elf_facts import stays_by
 from mblob.cli.main import main
 from tests.e2e.programs import run
+from tests.e2e.test_other_machines import CONVERTED, Machine
 from tests.packager.standalone.test_standalone import (
     DIGITS,
     PREDICT,
@@ -23,12 +24,13 @@ from tests.packager.standalone.test_standalone import (
     digits,
     expected_of,
     images,
+    pack_digits,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
 _FIXTURES = digits, images
 INTERFACE = ("open", "run", "close", "error")
-C_LIBRARY = re.compile(r"lib(c|m|pthread|dl)\.so\.\d|ld-linux.*")
+C_LIBRARY = re.compile(r"lib(c|m|pthread|dl)\.so\.\d|ld(-linux|64).*")
 
 
 def whole(source: Path, folder: Path, *more: str) -> Path:
@@ -97,20 +99,31 @@ def test_a_loaded_library_is_exported_with_its_runtime_and_what_it_imports_now(
     assert [*y] == [8, 26]
 
 
-@pytest.mark.slow
-def test_a_finished_library_for_another_machine_gets_its_runtime(
-    digits: Path, images: Any, tmp_path: Path, require: Callable[[str], str]
-) -> None:
-    from tests.packager.standalone.test_standalone import pack_digits
+# Of others, nothing here reads code that may have the address of the blob.
+JOINED = [m for m in CONVERTED if m.name not in ("arm", "ppc64")]
 
-    cc, qemu = require("aarch64-linux-gnu-gcc"), require("qemu-aarch64")
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", JOINED, ids=lambda machine: machine.name)
+def test_a_finished_library_for_another_machine_gets_its_runtime(
+    digits: Path, images: Any, tmp_path: Path, require: Callable[[str], str], machine: Machine
+) -> None:
+    cc, qemu = require(f"{machine.triplet}-gcc"), require(f"qemu-{machine.name}")
     pack_digits(tmp_path, cc=cc)
     path = whole(tmp_path / "plain.so", tmp_path, "--prefix", "digits", "--cc", cc)
     shutil.copy(path, tmp_path / "digits.so")
-    command = [qemu, "-L", "/usr/aarch64-linux-gnu", tmp_path / "digits"]
+    command = [qemu, "-L", f"/usr/{machine.triplet}", tmp_path / "digits"]
     done = subprocess.run(command, input=images.tobytes(), capture_output=True)
     assert done.returncode == 0, done.stderr
     assert [*map(int, done.stdout.split())] == expected_of(digits / "plain.so", images)
+
+
+def test_options_behind_two_hyphens_are_those_of_the_compiler(tmp_path: Path) -> None:
+    (tmp_path / "k.c").write_text("void k(float y[1]) { y[0] = SIX; }\n")
+    words = [str(tmp_path / "k.c"), "-o", str(tmp_path / "k.so"), "--", "-DSIX=6"]
+    assert main(["standalone", *words]) == 0
+    y = np.zeros(1, "f")
+    assert Interface(tmp_path / "k.so", "k").run([], [y]) == 0 and y[0] == 6
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from tests.e2e.programs import exported, run
+from tests.e2e.test_other_machines import CONVERTED, Machine
 from tests.loader.conftest import KERNELS as PACKED
 from tests.loader.executors import vm_programs
 from tests.loader.executors.vm_programs import Late, Program
@@ -80,12 +81,13 @@ def test_a_program_of_relay_runs_with_the_c_library_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("machine", CONVERTED, ids=lambda machine: machine.name)
 def test_a_program_of_relay_is_packed_for_another_machine(
-    tmp_path: Path, require: Callable[[str], str]
+    tmp_path: Path, require: Callable[[str], str], machine: Machine
 ) -> None:
-    cc, qemu = require("aarch64-linux-gnu-gcc"), require("qemu-aarch64")
+    cc, qemu = require(f"{machine.triplet}-gcc"), require(f"qemu-{machine.name}")
     program = pack_arithmetic(tmp_path, cc=cc)
-    assert run(qemu, "-L", "/usr/aarch64-linux-gnu", program).stdout == "1 4 9 16\n"
+    assert run(qemu, "-L", f"/usr/{machine.triplet}", program).stdout == "1 4 9 16\n"
 
 
 def test_outputs_that_only_a_run_of_relay_tells_are_given_by_the_caller(tmp_path: Path) -> None:

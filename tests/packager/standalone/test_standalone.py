@@ -20,6 +20,7 @@ from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, exported, run
+from tests.e2e.test_other_machines import CONVERTED, Machine
 from tests.loader import payloads
 from tests.loader.conftest import KERNELS as PACKED
 from tests.loader.executors import relax_programs as relax
@@ -382,12 +383,13 @@ def test_a_go_program_runs_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("machine", CONVERTED, ids=lambda machine: machine.name)
 def test_it_is_packed_for_another_machine(
-    tmp_path: Path, require: Callable[[str], str], images: Any, digits: Path
+    tmp_path: Path, require: Callable[[str], str], images: Any, digits: Path, machine: Machine
 ) -> None:
-    cc, qemu = require("aarch64-linux-gnu-gcc"), require("qemu-aarch64")
+    cc, qemu = require(f"{machine.triplet}-gcc"), require(f"qemu-{machine.name}")
     pack_digits(tmp_path, cc=cc)
-    command = [qemu, "-L", "/usr/aarch64-linux-gnu", tmp_path / "digits"]
+    command = [qemu, "-L", f"/usr/{machine.triplet}", tmp_path / "digits"]
     done = subprocess.run(command, input=images.tobytes(), capture_output=True)
     assert done.returncode == 0, done.stderr
     assert [*map(int, done.stdout.split())] == expected_of(digits / "plain.so", images)
