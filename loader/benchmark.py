@@ -11,6 +11,7 @@ from mblob.arguments import wrong_type
 from mblob.benchmark import BenchmarkResult, measure
 from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, NotFoundError, listed
+from mblob.format.type_keys import EXECUTABLES, EXECUTORS, GRAPHS, RELAY_EXECUTABLE
 from mblob.loader.tensor import empty
 from mblob.module import Module, checked_module
 from mblob.typed import Function
@@ -150,8 +151,26 @@ def functions_of(who: str, module: Module, *names: str) -> list[Function]:
     except NotFoundError:
         expected = "the executor that a model's function gives, as lib['default'](mblob.cpu(0))"
         raise ArgumentTypeError(
-            f"{who}: module: expected {expected}, found a module {module.type_key!r}"
+            f"{who}: module: expected {expected}, found a module {module.type_key!r}{how_to_run(module)}"
         ) from None
+
+
+def how_to_run(found: Module) -> str:
+    """The end of an error about a module that a class does not run: what to write for the model in it."""
+    model = next((m for m in found.walk() if m.type_key in EXECUTORS), None)
+    if model is None:
+        return "; it has no model: call its functions, as lib.NAME(...)"
+    lib = "lib"
+    if model in found.imported_modules:
+        lib += f".imported_modules[{found.imported_modules.index(model)}]"
+    if model.type_key in EXECUTABLES:
+        room = "vm" if model.type_key == RELAY_EXECUTABLE else "relax"
+        return f"; run it with mblob.{room}.VirtualMachine({lib}, mblob.cpu(0))"
+    name = next(iter(model._node.functions()), "default")
+    of_graph = (
+        "graph_executor.GraphModule" if model.type_key in GRAPHS else "aot_executor.AotModule"
+    )
+    return f"; run it with mblob.{of_graph}(lib[{name!r}](mblob.cpu(0)))"
 
 
 class TimedModel(Benchmarked):

@@ -391,6 +391,12 @@ class Pointer:
         if self.element is None or self.element.kind != "char" or not self.const:
             is_bytes = self.element is None or self.element.size == 1
             how = texts.say(texts.ENCODED if self.const else texts.ENCODED_TO_WRITE, "x")
+            if (
+                self.element
+                and self.element.kind in ("int", "uint")
+                and self.element.size == ctypes.sizeof(ctypes.c_wchar)
+            ):
+                how, is_bytes = texts.say(texts.WIDE, "x"), True
             found = f"str; {how}" if is_bytes else "str"
             raise errors.ArgumentTypeError(texts.say(texts.EXPECTED, self._expected(), found))
         return as_text(value, in_array=bool(self.dims))

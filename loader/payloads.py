@@ -17,12 +17,14 @@ from mblob.format.grammar import (
     decode_payload,
 )
 from mblob.format.ndarray import PARAMS_MAGIC, read_param_dict
-from mblob.format.type_keys import EXECUTABLES, RELAY_EXECUTABLE, SAFETENSORS
+from mblob.format.type_keys import AOT_FACTORY, EXECUTABLES, GRAPHS, RELAY_EXECUTABLE, SAFETENSORS
 from mblob.inspect import source_text
 from mblob.inspect import tensors as tensors_in
 from mblob.loader import _call
+from mblob.loader.benchmark import how_to_run
 from mblob.loader.opened import OpenedNode
 from mblob.loader.tensor import Tensor
+from mblob.module import ENTRY_NAME
 from mblob.native.runtime import lib, text
 
 
@@ -56,7 +58,10 @@ def model_name(node: OpenedNode) -> str | None:
 
 def program_hint(node: OpenedNode, name: str) -> str | None:
     """Of a virtual machine's program, whose functions are none of its module: the call that gives
-    the function `name`, or what the program has; None of other modules."""
+    the function `name`, or what the program has; of a model that has no such function, how to run it; None of
+    other modules."""
+    if node.type_key in (*GRAPHS, AOT_FACTORY) and name in (ENTRY_NAME, "main", "run"):
+        return how_to_run(node.module).removeprefix("; ")
     if node.type_key not in EXECUTABLES:
         return None
     list_names: Any = node.find("get_function_names")

@@ -88,6 +88,9 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
     if expected and not fits:
         found = "None" if value is None else type(value).__name__
+        if value is None and parameter.pointer:
+            function = who.partition(texts.ARGUMENT)[0]
+            found += texts.NULL_FOR_ARRAY + texts.say(texts.CALLED_BY_CTYPES, function)
         raise ArgumentTypeError(f"{who}: {texts.say(texts.EXPECTED, expected, found)}")
 
 

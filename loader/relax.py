@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -19,7 +20,7 @@ from mblob.errors import (
 )
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.loader import node_registry, relax_missing_functions
-from mblob.loader.benchmark import Benchmarked, BenchmarkRun
+from mblob.loader.benchmark import Benchmarked, BenchmarkRun, how_to_run
 from mblob.loader.kept_functions import KeptFunction, with_kept_functions
 from mblob.loader.tensor import CPU, Shape, Tensor, as_tensor, devices_of, empty
 from mblob.loader.vm import InstructionTime
@@ -74,6 +75,10 @@ class VirtualMachine(Benchmarked):
             )
             module = isinstance(program, Module)
             found = f"a module {program.type_key!r}" if module else type(program).__name__
+            if module:
+                found += how_to_run(program)
+            elif isinstance(program, (str, os.PathLike)):
+                found += "; open the file with mblob.load_module"
             raise ArgumentTypeError(f"VirtualMachine: rt_mod: expected {expected}, found {found}")
         self._executable = program
         self.module = program["vm_load_executable"]()

@@ -13,7 +13,7 @@ from mblob import texts
 from mblob.devices import Device
 from mblob.errors import ArgumentTypeError, ArgumentValueError, argument_class, listed
 from mblob.format.type_keys import RELAY_EXECUTABLE
-from mblob.loader.benchmark import Benchmarked, BenchmarkRun, check_nothing_given
+from mblob.loader.benchmark import Benchmarked, BenchmarkRun, check_nothing_given, how_to_run
 from mblob.loader.global_functions import get_global_func
 from mblob.loader.payloads import load_param_dict
 from mblob.loader.tensor import CPU, Tensor, as_tensor, devices_of, empty
@@ -66,6 +66,7 @@ class Executable:
         if checked_module("Executable", "mod", mod).type_key != RELAY_EXECUTABLE:
             raise ArgumentTypeError(
                 f"Executable: expected a module of the key {RELAY_EXECUTABLE!r}, found {mod.type_key!r}"
+                f"{how_to_run(mod)}"
             )
         self.mod = self.module = mod
         self._given = ""  # the method that gave it constants

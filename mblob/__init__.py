@@ -133,7 +133,23 @@ class _NoSuchName(AttributeError):
         from mblob.errors import did_you_mean
 
         wanted = self.args[0]
-        return f"module 'mblob' has no attribute {wanted!r}{did_you_mean(wanted, __all__)}"
+        instead = next((f"; write {way}" for names, way in _WAYS if wanted in names.split()), "")
+        near = instead or did_you_mean(wanted, __all__)
+        return f"module 'mblob' has no attribute {wanted!r}{near}"
+
+
+# Names that others have for what mblob does, and what to write.
+_WAYS = (
+    ("build compile create export link make pack", 'mblob.csource_module("k.c").export_library("k.so")'),
+    ("import_module load load_library load_file load_static_library", 'mblob.load_module("k.so")'),
+    ("diff info inspect tree verify", 'mblob.open("k.so")'),
+    ("GraphExecutor GraphModule GraphRuntime", 'mblob.graph_executor.GraphModule(lib["default"](mblob.cpu(0)))'),
+    ("AotExecutor AotModule", 'mblob.aot_executor.AotModule(lib["default"](mblob.cpu(0)))'),
+    ("VirtualMachine vm_executor", "mblob.relax.VirtualMachine(lib, mblob.cpu(0)), of Relay mblob.vm.VirtualMachine"),
+    ("nd tensor ndarray NDArray", "mblob.array(x)"),
+    ("standalone", 'lib.export_library("whole.so", standalone=True)'),
+    ("weights save_weights params", "mblob.safetensors_module({name: array})"),
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ from _weakref import ref  # `weakref` itself imports three modules more
 from mblob import errors
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
 from mblob.arguments import mapping, wrong_type
-from mblob.name_mappings import CFunctions, Flag, NameMapping, Signature
+from mblob.name_mappings import CFunctions, Flag, NameMapping, Signature, near_name
 from mblob.node import EXPORTABLE, RUNNABLE, SERIALIZABLE, FunctionsNode
 from mblob.node import Node as Node
 
@@ -272,7 +272,7 @@ class Module:
             text += f"; it has: {errors.listed(sorted(names))}"
         if reason:
             text += f"; {reason}{errors.did_you_mean(name, attributes)}"
-        elif close := errors.did_you_mean(name, (*names, *attributes)):
+        elif close := near_name(name, names, attributes):
             text += close
         elif not query_imports and self.implements_function(name, True):
             text += "; one of its imports has it: pass query_imports=True"
@@ -405,10 +405,9 @@ class Module:
     def __call__(self, *args: Any) -> Any:
         """Call the entry function."""
         if not self.implements_function(ENTRY_NAME):
-            raise errors.NotFoundError(
-                f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself;"
-                f" call a function of it, module[NAME](...); it has: {errors.listed(sorted(self._node.functions()))}"
-            )
+            has = f"call a function of it, module[NAME](...); it has: {errors.listed(sorted(self._node.functions()))}"
+            text = f"module {self.type_key!r} has no entry function ({ENTRY_NAME}), so it cannot be called itself; "
+            raise errors.NotFoundError(text + (self._node.explain(ENTRY_NAME) or has))
         return self.entry_func(*args)
 
     def symbol(
@@ -570,11 +569,11 @@ class Module:
             )
 
     def __repr__(self) -> str:
-        path = self._node.path
-        functions, imports = self._node.functions(), [m.type_key for m in self._node.imports]
+        path, own, imports = self._node.path, self._node.functions(), self._node.imports
+        functions = dict.fromkeys([n for n, f in self.functions.items() if f.is_known] + [*own])
         said = f" of {path}" if path else ""
         said += f": {errors.listed(functions, 6)}" if functions else ""
-        said += f"; imports {errors.listed(imports, 6)}" if imports else ""
+        said += f"; imports {errors.listed((m.type_key for m in imports), 6)}" if imports else ""
         return errors.one_line(f"<mblob.Module {self.type_key!r}{said}>")
 
 
@@ -591,7 +590,7 @@ def checked_module(function: str, argument: str, value: Any) -> Module:
     if not isinstance(value, Module):
         text = f"{function}: {argument}: expected a Module, found {type(value).__name__}"
         if isinstance(value, (str, os.PathLike)):
-            text += "; csource_module, static_library, safetensors_module and blob_module make one of a file"
+            text += "; load_module opens one; csource_module, static_library, safetensors_module, blob_module make one"
         raise errors.ArgumentTypeError(text)
     return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _collections_abc import Mapping
+from _collections_abc import Iterable, Mapping
 
 from mblob.annotations import TYPE_CHECKING, Any, NoReturn
 from mblob.errors import (
@@ -16,6 +16,20 @@ from mblob.errors import (
 
 if TYPE_CHECKING:
     from mblob.module import Module
+
+
+def near_name(name: object, names: Iterable[str], others: Iterable[str] = ()) -> str:
+    """The end of the error about a name: a function in the namespace that it is, or the name that was
+    meant.
+
+    Args:
+        names: functions.
+        others: other names that may be meant.
+    """
+    inside = [n for n in sorted(names) if f"::{name}::" in f"::{n}"]
+    if inside:
+        return f"; {name!r} is a namespace: call lib[{min(inside, key=len)!r}](...)"
+    return did_you_mean(name, (*names, *others))
 
 
 class Flag(int):
@@ -43,6 +57,10 @@ class Signature:
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = one_line(text or f"{name}(...)")
+
+    @property
+    def is_known(self) -> bool:
+        return not self.text.endswith("(...)")
 
     def __str__(self) -> str:
         return self.text
@@ -116,7 +134,7 @@ class NameMapping(dict[str, "Any"]):
 
     def __missing__(self, name: object) -> Any:
         text = f"{self._owner} has no {self._what} {name!r}; it has: {listed(sorted(self))}"
-        raise NotFoundError(text + (self._other(name) or did_you_mean(name, self)))
+        raise NotFoundError(text + (self._other(name) or near_name(name, self)))
 
     def _other(self, name: object) -> str:
         """The end of the error about a name: where it is found."""

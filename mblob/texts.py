@@ -22,7 +22,6 @@ ARGUMENT = ": argument "  # in front of its number
 WHEN_CALLING = " when calling:\n"  # the ffi dialect: in front of the signature
 EXPECTED = "expected %s, found %s"
 COUNT = "%s %d argument%s%s, found %d"  # "expected" as the dialect has it, the plural, " (types)"
-TYPE_CODE = "expected %s, found type code %d"
 DTYPE = EXPECTED
 ASTYPE = '; convert it with astype("%s")'
 DTYPE_OF_ARRAY = DTYPE.replace("%s", "an array of %s", 1) + ASTYPE
@@ -48,6 +47,9 @@ ADDRESS_RANGE = "expected an address, an int from -2**63 to 2**64 - 1"
 LISTED_FUNCTIONS = (
     "; make it an array with (F * %d)(*%s), where F is the ctypes type of its functions"
 )
+NULL_FOR_ARRAY = "; to pass NULL, pack it with a prototype that has void * there"
+CALLED_BY_CTYPES = ", or call lib.ctypes.%s"  # behind it, in Python
+WIDE = "for wchar_t * pass ctypes.create_unicode_buffer(%s)"
 ENCODED = "pass %s.encode()"
 ENCODED_TO_WRITE = "pass bytearray(%s.encode())"
 OBJECT = "the address of an object of C++"

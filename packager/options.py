@@ -164,12 +164,12 @@ def check_options(options: Sequence[str]) -> None:
         if option in _COUNTING:
             raise BuildError(
                 f"options: {option} makes the library write counts beside its objects, which are gone by then; compile"
-                " the kernels yourself where the counts shall be, and pack the objects with static_library (--object)"
+                " the kernels yourself where the counts shall be, and pack the objects with static_library"
             )
         if option.startswith(_FURTHER):
             raise BuildError(
                 f"options: {option} writes files beside the objects, in a folder that is removed; compile the kernels"
-                " yourself, and pack the objects with static_library (--object)"
+                " yourself, and pack the objects with static_library"
             )
         if option in _STOPS:
             raise BuildError(

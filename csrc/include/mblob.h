@@ -489,7 +489,8 @@ typedef struct mblob_prepared mblob_prepared;
  * about as long as mblob_function_call().
  * Ownership: `*out` is given back with mblob_prepared_release(); it keeps the function. `name` and
  * `types` are copied.
- * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read.
+ * Errors: MBLOB_E_NOT_FOUND; MBLOB_E_ARGUMENT: `types` cannot be read, or has another number of them
+ * than the prototype. The function compares the types themselves, at each call.
  * Threads: any. */
 MBLOB_API int mblob_prepare(mblob_module *module, const char *name, const char *types,
                             mblob_prepared **out);

@@ -2,6 +2,7 @@
 #include "call.h"
 
 #include <string.h>
+#include <wchar.h>
 
 /* What to do about a str that is no C string. Functions with a recorded signature take no bytes. */
 static const char *instead_of(const call_parameter *p) {
@@ -18,6 +19,8 @@ static bool no_array(call_frame *frame, int i, PyObject *arg) {
     snprintf(advice, sizeof advice,
              p->is_const ? "; " MB_TEXT_ENCODED : "; " MB_TEXT_ENCODED_TO_WRITE,
              CALL_ARGUMENT_NAME);
+  else if (p->dtype.code <= kDLUInt && p->dtype.bits == 8 * sizeof(wchar_t))
+    snprintf(advice, sizeof advice, "; " MB_TEXT_WIDE, CALL_ARGUMENT_NAME);
   call_frame_error(frame, i, PyExc_TypeError, "expected an array, found the str %R%U%s", arg,
                    of_tensor, advice);
   Py_DECREF(of_tensor);

@@ -77,8 +77,8 @@ def add_inputs(parser: argparse.ArgumentParser, title: str, words: str) -> Any:
         "--function",
         metavar="PROTOTYPE",
         action="append",
-        help="name or prototype of a C function that becomes callable (default: all of the sources, "
-        "and of objects with debug information)",
+        help="name or prototype of a C function that becomes callable; no others of the new code are then, but with "
+        "'*' beside it (default: all of the sources, and of objects with debug information)",
     )
     group.add_argument("--no-functions", action="store_true", help="make no C function callable")
     group.add_argument(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli import inspect_text
 from mblob.cli.layout import add_layout
-from mblob.cli.report import UsageError, one_line, print_json
+from mblob.cli.report import UsageError, in_options, one_line, print_json
 from mblob.cli.verbs import VERBS
 from mblob.errors import FormatError, did_you_mean
 from mblob.inspect.inspect_json import entry_json
@@ -136,5 +136,8 @@ def report_problems(library: Library) -> int:
     """Say on stderr what kept part of the file from being read; the exit code."""
     problems = [d["message"] for d in library.diagnostics if d["severity"] == "error"]
     for message in problems:
-        print(f"mblob-pack: error: {one_line(f'{library.path}: {message}')}", file=sys.stderr)
+        print(
+            f"mblob-pack: error: {one_line(f'{library.path}: {in_options(message)}')}",
+            file=sys.stderr,
+        )
     return 1 if problems else 0

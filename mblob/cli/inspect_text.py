@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mblob.cli.report import human_size, one_line, printable
+from mblob.cli.report import human_size, in_options, one_line, printable
 from mblob.format.grammar import decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.inspect.inspect_json import hints_of, linking_json
@@ -196,7 +196,7 @@ def summary_lines(library: Library) -> Iterator[str]:
     yield from _undefined_lines(library)
     for remark in library.diagnostics:
         if remark["severity"] == "warning":  # errors are told on stderr, whatever is printed
-            yield f"  warning: {one_line(remark['message'])} [{remark['code']}]"
+            yield f"  warning: {one_line(in_options(remark['message']))} [{remark['code']}]"
 
 
 def _model_lines(models: Sequence[Model]) -> Iterator[str]:

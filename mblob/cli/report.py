@@ -93,13 +93,16 @@ def print_error(error: BaseException) -> None:
 # Arguments of Python, as errors name them, and what the command line has for them.
 _ARGUMENTS = {
     "alignment": "--align", "changes": "--blob", "entries": "--entry", "functions": "--function",
-    "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "-- CFLAGS",
+    "index": "--no-index", "reuse": "--no-reuse", "system_lib": "--system-lib", "options": "--",
     "shapes": "--shape", "tensors": "--tensors", "verify": "--level",
     **{name: f"--{name}" for name in ("carry", "cc", "dialect", "digest", "embed", "force", "format", "graph",
                                       "name", "assume", "order", "packed", "params", "prefix", "replace", "target",
                                       "standalone", "header", "weights")},
 }  # fmt: skip
-# Functions, which the command line leaves out.
+# Functions that make modules, and the options that call them.
+_MODULES = {"csource_module": "--kernel", "static_library": "--object", "blob_module": "--blob KEY=FILE",
+            "safetensors_module": "--weights", "graph_executor_factory": "--graph"}  # fmt: skip
+# Functions at the start of a text, which the command line leaves out.
 _FUNCTIONS = (
     r"\b(csource_module|static_library|blob_module|safetensors_module|graph_executor_factory|export_library|load_module"
     r"|add|swap|extract|convert|device|mblob\.open|functions): (?!\d)"
@@ -112,21 +115,24 @@ def in_options(text: str) -> str:
     def option(found: re.Match[str]) -> str:
         value = (found[2] or "").strip("[]{}").replace("': '", "=").strip("'\"")
         word = _ARGUMENTS[found[1]]
+        if word == "--":
+            return f"-- {value or 'CFLAGS'}"
         if not value or value in ("True", "False"):
             return word
-        return f"{word} '{value}'" if " " in value or "(" in value else f"{word} {value}"
+        return f"{word} '{value}'" if re.search(r"[ (\[]", value) else f"{word} {value}"
 
     # The patterns are compiled here: most runs have no error.
     for_python = "|".join(re.escape(row).replace("%s", "[^()]*?") for row in texts.FOR_PYTHON)
     text = re.sub(_FUNCTIONS, "", re.sub(for_python, "", text))
-    # An argument or a function with the option behind it, which texts for both have:
-    # "functions= (--function)".
+    made = rf"(?<![-\w.])(?<!, )({'|'.join(_MODULES)})(?![\w(])"  # in no list, as of type keys
+    text = re.sub(made, lambda found: _MODULES[found[1]], text)
+    text = re.sub(r"register_loader\('?([^',]*)'?, layout=\.\.\.\)", r"--layout \1=FORM", text)
+    text = re.sub(r"mblob\.add\('([^']*)', \.\.\.\)", rf"{PROGRAM} add \1 ...", text)
     names = "|".join(_ARGUMENTS)
-    both = rf"(?<![-\w.])(?:(?:{names})=\S*|csource_module|static_library) \((--[^()]*)\)"
     argument = (
         rf"(?<![-\w.])({names})=(True\b|False\b|'[^']*'|\x22[^\x22]*\x22|\[[^]]*\]|\{{[^}}]*\}})?"
     )
-    return re.sub(argument, option, re.sub(both, r"\1", text))
+    return re.sub(argument, option, text)
 
 
 def _without(text: str, output: str) -> str:

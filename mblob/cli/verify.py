@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mblob.cli.layout import add_layout
 from mblob.cli.progress import add_quiet, watched_files
-from mblob.cli.report import exit_code, human_size, one_line, print_json
+from mblob.cli.report import exit_code, human_size, in_options, one_line, print_json
 from mblob.cli.verbs import VERBS
 from mblob.errors import MblobError
 from mblob.inspect import runtime_names
@@ -114,9 +114,9 @@ def lines_of(found: Verification) -> Iterator[str]:
     for entry in found.entries:
         yield f"  {one_line(describe(entry, found.level))}"
     for code, message in found.warnings:
-        yield f"  warning: {one_line(message)} [{code}]"
+        yield f"  warning: {one_line(in_options(message))} [{code}]"
     for code, message in found.info:
-        yield f"  info: {one_line(message)} [{code}]"
+        yield f"  info: {one_line(in_options(message))} [{code}]"
     if found.linkage is not None:
         for reference in found.linkage.references:
             yield f"{one_line(str(reference))}\t{one_line(reference.provider or 'nobody')}"

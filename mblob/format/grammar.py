@@ -227,7 +227,7 @@ def unknown_key(key: str, cursor: Cursor, why: str = "") -> FormatError:
     """
     error = cursor.fail(
         f"type key {key!r} has no known payload grammar and there is no index{why}: what follows cannot be read. Its"
-        f" loader can tell its layout (register_loader({key!r}, layout=...), --layout {key}=FORM)",
+        f" loader can tell its layout (register_loader({key!r}, layout=...))",
         "unknown_key",
     )
     error.type_key = key

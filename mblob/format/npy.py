@@ -94,7 +94,9 @@ def read(data: memoryview, name: str) -> ArrayRecord:
         raise fail(f"shape {shape!r:.80}, expected a tuple of at most {NDIM_LIMIT} sizes")
     dtype = _dtype_of(descr)
     if dtype is None:
-        raise fail(f"elements {descr!r:.80}, expected little-endian numbers or bool")
+        raise fail(
+            f"elements {descr!r:.80}, expected little-endian numbers or bool; save the array anew as such"
+        )
     item = max(dtype.bits // 8, 1)
     if not is_addressable(shape, item):
         raise fail(f"shape {shape!r:.80}, the elements have no addresses")

@@ -198,7 +198,7 @@ def _of_blobs(library: Library) -> Iterator[Remark]:
         shown = _few(map(repr, others))
         yield (
             "several_prefixes",
-            f"prefix {library.prefix!r} is shown; there are also {shown} (--prefix)",
+            f"prefix {library.prefix!r} is shown; for another, add prefix=: there are also {shown}",
         )
     if library.prefix and library.kind == "shared" and library.blob is not None:
         yield (

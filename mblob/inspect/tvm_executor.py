@@ -88,11 +88,9 @@ def crash(
     mblob, cures = "mblob can run the library.", []
     if lacking:
         mblob = f"mblob cannot run it either: no prototype is given for {_few(lacking)}."
-        cures.append(
-            f"declare {'it' if len(lacking) == 1 else 'each'} with functions= (--function)"
-        )
+        cures.append(f"declare {'it' if len(lacking) == 1 else 'each'} with functions=")
     if not announced and len(lacking) < len(names):
-        cures.append('for TVM, add packed="name" (--packed name)')
+        cures.append('for TVM, add packed="name"')
     cure = "; ".join(cures)
     return (
         f"TVM's executor {verb} this library: it calls {_few(names)} {called_as}, but {found}. {mblob}"

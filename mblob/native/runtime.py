@@ -43,7 +43,7 @@ def last_error(called: str = "", of: Any = lib) -> Exception:
     status = info.status
     # A kernel that asked for a function nobody has returns the runtime's own error.
     if status == lib.MBLOB_E_KERNEL or (called and status == lib.MBLOB_E_NOT_FOUND):
-        return _kernel_error(message, text(info.code), status)
+        return _kernel_error(message, text(info.code), status, called)
     if status == lib.MBLOB_E_FORMAT:
         offset = int(info.offset) if info.offset >= 0 else None
         error = errors.FormatError(message, code=text(info.code), offset=offset, entry=entry)
@@ -74,7 +74,7 @@ def last_error(called: str = "", of: Any = lib) -> Exception:
     return kinds.get(status, errors.StateError)(prefix + message)
 
 
-def _kernel_error(message: str, code: str, status: int) -> errors.KernelError:
+def _kernel_error(message: str, code: str, status: int, called: str) -> errors.KernelError:
     """The error of a function of a library, of the classes that its kind and the text name."""
     kind = errors.kind_in(message)
     classes = [errors.class_of_kind(kind)]
@@ -88,6 +88,8 @@ def _kernel_error(message: str, code: str, status: int) -> errors.KernelError:
         from mblob.relax_texts import in_plain_words
 
         message = in_plain_words(message)
+    if called and message.endswith(texts.NULL_FOR_ARRAY):
+        message += texts.say(texts.CALLED_BY_CTYPES, called)
     error = errors.also(errors.KernelError, *classes)(message)
     if status == lib.MBLOB_E_KERNEL and code:
         error.exit_code = errors.ArgumentError.exit_code

@@ -27,7 +27,7 @@ from mblob.packager.compile.commands import (
     source_macros,
 )
 from mblob.packager.compile.first_look import may_name_vectors, may_tell
-from mblob.packager.compile.processes import Job, run_all
+from mblob.packager.compile.processes import Job, run_all, warn_of_remarks
 from mblob.packager.compile.toolchain import CompilerAnswers, Toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import HostNode, ObjectNode, SourceNode
@@ -150,7 +150,8 @@ def compile_all(
             if kind == "cuda":
                 job = Job(label, command, words)
             else:
-                job = Job(label, command, words, tools.compiler(kind))
+                remarks = partial(warn_of_remarks, words, (*options, *node.options))
+                job = Job(label, command, words, tools.compiler(kind), on_output=remarks)
                 if kind == "fortran":
                     job = _of_fortran(job, partial(dummies.__setitem__, output))
                 if keeps_debug(command):
@@ -293,7 +294,8 @@ def _described_by_another_compilation(
             optimization.
     """
     silent = {f.path: jobs[f.path] for f, c in files if f.path in jobs and _is_silent(f, c)}
-    apart = {path: describing(job, f"{path.stem}.types.o") for path, job in silent.items()}
+    jobs = {path: job._replace(on_output=None) for path, job in silent.items()}
+    apart = {path: describing(job, f"{path.stem}.types.o") for path, job in jobs.items()}
     try:
         run_all(list(apart.values()), work)
     except ToolchainError:  # some options are for link-time optimization alone

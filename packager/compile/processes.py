@@ -25,7 +25,7 @@ from mblob.compilers import ProcessStart, as_by_default, first_error
 from mblob.errors import ToolchainError
 from mblob.interrupts import held
 from mblob.named_tuple import NamedTuple
-from mblob.packager.errors import BuildError
+from mblob.packager.errors import BuildError, warn
 from mblob.temporary import LEAST_SPACE
 
 Result = TypeVar("Result")
@@ -227,6 +227,29 @@ def run_all(jobs: Sequence[Job], cwd: Path, meanwhile: Callable[[], object] | No
         check_written(job.command, output, cwd, job.culprit)
         if job.on_output is not None:
             job.on_output(output)
+
+
+# What C has not allowed since 1999, so that newer compilers refuse it: the code calls what it does not mean.
+_REFUSED = re.compile(
+    r"\[-W(implicit-(function-declaration|int)|int-conversion|incompatible-pointer-types)\b"
+)
+_NO_WARNINGS = ("-Wl,", "-Wa,", "-Wp,", "-Wno-")  # other options that begin so
+_SHOWN = 6
+
+
+def warn_of_remarks(words: Callable[[str], str], options: Sequence[str], output: str) -> None:
+    """Warn of what a compiler warned of, in a source that it compiled: of all if the options ask for
+    warnings, else of what newer compilers refuse.
+
+    Args:
+        words: as of `Job`.
+        output: all that it printed.
+    """
+    asks = any(o.startswith("-W") and not o.startswith(_NO_WARNINGS) for o in options)
+    lines = [line for line in words(output).splitlines() if ": warning: " in line]
+    found = [line for line in dict.fromkeys(lines) if asks or _REFUSED.search(line)]
+    for line in found[:_SHOWN]:
+        warn(line.replace(": warning: ", ": ", 1))
 
 
 def _in_parallel(

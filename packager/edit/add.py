@@ -276,7 +276,7 @@ def _model(library: Library) -> EntryView:
         return models[0]
     how = "add other files by weights="
     if models:
-        how = "in Python, modules={INDEX: [MODULE]} of mblob.add names the program"
+        how = "mblob.add(modules={INDEX: [MODULE]}) names the program"
     elif other := next((e for e in library.entries if e.type_key in EXECUTORS), None):
         how = f"swap replaces tensors of the {other.type_key}"
     raise BuildError(
@@ -411,10 +411,15 @@ def _file(given: Any, others: Sequence[Path]) -> tuple[Path, list[Path] | None]:
         others: files that are added, of which some may be further members.
     """
     if not isinstance(given, (list, tuple)):
+        if isinstance(given, Module):
+            raise BuildTypeError(
+                "add: file: expected a path, found a Module; import into that with its import_module, and write it with"
+                " its export_library"
+            )
         path = Path(checked_path(given, "add: file"))
         is_member = path.suffix in (".o", ".a", *FORMAT_OF) and path.is_file()
         if not (is_member or path.is_dir()):
-            return existing_file(path, "add: file"), None
+            return existing_file(path, "add"), None
         given = [path]
     elif not given:
         raise BuildError("add: file: an empty list, expected the members of a library")

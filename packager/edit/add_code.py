@@ -53,7 +53,7 @@ def members_of(files: Sequence[Path], others: Sequence[Path]) -> tuple[Path, lis
     Raises:
         BuildError: a folder without members. OSError: no such file.
     """
-    members = [existing_file(p, "add: file") for path in files for p in parts_in(path)]
+    members = [existing_file(p, "add") for path in files for p in parts_in(path)]
     if len(members) == 1 and is_tar(members[0]):
         return members[0], None
     is_alone = len(files) == 1 and files == members

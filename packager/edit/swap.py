@@ -171,7 +171,7 @@ def strip_index(
             if is_unbounded and not force:
                 raise BuildError(
                     f"{e.place}: only the index says where its payload ends, so mblob could not open the library; tell"
-                    f" its layout by register_loader({e.type_key!r}, layout=...) (--layout {e.type_key}=FORM), or force"
+                    f" its layout by register_loader({e.type_key!r}, layout=...), or force"
                     " strips it for a TVM that has a loader of this key"
                 )
         plan = rewritten(opened, {}, index=False)

@@ -109,7 +109,7 @@ def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[
     """The adapter with what a table says of its function."""
     if row is None:
         return adapter
-    made = dialect.function_prefix + row.name
+    made = dialect.function_prefix + row.name.replace("::", "__")
     if made in defined:
         made = dialect.packed_symbol(row.name)
     return Adapter(adapter.symbol, row._replace(symbol=made))

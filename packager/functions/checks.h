@@ -283,9 +283,10 @@ typedef int mblob_order(const mblob_call_info *call, int i, const DLTensor *t);
 MBLOB_STATIC int mblob_ordered(const mblob_call_info *call, int i, const mblob_element *want,
                                mblob_order *order, mblob_array *out) {
   const DLTensor *t = NULL;
-  if (mblob_kind_of(call, i) != MBLOB_TENSOR)
+  const mblob_kind kind = mblob_kind_of(call, i);
+  if (kind != MBLOB_TENSOR)
     return mblob_fail(call, i, MBLOB_TYPE, MBLOB_EXPECTED_TENSOR(want->name),
-                      mblob_kind_name(call, i));
+                      mblob_kind_name(call, i), kind == MBLOB_NONE ? MB_TEXT_NULL_FOR_ARRAY : "");
   if (mblob_host_tensor(call, i, &t)) return -1;
   if ((t->dtype.code != want->code && t->dtype.code != want->other) ||
       t->dtype.bits != want->bits || t->dtype.lanes != 1) {

@@ -8,7 +8,7 @@
 #define MBLOB_EXPECTED "expected"
 #define MBLOB_SMALL_FLOATS MB_SMALL_FLOATS /* 6 and 7 are those of TVM 0.15 to 0.19 */
 #define MBLOB_EXPECTED_TENSOR(name) \
-  "expected %s %s tensor, found %s", *(name) == 'i' ? "an" : "a", name
+  "expected %s %s tensor, found %s%s", *(name) == 'i' ? "an" : "a", name
 
 /* One call: what it is of, and its arguments. */
 typedef struct {

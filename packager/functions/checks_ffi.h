@@ -4,7 +4,7 @@
 
 #define MBLOB_EXPECTED "Expected"
 #define MBLOB_SMALL_FLOATS MB_DTYPES_OF_DLPACK, MB_SMALL_FLOATS
-#define MBLOB_EXPECTED_TENSOR(name) "expected Tensor of %s, found %s", name
+#define MBLOB_EXPECTED_TENSOR(name) "expected Tensor of %s, found %s%s", name
 
 /* One call: what it is of, and its arguments. */
 typedef struct {

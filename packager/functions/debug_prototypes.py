@@ -134,7 +134,10 @@ OTHER_SUBROUTINE = "give a subroutine whose argument {}, and that calls it"
 
 def _prototype_of(function: Function) -> Prototype:
     if function.is_guess or "other" in (p.kind for p in function.parameters if p.text == "?"):
-        raise NotCallable("debug information does not tell its types")
+        raise NotCallable(
+            "debug information does not tell its types: give its prototype, as"
+            f" functions=['void {function.called}(...)']"
+        )
     if function.variadic:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
     names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)

@@ -160,6 +160,22 @@ def warn_of_unknown(
             )
 
 
+def warn_of_no_model(files: Sequence[LinkInput]) -> None:
+    """Warn of code of a model, if nothing that is packed has the model."""
+    for f, contents in files:
+        names = contents.functions if not f.generated else ()
+        kernels = sorted(n for n in names if n.removeprefix(FFI_PREFIX).startswith(_OF_MODELS))
+        if kernels:
+            warn(
+                f"{f.label} has kernels of a model of TVM's ({kernels[0]}), and no file has the model: TVM opens the"
+                " result as a library of kernels; to pack the model, give its devc.o or devc.c, too, or the whole .tar"
+            )
+            return
+
+
+_OF_MODELS = ("tvmgen_", "__vmtir__")
+
+
 def _is_empty(contents: ObjectSymbols) -> bool:
     """True if an object neither defines nor takes anything."""
     return not (contents.defined | contents.weak | contents.hidden | contents.undefined)

@@ -402,15 +402,34 @@ def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]
 
 
 def _with_values(comment: str, function: Function, prototype: Prototype) -> str:
-    """A comment; which parameters may be None, and which names there are for the values of parameters
-    and of the result."""
+    """A comment; which parameters may be None, the members of structs, and which names there are for the
+    values of parameters and of the result."""
     lines = [f"{p.name}: None leaves it out" for p in prototype.parameters if p.optional]
+    records: dict[str, list[str]] = {}
+    for name, found in zip(function.names, function.parameters):
+        if name and found.layout and found.target is not None:
+            records.setdefault(_members(found.target, found.layout), []).append(name)
+    lines += [f"{', '.join(names)}: {members}" for members, names in records.items()]
     for name, found in (*zip(function.names, function.parameters), ("result", function.result)):
         target = found.target if found.kind == "pointer" else found
         if name and target is not None and target.enumerators:
             values = ", ".join(f"{word} {value}" for word, value in target.enumerators)
             lines.append(f"{name}: {values}")
     return "\n\n".join(filter(None, (comment, "\n".join(lines))))
+
+
+def _members(record: CType, layout: str) -> str:
+    """The members of a struct, for people.
+
+    Args:
+        layout: as of `CType`.
+    """
+    fields = [field.split(" ", 2) for field in layout.split(", ")]
+    shown = listed((f"{kind} {name} at {offset}" for offset, name, kind in fields), _SHOWN_MEMBERS)
+    return f"{record.text.removeprefix('const ')} of {record.size} bytes: {shown}"
+
+
+_SHOWN_MEMBERS = 16
 
 
 def _is_callable(function: Function, contents: ObjectSymbols) -> bool:

@@ -83,13 +83,12 @@ def undefined(
     known = {f.called for f in functions}.union(d for d in defined if not d.startswith(MANGLED))
     if library is not None:
         known.update(n for n in library.exports if not (is_helper(n) or n.startswith(MANGLED)))
-    why = f"check the spelling; {of_cxx if is_cxx else of_c}{did_you_mean(name, sorted(known))}"
+    why = f"check the name, or give the source or object that has it; {of_cxx if is_cxx else of_c}"
+    why += did_you_mean(name, sorted(known))
     if cut:
         why += f"; of the debug information of {cut[0]}, {_MOST} entries were read, and it has more"
-    where = "no kernel or object defines it"
-    if library is not None:
-        where += f", and {library.label} exports no such function"
-    return BuildError(f"functions: {name} is declared, but {where}: {why}")
+    where = "no kernel or object" if library is None else f"neither {library.label} nor new code"
+    return BuildError(f"functions: {where} defines {name!r}: {why}")
 
 
 def _of_cxx(name: str, result_type: str, symbols: Sequence[str], files: Sequence[LinkInput]) -> str:

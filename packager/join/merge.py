@@ -212,7 +212,8 @@ def _check_part(part: ElfFile) -> None:
     if chosen:
         raise CannotJoinError(
             f"the new code has a function that is chosen when the library is loaded ({shown_name(chosen[0])}: IFUNC, as"
-            " target_clones makes)"
+            f" target_clones makes; if it has a resolver of yours, calls need its prototype, too,"
+            f" functions=['void {shown_name(chosen[0])}(...)'])"
         )
     for tag, what in (
         (DT_INIT_ARRAY, "constructors"),

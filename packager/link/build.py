@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from mblob.format.type_keys import GRAPHS, RELAX_EXECUTABLES
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
 from mblob.packager.link.request import dialects_of
-from mblob.packager.modules.host_modules import object_module, source_module
+from mblob.packager.modules.host_modules import object_module, source_module, warn_of_left_out
 from mblob.packager.modules.nodes import NOTHING, DeclaredFunctions, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (
     blob_module,
@@ -258,6 +258,7 @@ def host_modules(
     _check_once(objects, "code")
     if any(Path(path).name == "devc.c" for path in kernels):  # the members of a `.tar` of C
         kernels, objects = (), (*kernels, *objects)
+    warn_of_left_out((*kernels, *objects))
     made: list[Module] = []
     for path in kernels:
         made.append(source_module(Path(path), None, others if made else declared))
@@ -270,25 +271,9 @@ def host_modules(
     # The code that packed modules call is in the objects or sources beside them.
     if any(is_tar(path) or has_blob(path) for path in there):
         return [*made, tree_of(files, others if made else declared)]
-    _warn_of_left_out(there)
     for path in files:
         made.append(object_module(path, others if made else declared))
     return made
-
-
-def _warn_of_left_out(objects: Sequence[Path]) -> None:
-    """Warn of objects of a library whose packed modules lie beside them, and are not given."""
-    from mblob.packager.link.relink import has_blob
-
-    for path in objects:
-        blob = path.with_name("devc.o")
-        is_member = path.stem.startswith("lib") and path.stem[3:].isdigit()
-        if is_member and blob.is_file() and has_blob(blob):
-            warn(
-                f"{blob}, beside {path}, has the packed modules of its library, such as a model, and is left out: give"
-                " it, too, or the folder"
-            )
-            return
 
 
 def _check_once(paths: Sequence[Path], what: str) -> None:

@@ -165,7 +165,7 @@ def write_c(request: Request, folder: Path) -> tuple[Path, int]:
     if aligned := request.aligned_keys:
         raise BuildError(
             f"embed='c': the compiler places the packed modules, so the payload of {aligned[0]!r} cannot be"
-            " aligned; leave out alignment= (--align), or choose another embed="
+            " aligned; leave out alignment=, or choose another embed="
         )
     path = folder / "devc.c"
     return path, devc_c.write_c(path, request.symbol, lambda s: request.plan.write(watched(s)))

@@ -38,6 +38,7 @@ from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapter
 from mblob.packager.functions.packed_or_plain import (
     WithoutPrototype,
     classify_undeclared,
+    warn_of_no_model,
     warn_of_unknown,
 )
 from mblob.packager.functions.prototype_check import check_prototypes
@@ -396,6 +397,8 @@ def warn_of_functions(
         from mblob.packager.link.executor_checks import warn_of_calls
 
         warn_of_calls(request, rows, files, library)
+    elif library is not None:
+        warn_of_no_model(files or ())
 
 
 def warn_of_own_functions(names: Iterable[str], type_keys: Iterable[str]) -> None:

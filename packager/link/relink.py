@@ -19,7 +19,7 @@ from mblob.binary.elf_records import ET_REL, STT_FUNC
 from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, elf_header, linkable_kind
 from mblob.bytes.mapping import map_file
 from mblob.bytes.payload_source import BytesPayload
-from mblob.errors import FormatError, MblobError
+from mblob.errors import FormatError, MblobError, listed
 from mblob.format import classic, ffi_dialect, functions_table, note
 from mblob.format.blob_model import Blob
 from mblob.format.functions_table import Row
@@ -37,7 +37,12 @@ from mblob.packager.errors import BuildError, unknown_to_tvm
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.request import both_dialects
-from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
+from mblob.packager.modules.host_modules import (
+    FINISHED,
+    csource_module,
+    object_module,
+    warn_of_left_out,
+)
 from mblob.packager.modules.nodes import (
     DeclaredFunctions,
     HostNode,
@@ -83,6 +88,8 @@ def static_library(
     """
     declared = DeclaredFunctions(functions, packed, "static_library")
     paths = parts_of(library)
+    if paths is None and isinstance(library, (str, os.PathLike)):
+        warn_of_left_out([library])
     made = object_module(library, declared) if paths is None else tree_of(paths, declared)
     _ = declared.functions  # errors of prototypes are those of this call
     return made
@@ -108,9 +115,11 @@ def parts_in(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.iterdir() if p.suffix in _PARTS)
+    there = sorted(path.iterdir())
+    found = [p for p in there if p.suffix in _PARTS]
     if not found:
-        raise BuildError(f"{path}: a folder without objects ({', '.join(_PARTS)})")
+        has = f"only {listed((p.name for p in there), 6)}" if there else "no files"
+        raise BuildError(f"{path}: a folder without objects or sources; it has {has}")
     return found
 
 
@@ -216,16 +225,26 @@ def read_into(found: Contents, path: Path, work: Path) -> None:
 def _read_tar(found: Contents, path: Path, work: Path) -> None:
     """Members are read for what they hold; their names lead nowhere."""
     data = tar.content(map_file(path), str(path))
-    i = -1
+    has_code, others = False, []
     for i, (member, start, size) in enumerate(tar.files(data, str(path))):
         name = Path(member).name
         refuse_archive(data[start : start + size], f"{path}({member})")
+        if not _is_code(Path(name), bytes(data[start : start + len(AR_MAGIC)])):
+            others.append(name)  # left out, as of a folder
+            continue
+        has_code = True
         copy = work / f"member{i}" / (name[-50:] or "object")  # of at most 255 bytes
         copy.parent.mkdir()
         copy.write_bytes(data[start : start + size])
         found.add_file(copy, f"{path}({name})", work)
-    if i < 0:
-        raise BuildError(f"{path}: a tar archive without files, expected objects in it")
+    if not has_code:
+        has = f"only {listed(others, 6)}" if others else "no files"
+        raise BuildError(f"{path}: a tar archive without objects or sources; it has {has}")
+
+
+def _is_code(path: Path, start: bytes) -> bool:
+    """True if a member of a `.tar` is an object, an archive or a source, by its suffix or its first bytes."""
+    return path.suffix in _PARTS or start.startswith((ELF_MAGIC, AR_MAGIC))
 
 
 @dataclass

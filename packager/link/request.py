@@ -329,9 +329,7 @@ def dialect_of(root: Module) -> str:
     """
     found = dialects_of(root.walk())
     if len(found) > 1:
-        raise BuildError(
-            f"{both_dialects(found)}: dialect= (--dialect) says which one the library is for"
-        )
+        raise BuildError(f"{both_dialects(found)}: dialect= says which one the library is for")
     return next(iter(found), "classic")
 
 
@@ -554,7 +552,7 @@ def _warn_of_aligned(request: Request) -> None:
     names = listed(aligned, 6)
     if not request.plan.index:
         raise BuildError(
-            f"index=False (--no-index): the index says where the aligned payload of {names} is; leave out one of both"
+            f"index=False: the index says where the aligned payload of {names} is; leave out one of both"
         )
     warn(
         f"TVM finds empty payloads of {names}: aligned ones are where only mblob reads them"

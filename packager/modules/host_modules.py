@@ -13,7 +13,7 @@ from mblob.binary.file_kind import AR_MAGIC, ELF_MAGIC, SNIFF_SIZE, THIN_MAGIC, 
 from mblob.bytes.payload_source import as_bytes_view
 from mblob.errors import one_of
 from mblob.module import Module
-from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.errors import BuildError, BuildTypeError, warn
 from mblob.packager.modules.nodes import (
     DeclaredFunctions,
     HostNode,
@@ -52,9 +52,9 @@ def csource_module(
             form, "F" and "F90" with preprocessing. By default from the path's suffix, else "c".
         functions: by default, mblob generates a packed function for each external C function of
             the source. It checks its arguments and calls the C function. Their types come from the
-            source. A list selects functions: by name ("vadd"), or by prototype, such as
-            "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". "*" beside
-            prototypes means all others, too; [] means none.
+            source. A list selects functions, and no others are callable then: by name ("vadd"), or by
+            prototype, such as "void vadd(const float a[n], const float b[n], float c[n], int64_t n)". "*"
+            beside prototypes means all others, too; [] means none.
             Pointers to numbers are tensors; `const` marks inputs; `x[n]` checks the number of
             elements, `x[n][k]` the shape; `const char *` is a string, `void *` any tensor or
             handle. Prototypes may have types, enumerators and macros of the source, of C++ also
@@ -73,6 +73,8 @@ def csource_module(
     module = source_module(
         source, fmt, DeclaredFunctions(functions, packed, "csource_module"), options
     )
+    if isinstance(code := path_or_text(source, "csource_module"), Path):
+        warn_of_left_out([code])
     return _checked(module)
 
 
@@ -117,8 +119,27 @@ def _check_is_no_library(path: Path, who: str) -> None:
     with path.open("rb") as file:
         head = file.read(SNIFF_SIZE)
     if head.startswith(ELF_MAGIC) and elf_header(head)("e_type") == ET_DYN:
-        more = "" if who == "add" else f"; or add the other files to it (mblob-pack add {path} ...)"
+        more = (
+            ""
+            if who == "add"
+            else f"; or add the other files to it (mblob.add({str(path)!r}, ...))"
+        )
         raise BuildError(f"{path}: {FINISHED}{more}")
+
+
+def warn_of_left_out(given: Sequence[str | os.PathLike[str]]) -> None:
+    """Warn of an object or a source of a library if its packed modules lie beside it, and are not given."""
+    paths = [*map(Path, given)]
+    for path in paths:
+        is_member = path.stem.startswith("lib") and path.stem[3:].isdigit()
+        beside = [path.with_name(name) for name in ("devc.o", "devc.c")] if is_member else []
+        for blob in beside if {p.name for p in beside}.isdisjoint(p.name for p in paths) else ():
+            if blob.is_file():
+                warn(
+                    f"{blob}, beside {path}, has the packed modules of its library, such as a model, and is left out:"
+                    " give it, too, or the folder"
+                )
+                return
 
 
 def _checked(module: Module) -> Module:
@@ -166,5 +187,5 @@ def _check_is_text(path: Path) -> None:
     if head.startswith(ELF_MAGIC) or head in (AR_MAGIC, THIN_MAGIC):
         what = "an ELF file" if head.startswith(ELF_MAGIC) else "an archive"
         raise BuildError(
-            f"{path}: {what}, expected a source; pack an object or archive with static_library (--object)"
+            f"{path}: {what}, expected a source; pack an object or archive with static_library"
         )

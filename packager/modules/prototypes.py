@@ -13,7 +13,7 @@ from mblob.packager.conventions import without_attributes
 from mblob.packager.errors import BuildError
 
 STATIC = (
-    "remove static in the source, or compile it with options='-Dstatic=' (-- -Dstatic=) if it has no static"
+    "remove static in the source, or compile it with options='-Dstatic=' if it has no static"
     " variables"
 )
 

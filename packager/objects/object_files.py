@@ -367,7 +367,7 @@ def objects_of(data: memoryview, label: str) -> Iterator[tuple[str, memoryview]]
                 )
             what = " (LLVM bitcode: compile without -flto)" if start[:4] == b"BC\xc0\xde" else ""
             if all(32 <= c < 127 or c in b"\t\n\r" for c in start):
-                what += "; pack a source with csource_module (--kernel)"
+                what += "; pack a source with csource_module"
             raise BuildError(
                 f"{label}: expected an ELF object file or an archive, found a file that starts with {start!r}{what}"
             )
@@ -420,7 +420,7 @@ def packed_already(label: str, found: str, symbol: str) -> str:
     return (
         f"{label} defines {found}, the packed modules of another library (TVM's devc.o is such an object): no runtime"
         f" would read them beside {symbol} of this one; leave it out, and pack each module in it again:"
-        " extract writes their payloads, blob_module (--blob KEY=FILE) packs one"
+        " extract writes their payloads, blob_module packs one"
     )
 
 

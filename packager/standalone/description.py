@@ -196,8 +196,8 @@ def _of_model(library: Library, model: Model, told: Mapping[str, Value]) -> Desc
     if not outputs:
         raise BuildError(
             f"standalone: {what} ({model.kind}): its code does not tell the type and a fixed shape of each output,"
-            " which the struct of outputs needs; give them: shapes={'output': 'float32[1, 10]'}"
-            " (--shape 'output=float32[1,10]'), of several outputs output0, output1, ..."
+            " which the struct of outputs needs; give them: shapes={'output': 'float32[1,10]'}, of"
+            " several outputs output0, output1, ..."
         )
     if model.kind in ("relax", "relay"):
         outputs = tuple(
@@ -258,13 +258,13 @@ def _tensor(value: Value, what: str, i: int, told: Mapping[str, Value]) -> Tenso
     if value.dtype is None or shape is None:
         raise BuildError(
             f"standalone: {what} {name!r}: the file tells no type and shape of it, which the struct needs; give them:"
-            f" shapes={{{name!r}: 'float32[1, 3]'}} (--shape '{name}=float32[1,3]')"
+            f" shapes={{{name!r}: 'float32[1,3]'}}"
         )
     open_dim = next((d for d in shape if _is_open(d)), None)
     if open_dim is not None:
         raise BuildError(
             f"standalone: {what} {name!r} has the shape {value.type_text}, whose dimension {open_dim!r} is open;"
-            " choose it by shapes= (--shape), or compile the model with fixed shapes"
+            " choose it by shapes=, or compile the model with fixed shapes"
         )
     return Tensor(name, DataType.parse(value.dtype), tuple(int(d) for d in shape))
 
@@ -319,7 +319,7 @@ def _chosen_function(library: Library) -> HostFunction:
     shown = listed([f.name for f in known], _SHOWN) if known else "no function"
     raise BuildError(
         f"standalone: the library has no model, and {shown} with a prototype, expected one function that run calls;"
-        " choose it with functions= (--function)"
+        " choose it with functions="
     )
 
 
@@ -328,9 +328,10 @@ def _array(p: Parameter, what: str, pointer_size: int, told: Mapping[str, Value]
     is_tensor = p.kind == "tensor" and word
     is_fixed = p.dims and all(d.text.isdecimal() for d in p.dims)
     if not is_tensor or not (is_fixed or p.name in told):
+        given = f"; give it by shapes={{{p.name!r}: '{word}[8]'}}" if is_tensor else ""
         raise BuildError(
             f"standalone: {what} is neither an array of a fixed size, as `const float x[8]`, nor has it the name of"
-            f" a tensor of the library{f', nor a shape by shapes= (--shape {p.name}={word}[8])' if is_tensor else ''}"
+            f" a tensor of the library{given}"
         )
     dims = tuple(int(d.text) if d.text.isdecimal() else d.text for d in p.dims) or None
     return _tensor(Value(p.name, dims, word), what, 0, told)

@@ -43,7 +43,7 @@ def checked_prefix(prefix: str, output: Path) -> str:
         what = f"prefix={found[:_PREFIX_LIMIT]!r}" if prefix else f"{output}: {found!r}"
         raise BuildError(
             f"{what} cannot begin the names of C functions; expected letters, digits and _, no digit first, at most"
-            f" {_PREFIX_LIMIT} characters" + ("" if prefix else ": add prefix= (--prefix)")
+            f" {_PREFIX_LIMIT} characters" + ("" if prefix else ": add prefix=")
         )
     return found
 

@@ -89,7 +89,7 @@ def asked_of(
     """
     if not standalone:
         what = f"header={str(header)!r}: a header is written" if header else "shapes= are told"
-        raise BuildError(f"{what} for a standalone library; add standalone=True (--standalone)")
+        raise BuildError(f"{what} for a standalone library; add standalone=True")
     if given := [name for name, value in others.items() if value]:
         raise BuildError(
             f"standalone: {given[0]}= has no meaning for a standalone library; leave it out"

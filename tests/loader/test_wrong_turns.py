@@ -23,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("always::mblob.errors.HiddenNameWarning"
 CODE = """
 void scale(const float *w, float *y) { y[0] = 2 * w[0]; }
 void all(const float *m, const float *x, float *y, int n) { y[0] = m[0] + x[0] + n; }
+int wide(const int *s) { return s[0]; }
 """
 SCALE = "void scale(const float w[4], float y[4])"
 ALL = "void all(const float m[2][3], const float x[4], float y[n], int n)"
@@ -31,7 +32,7 @@ ALL = "void all(const float m[2][3], const float x[4], float y[n], int n)"
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("turns") / "deploy.so"
-    module = mblob.csource_module(CODE, functions=[SCALE, ALL])
+    module = mblob.csource_module(CODE, functions=[SCALE, ALL, "wide"])
     module.import_module(mblob.safetensors_module({"w": np.ones(4, "f")}))
     module.import_module(mblob.blob_module("config", b'{"labels": ["cat", "dog"]}'))
     module.import_module(mblob.blob_module("short", b"abc"))
@@ -63,6 +64,30 @@ TURNS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "text for an array": (
         lambda lib: lib.scale("v", Y), TypeError, "expected an array, found the str 'v'",
     ),
+    "text for a wchar_t *": (
+        lambda lib: lib.wide("v"), TypeError,
+        "found the str 'v'; for wchar_t * pass ctypes.create_unicode_buffer(s)",
+    ),
+    "text for a wchar_t * of ctypes": (
+        lambda lib: lib.ctypes.wide("v"), TypeError, "for wchar_t * pass ctypes.create_unicode_buffer(x)",
+    ),
+    "None for an array": (
+        lambda lib: lib.scale(None, Y), TypeError,
+        "(w): expected a float32 tensor, found None; to pass NULL, pack it with a prototype that has void * there, or"
+        " call lib.ctypes.scale",
+    ),
+    "None for an array of bind": (
+        lambda lib: lib.scale.bind(None, Y), TypeError,
+        "found None; to pass NULL, pack it with a prototype that has void * there, or call lib.ctypes.scale",
+    ),
+    "a library for a machine": (
+        lambda lib: mblob.relax.VirtualMachine(lib, mblob.cpu(0)), TypeError,
+        "found a module 'library'; it has no model: call its functions, as lib.NAME(...)",
+    ),
+    "a path for a machine": (
+        lambda lib: mblob.relax.VirtualMachine("a.so", mblob.cpu(0)), TypeError,
+        "found str; open the file with mblob.load_module",
+    ),
     "float for an int": (lambda lib: lib.all(M, Y, Y, 4.0), TypeError, "expected int, found float"),
     "str for an int": (lambda lib: lib.all(M, Y, Y, "4"), TypeError, "expected int, found str"),
     "str for an int of bind": (
@@ -88,6 +113,31 @@ def test_an_error_says_what_to_write(lib: Any, turn: str) -> None:
     do, error, text = TURNS[turn]
     with pytest.raises(error, match=re.escape(text)):
         do(lib)
+
+
+def test_names_of_others_are_answered_with_what_to_write() -> None:
+    for name, said in (
+        ("build", 'write mblob.csource_module("k.c").export_library("k.so")'),
+        ("load", 'write mblob.load_module("k.so")'),
+        ("GraphExecutor", "write mblob.graph_executor.GraphModule("),
+        ("VirtualMachine", "write mblob.relax.VirtualMachine("),
+        ("load_modul", "did you mean 'load_module'?"),
+    ):
+        with pytest.raises(AttributeError, match=re.escape(said)):
+            getattr(mblob, name)
+
+
+def test_a_namespace_is_answered_with_a_function_in_it(tmp_path: Path) -> None:
+    code = (
+        "namespace vis { int f(int x) { return x; } namespace deep { int g(int x) { return x; } } }"
+    )
+    mblob.csource_module(code, "cpp").export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for get in (lambda: lib.vis.f(1), lambda: lib["vis"], lambda: lib.functions["vis"]):
+        with pytest.raises(KeyError, match=r"'vis' is a namespace: call lib\['vis::f'\]"):
+            get()
+    with pytest.raises(KeyError, match=r"'deep' is a namespace: call lib\['vis::deep::g'\]"):
+        lib.deep(1)
 
 
 def test_what_is_there_shows_itself(lib: Any) -> None:

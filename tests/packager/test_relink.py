@@ -290,4 +290,38 @@ def test_packed_modules_beside_an_object_that_are_left_out_are_told(tmp_path: Pa
     told = r"devc\.o, beside \S+lib0\.o, has the packed modules"
     with pytest.warns(UserWarning, match=told):
         build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o/lib0.o"]))
+    with pytest.warns(UserWarning, match=told):
+        mblob.static_library(tmp_path / "o/lib0.o")
     build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o"]))
+    (tmp_path / "o/lib0.c").write_text(DOUBLE)
+    with pytest.warns(UserWarning, match=r"devc\.o, beside \S+lib0\.c, has the packed modules"):
+        mblob.csource_module(tmp_path / "o/lib0.c")
+
+
+def test_kernels_of_a_model_without_the_model_are_told(tmp_path: Path) -> None:
+    code = "int tvmgen_default_add(void *a, int *t, int n, void *r, int *c, void *s) { return 0; }"
+    with pytest.warns(UserWarning, match=r"kernels of a model .*tvmgen_default_add.*its devc\.o"):
+        mblob.csource_module(code).export_library(tmp_path / "a.so")
+    root = mblob.csource_module("")
+    root.export_library(tmp_path / "b.so")
+    (tmp_path / "k.c").write_text(code)
+    mblob.add(tmp_path / "b.so", kernels=[tmp_path / "k.c"])  # which may have it
+
+
+@pytest.mark.parametrize("form", ["tar", "folder"])
+def test_what_is_no_code_is_left_out_of_a_tar_and_of_a_folder(tmp_path: Path, form: str) -> None:
+    folder, tar = tmp_path / "o", tmp_path / "m.tar"
+    folder.mkdir()
+    (folder / "README.txt").write_text("about it\n")
+    given = tar if form == "tar" else folder
+    for name in ("README.txt", "k.c"):
+        (folder / "k.c").write_text("int two(void) { return 2; }\n") if name == "k.c" else None
+        with tarfile.open(tar, "w") as file:
+            for path in sorted(folder.iterdir()):
+                file.add(path, path.name)
+        if name == "k.c":
+            mblob.static_library(given).export_library(tmp_path / "a.so")
+            assert mblob.load_module(tmp_path / "a.so")["two"]() == 2
+            continue
+        with pytest.raises(mblob.BuildError, match=r"without objects .*; it has only README\.txt"):
+            mblob.static_library(given)

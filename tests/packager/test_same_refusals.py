@@ -84,7 +84,7 @@ def refusal(
         ("devc", r"^\S*devc.o defines __tvm_dev_mblob, the packed modules of another library"),
         ("twice", r"^total(__plain)? is defined twice: in \S*plain.o and in \S*twin.o"),
         ("variable", r"^functions: total is a variable in \S*variable.o"),
-        ("nowhere", "^functions: total is declared, but no kernel or object defines it"),
+        ("nowhere", "^functions: no kernel or object defines 'total'"),
         ("differs", "^functions: total: the prototype has 2 parameters, the source has 1"),
     ],
 )

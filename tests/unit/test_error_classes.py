@@ -479,7 +479,7 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
     "a library for an executor": (
         lambda: mblob.graph_executor.GraphModule(mblob.Module("library")),
         "GraphModule: module: expected the executor that a model's function gives, as lib['default'](mblob.cpu(0)),"
-        " found a module 'library'",
+        " found a module 'library'; it has no model: call its functions, as lib.NAME(...)",
     ),
     "a text for a list": (
         lambda: mblob.csource_module("").export_library("o.so", addons="k.o"),  # type: ignore[call-overload]

@@ -32,10 +32,9 @@ int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const
     unsigned tag = kernel->tags[i];
     const char *what = mb_launch_tag_names[tag];
     if (!is_integer(codes[at]))
-      return mb_fail_argument(
-          MB_ARGUMENT_TYPE,
-          "kernel '%s': argument %zu is %s, expected an int (type code 0), found type code %d",
-          kernel->name, at, what, codes[at]);
+      return mb_fail_argument(MB_ARGUMENT_TYPE,
+                              "kernel '%s': argument %zu is %s, expected an int, found %s",
+                              kernel->name, at, what, mb_type_code_name(codes[at]));
     int64_t value = args[at].v_int64;
     if (value < 0)
       return mb_fail(MBLOB_E_ARGUMENT, "kernel '%s': argument %zu: %s is %lld, expected at least 0",
@@ -63,9 +62,9 @@ const char *mb_kernel_type_text(DLDataType type, char text[32]) {
 
 static int wrong_type(const struct mb_kernel *kernel, int index, int code) {
   char text[32];
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE,
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_EXPECTED,
                           kernel->name, index, mb_kernel_type_text(kernel->types[index], text),
-                          code);
+                          mb_type_code_name(code));
 }
 
 /* The low bytes of a number, in the order of this machine. */

@@ -47,8 +47,8 @@ static int put_argument(const struct mb_kernel *kernel, int index, TVMValue valu
   if (tensor) return put_tensor(kernel, index, tensor, out);
   if (code != kTVMOpaqueHandle && code != kTVMNullptr)
     return mb_fail_argument(MB_ARGUMENT_TYPE,
-                            "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_TYPE_CODE, kernel->name,
-                            index, "a tensor or an address on the device", code);
+                            "kernel '%s'" MB_TEXT_ARGUMENT "%d: " MB_TEXT_EXPECTED, kernel->name,
+                            index, "a tensor or an address on the device", mb_type_code_name(code));
   out->value[index] = code == kTVMNullptr ? 0 : (uint64_t)(uintptr_t)value.v_handle;
   return MBLOB_OK;
 }

@@ -122,7 +122,8 @@ __attribute__((noinline)) static int refuse(const struct receiver *to, int i, co
   (void)snprintf(whose, sizeof(whose), "%s of dnnl_json %.300s, argument %d", to->what,
                  to->graph->symbol, i);
   if (!given)
-    return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_TYPE_CODE, whose, "a tensor", code);
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_EXPECTED, whose, "a tensor",
+                            mb_type_code_name(code));
   if (!mb_is_device_of(MB_DEVICES_HOST, (int)given->device.device_type))
     return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_DEVICE, whose,
                             (int)given->device.device_type);

@@ -116,9 +116,9 @@ int mb_any_of_value(enum mb_releases releases, TVMValue value, int code, bool bo
       return MBLOB_OK;
     }
     default:
-      return mb_fail_argument(
-          MB_ARGUMENT_TYPE,
-          "a value of type code %d cannot be passed to a function of the ffi dialect", code);
+      return mb_fail_argument(MB_ARGUMENT_TYPE,
+                              "%s (type code %d) cannot be passed to a function of the ffi dialect",
+                              mb_type_code_name(code), code);
   }
 }
 

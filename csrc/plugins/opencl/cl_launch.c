@@ -43,10 +43,9 @@ static int read_pointer(const struct mb_kernel *k, uint64_t i, TVMValue value, i
       break;
     }
     default:
-      return mb_fail_argument(
-          MB_ARGUMENT_TYPE,
-          "opencl: kernel '%s': argument %llu is a pointer and was given a value of type code %d",
-          k->name, (unsigned long long)i, code);
+      return mb_fail_argument(MB_ARGUMENT_TYPE,
+                              "opencl: kernel '%s': argument %llu is a pointer and was given %s",
+                              k->name, (unsigned long long)i, mb_type_code_name(code));
   }
   if (!data && !out->offset) return MBLOB_OK;
   out->memory = mb_cl_handle_of(MB_CL_MEMORY, data);

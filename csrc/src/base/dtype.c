@@ -184,3 +184,15 @@ const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]) {
     (void)snprintf(text + used, MB_DTYPE_TEXT - (size_t)used, "x%d", dtype.lanes);
   return text;
 }
+
+/* ---- types of arguments and results -------------------------------------------------------------- */
+
+const char *mb_type_code_name(int code) {
+  /* by TVM's type codes: TVMArgTypeCode, and kDLDevice at its place */
+  static const char names[][12] = {"an integer", "an integer",  "a float",    "a handle",
+                                   "None",       "a data type", "a device",   "a tensor",
+                                   "an object",  "a module",    "a function", "a string",
+                                   "bytes",      "an array",    "an object",  "a bool"};
+  enum { OBJECT = 8, COUNT = sizeof(names) / sizeof(*names) };
+  return names[code >= 0 && code < COUNT ? code : OBJECT];
+}

@@ -1,4 +1,5 @@
-/* dtype.h - element types as TVM writes them in text: float32, int8x4, bool, bfloat16. */
+/* dtype.h - element types as TVM writes them in text: float32, int8x4, bool, bfloat16; type codes of
+ * values in words. */
 #ifndef MB_DTYPE_H
 #define MB_DTYPE_H
 
@@ -33,5 +34,9 @@ bool mb_dtype_check(int code, int bits, int lanes);
 /* "float32", "bool", "int8x4". */
 #define MB_DTYPE_TEXT 32
 const char *mb_dtype_text(DLDataType dtype, char text[MB_DTYPE_TEXT]);
+
+/* An argument or a result, by its type code of TVM's, with an article: "a tensor". Codes that nothing
+ * knows are "an object". */
+const char *mb_type_code_name(int code);
 
 #endif

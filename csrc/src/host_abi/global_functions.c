@@ -53,8 +53,8 @@ static int find_through(void *self, const char *name, mblob_function **out) {
     return MBLOB_OK;
   }
   mblob_value_release(ret, ret_code);
-  return mb_fail_argument(MB_ARGUMENT_TYPE, "'%s': " MB_TEXT_TYPE_CODE, name,
-                          "a function or nothing", ret_code);
+  return mb_fail_argument(MB_ARGUMENT_TYPE, "'%s': " MB_TEXT_EXPECTED, name,
+                          "a function or nothing", mb_type_code_name(ret_code));
 }
 
 /* The function of this name is a C++ node's: save(write, to). */

@@ -332,7 +332,8 @@ static void results_go_where_the_text_says(const char *dir) {
   CHECK(mblob_call(module, "returns_string", "-> str", &text) == MBLOB_OK &&
         strcmp(text, "from a kernel") == 0);
   CHECK(mblob_call(module, "returns_string", "-> int", &wide) == MBLOB_E_ARGUMENT &&
-        strstr(mblob_last_error(), "returns_string: result of \"-> int\": expected int, found"));
+        strstr(mblob_last_error(),
+               "returns_string: result of \"-> int\": expected int, found a string"));
   CHECK(mblob_call(mine, "give", "float32 -> float32", 1.5, &single) == MBLOB_OK && single == 1.5f);
   CHECK(mblob_call(mine, "give", "int -> bool", 1, &flag) == MBLOB_OK && flag);
   CHECK(mblob_call(mine, "give", "int -> int8", 128, &small) == MBLOB_E_ARGUMENT &&

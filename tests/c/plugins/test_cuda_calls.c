@@ -101,10 +101,10 @@ static void scalars_have_their_declared_types(void) {
           "argument 4: 1e+300 does not fit float32");
   codes[4] = kTVMStr;
   REFUSES(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT,
-          "argument 4: expected float32, found type code 11");
+          "argument 4: expected float32, found a string");
   codes[0] = kTVMArgFloat;
   REFUSES(runtime->call(self, scalars, args, codes, 6, NULL), MBLOB_E_ARGUMENT,
-          "argument 0: expected int32, found type code 2");
+          "argument 0: expected int32, found a float");
   REFUSES(runtime->call(self, scalars, args, codes, 5, NULL), MBLOB_E_ARGUMENT,
           "expected 6 arguments and 0 launch sizes; found 5");
   CHECK(fake->last.count == 1);

@@ -46,7 +46,7 @@ static void scalars_are_converted_as_declared(void) {
   }
   codes[2] = kTVMArgFloat;
   CHECK(call(module, "k", args, codes, 11) == MBLOB_E_ARGUMENT &&
-        said("argument 2: expected int32, found type code 2"));
+        said("argument 2: expected int32, found a float"));
   codes[2] = kTVMArgInt, codes[8] = kTVMStr;
   CHECK(call(module, "k", args, codes, 11) == MBLOB_E_ARGUMENT &&
         said("argument 8: expected float32"));
@@ -147,7 +147,7 @@ static void memory_as_arguments(void) {
         fake->live == before + 4); /* + a program and a kernel there */
   codes[0] = kTVMArgInt;
   CHECK(call(module, "k", args, codes, 2) == MBLOB_E_ARGUMENT &&
-        said("argument 0 is a pointer and was given a value of type code 0"));
+        said("argument 0 is a pointer and was given an integer"));
   runtime->close(module);
   CHECK(!device->free(0, here) && !device->free(1, there));
 }

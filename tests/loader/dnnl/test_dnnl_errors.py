@@ -151,7 +151,7 @@ ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
         (floats(1, 4, 6, 6).astype("float64"), floats(1, 8, 6, 6)),
         r"found float64\[1, 4, 6, 6\]",
     ),
-    "number": ((3, floats(1, 8, 6, 6)), "argument 0: expected a tensor, found type code 0"),
+    "number": ((3, floats(1, 8, 6, 6)), "argument 0: expected a tensor, found an integer"),
 }
 
 

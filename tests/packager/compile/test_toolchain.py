@@ -30,6 +30,22 @@ def test_the_compiler_of_the_environment_comes_first(monkeypatch: pytest.MonkeyP
     assert toolchain.find("gcc -O1").cc == ("gcc", "-O1")
 
 
+def test_what_a_compiler_says_of_a_call_without_a_declaration_is_shown(tmp_path: Path) -> None:
+    """The pointer that it returns would be cut to an int."""
+    module = mblob.csource_module("float *made(int n) { return malloc(n * sizeof(float)); }")
+    with pytest.warns(
+        UserWarning, match=r"lib0\.c:1:29: implicit declaration of function 'malloc'"
+    ):
+        module.export_library(tmp_path / "k.so", cc="gcc")
+
+
+def test_a_caller_who_asks_for_warnings_gets_them(tmp_path: Path) -> None:
+    module = mblob.csource_module("int f(int n) { int unused; return n; }")
+    module.export_library(tmp_path / "k.so", cc="gcc")
+    with pytest.warns(UserWarning, match=r"unused variable 'unused' \[-Wunused-variable\]"):
+        module.export_library(tmp_path / "k.so", cc="gcc", options=["-Wall"])
+
+
 @pytest.mark.parametrize("cc", ["env", "env A=b", ["nice"]])
 def test_a_launcher_is_no_compiler(cc: Any) -> None:
     with pytest.raises(ToolchainError, match=r"cc=: .*: no compiler behind (env|nice); add one"):

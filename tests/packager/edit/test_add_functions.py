@@ -168,7 +168,11 @@ def test_what_cannot_be_called_is_told_with_the_remedy(golden: Path, tmp_path: P
             "sum",
             r"neither its debug information nor .* give its prototype, as 'double sum\(const float",
         ),
-        (bare, "sun", "b.so exports no such function: check the spelling; .*did you mean 'sum'"),
+        (
+            bare,
+            "sun",
+            "neither b.so nor new code defines 'sun': check the name, .*did you mean 'sum'",
+        ),
         (bare, "int number(void)", "b.so exports no such function"),
         (described, "by_value", "struct pair by value: give a function that takes a pointer to it"),
         (described, "double sum(const double *x, int n)", "the source has 'const float \\*'"),

@@ -107,8 +107,8 @@ def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
         "Own::secret": r"Own::secret cannot be called: it is a method of Own: make it public, and give a function",
         "ns::nobody": "ns::nobody cannot be called: it is a template: give a function that calls it$",
         "ns::same<int>": r"ns::same cannot be called: it is a template: give a function .*call_same",
-        "ns::nothing": r"check the spelling; .*; if inline or a template, give a function that calls it",
-        "ns::tur": r"check the spelling; .*; did you mean 'ns::turn'\?$",
+        "ns::nothing": r"check the name, .*; if inline or a template, give a function that calls it",
+        "ns::tur": r"check the name, .*; did you mean 'ns::turn'\?$",
     }.items():
         assert re.search(says, refused(CXX, "cpp", name)), name
     (tmp_path / "k.cpp").write_text(CXX)

@@ -417,6 +417,10 @@ def test_a_prototype_of_an_alias_is_held_against_the_function_that_it_names(tmp_
 
     with pytest.raises(BuildError, match="other: the prototype parameter 0"):
         pack("void other(double *x, long n)", VIEWS["alias"])
+    with pytest.raises(
+        BuildError, match=r"give its prototype, as functions=\['void other\(\.\.\.\)'\]"
+    ):
+        pack("other", UNKNOWN["ifunc of void *"])
     for text in (VIEWS["alias"], UNKNOWN["ifunc of void *"]):
         pack("void other(float x[n], long n)", text)
         x = bytearray(b"\0\0\x80?" * 2)

@@ -440,7 +440,7 @@ def test_generated_code_compiles_without_a_warning(
         (
             "int g(int x) { return x; }",
             "int f(int x)",
-            "f is declared, but no kernel or object defines it",
+            "no kernel or object defines 'f'",
         ),
         (
             "static int f(int x) { return x; }\nint g(void) { return f(1); }",

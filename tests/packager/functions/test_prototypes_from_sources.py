@@ -167,7 +167,7 @@ def test_functions_are_chosen_by_name(tmp_path: Path) -> None:
     assert shown(lib) == {**chosen, "pick": "int pick(int m, int k)"}
     assert shown(packed(tmp_path, SOURCE, functions="dot")) == {"dot": PROTOTYPES["dot"]}
     assert shown(packed(tmp_path, SOURCE, functions=[])) == {}
-    with pytest.raises(mblob.BuildError, match=r"sown is declared.* did you mean 'shown'"):
+    with pytest.raises(mblob.BuildError, match=r"defines 'sown'.* did you mean 'shown'"):
         packed(tmp_path, SOURCE, functions=["sown"])
     with pytest.raises(
         mblob.BuildError, match=r"hidden cannot be called: it is static: .*-Dstatic="

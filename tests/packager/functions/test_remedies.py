@@ -186,7 +186,10 @@ void K::method(float *x) { *x = 3; }
             "method",
             "a static member function of K: give a function that calls it: void call_method",
         ),
-        ("plian", "check the spelling; if it is static, remove static"),
+        (
+            "plian",
+            "check the name, or give the source or object that has it; if it is static, remove static",
+        ),
     ],
 )
 def test_a_function_of_cxx_is_told_where_it_is(tmp_path: Path, name: str, message: str) -> None:

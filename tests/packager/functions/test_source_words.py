@@ -87,7 +87,7 @@ def test_names_of_functions_in_prototypes_may_be_macros(tmp_path: Path) -> None:
     a = np.ones(2, "float32")
     lib.twice_f32(a, 2)
     assert a.tolist() == [2, 2]
-    with pytest.raises(mblob.BuildError, match="thrice_f32 is declared, but no kernel"):
+    with pytest.raises(mblob.BuildError, match="no kernel or object defines 'thrice_f32'"):
         packed(tmp_path, source, functions=["void NAME(thrice)(ARGS(a))"])
 
 
@@ -230,7 +230,7 @@ def test_bounds_of_the_source_may_be_enumerators(tmp_path: Path) -> None:
             "void each(apply_t f, float ***x, const unit_t *z, int n)",
             "has 4 parameters, the source has 3",
         ),
-        ("void none(unit_t *u)", "none is declared, but no kernel or object defines it"),
+        ("void none(unit_t *u)", "no kernel or object defines 'none'"),
     ],
 )
 def test_prototypes_in_words_of_the_source_are_compared(

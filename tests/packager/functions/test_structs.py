@@ -314,10 +314,11 @@ def test_prototypes_have_sizes_and_results(made: Made) -> None:
         assert lib.ctypes.origin() == lib.origin().value
 
 
-def test_help_says_for_what_none_is_null(made: Made) -> None:
+def test_help_has_the_members_of_structs_and_says_for_what_none_is_null(made: Made) -> None:
     lib = made["classic"]
     assert lib.move.__doc__ == (
-        "void move(point *p, float dx)\n\nAdds a number.\n\nNone is the null pointer for p."
+        "void move(point *p, float dx)\n\nAdds a number."
+        "\n\np: point of 8 bytes: float32 x at 0, float32 y at 4\n\nNone is the null pointer for p."
     )
     assert "null" not in lib.three.__doc__ and "None is the null" in lib.open.__doc__
 

@@ -157,7 +157,7 @@ def test_bytes_of_a_graph_stay_and_its_plain_operators_are_told(tmp_path: Path) 
     assert [str(w.message) for w in found] == [
         "GraphExecutorFactory: TVM's executor crashes on this library: it calls 'twice' as a packed function, but"
         " 'twice' is a plain C function. mblob can run the library. For TVM, add"
-        ' packed="name" (--packed name).'
+        ' packed="name".'
     ]
     assert [w.filename for w in found] == [__file__]
     assert codes(tmp_path / "m.so") == {"plain_operators"}

@@ -112,7 +112,7 @@ def test_outputs_that_only_a_run_of_relay_tells_are_given_by_the_caller(tmp_path
 @pytest.mark.parametrize(
     ("shapes", "text"),
     [
-        (None, r"input 'x': the file tells no .*--shape 'x=float32\[1,3\]'"),
+        (None, r"input 'x': the file tells no .*shapes=\{'x': 'float32\[1,3\]'\}"),
         ({**SHAPES, "z": "float32[4]"}, "no input or output 'z'; there are x, y, output"),
         (
             {**SHAPES, "output": "int8[4]"},

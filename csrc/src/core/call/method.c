@@ -67,25 +67,6 @@ const struct mb_method *mb_method_of(const mblob_function *function) {
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
-static const char *code_name(int code) {
-  switch (code) {
-    case kTVMArgInt: return "an integer";
-    case kTVMArgFloat: return "a float";
-    case kTVMOpaqueHandle: return "a handle";
-    case kTVMNullptr: return "None";
-    case kTVMDataType: return "a data type";
-    case kDLDevice: return "a device";
-    case kTVMDLTensorHandle: return "a tensor";
-    case kTVMNDArrayHandle: return "an array";
-    case kTVMModuleHandle: return "a module";
-    case kTVMPackedFuncHandle: return "a function";
-    case kTVMStr: return "a string";
-    case kTVMBytes: return "bytes";
-    case kTVMArgBool: return "a bool";
-    default: return "an object";
-  }
-}
-
 static bool is_pointer(int code) {
   return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == kTVMModuleHandle ||
          code == kTVMPackedFuncHandle || code == kTVMObjectHandle || code == kTVMStr ||
@@ -98,7 +79,7 @@ static int wrong_argument(const struct mb_call *call, int i, const char *expecte
   const int code = call->codes[i];
   const bool null = is_pointer(code) && !call->args[i].v_handle;
   return mb_fail_argument(MB_ARGUMENT_TYPE, "argument %d: expected %s, found %s%s", i, expected,
-                          code_name(code), null ? " that is NULL" : "");
+                          mb_type_code_name(code), null ? " that is NULL" : "");
 }
 
 /* The type code of an argument; -1 when there is none. */

@@ -299,34 +299,20 @@ static mblob_prepared *new_prepared(const char *name, const char *types, int64_t
   return c;
 }
 
-void mblob_prepared_release(mblob_prepared *call) {
-  if (!call) return;
-  mblob_function_release(call->function);
-  free(call);
-}
-
-int mblob_prepare(mblob_module *module, const char *name, const char *types, mblob_prepared **out) {
-  mblob_function *function;
+int mb_call_read(mblob_module *module, mblob_function *function, const char *name,
+                 const char *types, mblob_prepared **out) {
   int64_t *extents = NULL;
-  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
-  *out = NULL;
-  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(types)) return MBLOB_E_ARGUMENT;
-  int status = mblob_module_function(module, name, 1, &function);
-  if (status) return status;
   mblob_prepared *c = new_prepared(name, types, &extents);
-  if (!c) {
-    mblob_function_release(function);
-    return MBLOB_E_MEMORY;
-  }
+  if (!c) return MBLOB_E_MEMORY;
   c->function = function;
   c->signature = mblob_function_signature(function);
   c->blob = (uintptr_t)module->library->blob;
   c->blob_size = c->blob ? module->library->blob_size : 0;
   c->is_ffi = mblob_function_argument_mode(function) != MBLOB_ARGUMENTS_CLASSIC;
-  status = read_types(c, extents);
+  int status = read_types(c, extents);
   if (!status) status = check_count(c);
   if (status)
-    mblob_prepared_release(c);
+    free(c);
   else
     *out = c;
   return status;

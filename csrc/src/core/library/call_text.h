@@ -69,6 +69,9 @@ struct mblob_prepared {
   struct mb_argument result;
 };
 
+/* Read `types`, for calls of `function`: it is taken over if that succeeds. */
+int mb_call_read(mblob_module *module, mblob_function *function, const char *name,
+                 const char *types, mblob_prepared **out);
 /* Bytes of the array, whose extents are known; a mblob_status. */
 int mb_call_measure(const mblob_prepared *c, struct mb_argument *a);
 /* MBLOB_E_ARGUMENT about argument `i` of the text. */

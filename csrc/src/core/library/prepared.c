@@ -1,4 +1,4 @@
-/* Calls of functions whose types were read: mblob_call_prepared and mblob_call. */
+/* Calls of functions whose types are read first: mblob_prepare, mblob_call_prepared and mblob_call. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +165,8 @@ static inline int take_argument(mblob_prepared *c, struct mb_argument *a, TVMVal
 /* ---- the result ------------------------------------------------------------------------------ */
 
 static int wrong_result(const mblob_prepared *c, const char *expected, int code) {
-  return mb_fail(MBLOB_E_ARGUMENT, "%s: result of \"%s\": " MB_TEXT_TYPE_CODE, c->name, c->types,
-                 expected, code);
+  return mb_fail(MBLOB_E_ARGUMENT, "%s: result of \"%s\": " MB_TEXT_EXPECTED, c->name, c->types,
+                 expected, mb_type_code_name(code));
 }
 
 static int put_call_array(const mblob_prepared *c, const DLTensor *from, int code) {
@@ -220,6 +220,24 @@ static int put_result(const mblob_prepared *c, void *to, struct mb_return *resul
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
+
+void mblob_prepared_release(mblob_prepared *call) {
+  if (!call) return;
+  mblob_function_release(call->function);
+  free(call);
+}
+
+int mblob_prepare(mblob_module *module, const char *name, const char *types, mblob_prepared **out) {
+  mblob_function *function;
+  if (MB_IS_NULL(out)) return MBLOB_E_ARGUMENT;
+  *out = NULL;
+  if (MB_NO_MODULE(module) || MB_IS_NULL(name) || MB_IS_NULL(types)) return MBLOB_E_ARGUMENT;
+  int status = mblob_module_function(module, name, 1, &function);
+  if (status) return status;
+  status = mb_call_read(module, function, name, types, out);
+  if (status) mblob_function_release(function);
+  return status;
+}
 
 /* Give back what a call made. What the kernel left unchanged is not written back: it may be
  * read-only, or overlap another argument. */

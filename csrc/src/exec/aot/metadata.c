@@ -121,8 +121,8 @@ int mb_aot_metadata_get(mblob_module *module, const struct mb_aot_metadata **out
   if (!status) status = mblob_function_call(getter, NULL, NULL, 0, &value, &code);
   if (!status && code != kTVMOpaqueHandle) {
     mblob_value_release(value, code);
-    status = mb_fail(MBLOB_E_FORMAT, GETTER ": returned type code %d, expected a handle (%d)", code,
-                     kTVMOpaqueHandle);
+    status =
+        mb_fail(MBLOB_E_FORMAT, GETTER ": " MB_TEXT_EXPECTED, "a handle", mb_type_code_name(code));
   }
   *out = value.v_handle;
   if (!status) status = check_metadata(getter->library, *out);

@@ -173,7 +173,7 @@ static int check_result(const char *name, TVMValue value, int code) {
   mblob_value_release(value, code);
   if (code == kTVMArgInt)
     return mb_fail(MBLOB_E_KERNEL, "%s: returned %lld, expected 0", name, (long long)value.v_int64);
-  return mb_fail(MBLOB_E_KERNEL, "%s: returned a value of type code %d, expected 0", name, code);
+  return mb_fail(MBLOB_E_KERNEL, "%s: returned %s, expected 0", name, mb_type_code_name(code));
 }
 
 /* A constant with memory of its own; made once, and kept. The reference is the caller's. */

@@ -67,8 +67,8 @@ static int make_module(mblob_module *from, const char *name, TVMValue *args, con
   }
   mblob_value_release(made, code);
   return mb_fail(MBLOB_E_ARGUMENT,
-                 "mblob_executor_create: '%s' of module '%s' makes no executor (type code %d)",
-                 name, mblob_module_type_key(from), code);
+                 "mblob_executor_create: '%s' of module '%s' makes no executor, but %s", name,
+                 mblob_module_type_key(from), mb_type_code_name(code));
 }
 
 static int make_machine(mblob_module *executable, const char *name, int device_type, int device_id,

@@ -189,7 +189,8 @@ static int place_linked(struct mb_graph_executor *x, uint32_t entry, mblob_funct
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMOpaqueHandle)
     return mb_fail_coded(MBLOB_E_KERNEL, MB_ARGUMENT_TYPE,
-                         "_lookup_linked_param: " MB_TEXT_TYPE_CODE, "a handle", found_code);
+                         "_lookup_linked_param: " MB_TEXT_EXPECTED, "a handle",
+                         mb_type_code_name(found_code));
   DLTensor view = x->views[entry], *array = NULL;
   view.data = found.v_handle;
   view.device = (DLDevice){kDLCPU, 0};
@@ -216,8 +217,8 @@ static int place_looked_up(struct mb_graph_executor *x, uint32_t entry, mblob_fu
   if (status || found_code == kTVMNullptr || !found.v_handle) return status;
   if (found_code != kTVMNDArrayHandle) {
     mblob_value_release(found, found_code);
-    return mb_fail_argument(MB_ARGUMENT_TYPE, "graph: the lookup function: " MB_TEXT_TYPE_CODE,
-                            "an array", found_code);
+    return mb_fail_argument(MB_ARGUMENT_TYPE, "graph: the lookup function: " MB_TEXT_EXPECTED,
+                            "an array", mb_type_code_name(found_code));
   }
   size_t size = 0;
   status = mb_tensor_check(found.v_handle, &size);
