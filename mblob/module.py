@@ -261,9 +261,8 @@ class Module:
         asked = [*self.walk()] if query_imports else [self]
         for module in asked:
             names.update(module._node.functions())
-        asked.sort(
-            key=lambda module: module.type_key != LIBRARY
-        )  # code says why, a program what it has
+        # code says why, a program what it has
+        asked.sort(key=lambda module: module.type_key != LIBRARY)
         reasons = (module._node.explain(name) for module in asked)
         reason = next((r for r in reasons if r), None)
         attributes = [a for a in attributes if a.startswith(f"{name}_")] or attributes
