@@ -84,7 +84,9 @@ def _checked(info: Any, data: memoryview, label: str, names: set[str]) -> Iterat
         raise FormatError.about(who, "stored with holes, unpack it", code="archive")
     if size > len(data) - start:
         left = max(0, len(data) - start)
-        raise FormatError.about(who, f"{size} bytes, {left} are left", code="archive", offset=start)
+        raise FormatError.about(
+            who, f"{size} bytes, {left} are left: the file is cut", code="archive", offset=start
+        )
     name = posixpath.normpath(info.name)
     if name in names:
         raise FormatError.about(
@@ -96,10 +98,17 @@ def _checked(info: Any, data: memoryview, label: str, names: set[str]) -> Iterat
     yield File(info.name, start, size)
 
 
+_BLOCK = 512  # an archive is some of these
+
+
 def _check_rest(data: memoryview, end: int, label: str) -> None:
     """Only zeros follow the end of an archive; another archive there would be lost."""
     for at in range(end, len(data), STEP):
         if bytes(data[at : at + STEP]).strip(b"\0"):
+            if len(data) % _BLOCK:
+                raise FormatError.about(
+                    label, f"the tar archive is cut after {len(data)} bytes", code="archive"
+                )
             raise FormatError.about(
                 label,
                 "something follows the end of the tar archive; expected one archive",

@@ -73,9 +73,14 @@ def load_numpy() -> Any:
     return numpy
 
 
-def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
+def read_arguments(
+    words: list[str], texts: Sequence[bool] = ()
+) -> tuple[list[Any], dict[str, np.ndarray[Any, Any]]]:
     """The values that `words` stand for, and those among them that are outputs, by name (out0,
     out1, ...).
+
+    Args:
+        texts: of each parameter, whether it takes a text: the word as it is.
 
     A function's arguments are told by their place; names in front of them are for the reader.
     """
@@ -83,6 +88,9 @@ def read_arguments(words: list[str]) -> tuple[list[Any], dict[str, np.ndarray[An
     outputs: dict[str, np.ndarray[Any, Any]] = {}
     for position, given in enumerate(words):
         value: Any
+        if position < len(texts) and texts[position]:
+            values.append(given)
+            continue
         label = split_label(given)
         word = given if label is None else label[1]
         if (match := _OUTPUT.fullmatch(word)) is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mblob.binary.file_kind import ELF_MAGIC, SNIFF_SIZE, linkable_kind
 from mblob.cli.report import UsageError, print_warning
-from mblob.source_suffixes import SHOWN, SOURCES, WEIGHTS
+from mblob.source_suffixes import FORMAT_OF, SHOWN, SOURCES, WEIGHTS
 
 # The option that a word stands for, by the suffix of its file.
 OPTION_OF = {
@@ -144,7 +144,7 @@ def sort_words(args: argparse.Namespace) -> None:
     for word in args.inputs:
         option = "blob" if "=" in word and not Path(word).is_file() else _option_of(args, word)
         if option == "blob":
-            _tell_of_tensors(word, quiet=args.quiet)
+            _tell_of_files(word, quiet=args.quiet)
         setattr(args, option, [*getattr(args, option), word])
     for word in args.weights:
         _, equals, file = word.partition("=")
@@ -160,13 +160,16 @@ def sort_words(args: argparse.Namespace) -> None:
         values.sort(key=at.__getitem__)
 
 
-def _tell_of_tensors(word: str, *, quiet: bool) -> None:
-    """Warn of weights that KEY=FILE packs as a file, whose tensors nothing finds by name."""
+def _tell_of_files(word: str, *, quiet: bool) -> None:
+    """Warn of weights that KEY=FILE packs as a file, whose tensors nothing finds by name, and of sources."""
     key, file = named(word, "expected KEY=FILE")
-    if not quiet and file.suffix.lower() in WEIGHTS and file.is_file():
+    what, how = "its tensors have no names in the library", "pack tensors"
+    if file.suffix in FORMAT_OF:
+        what, how = "none of its functions is compiled", "compile it"
+    if not quiet and file.suffix.lower() in (*WEIGHTS, *FORMAT_OF) and file.is_file():
         text = (
-            f"{word}: packs the file as it is, as the payload {key!r}; its tensors have no names in the library. To"
-            f" pack tensors, write {file}; --blob {word} packs the file without this warning"
+            f"{word}: packs the file as it is, as the payload {key!r}; {what}. To {how}, write {file};"
+            f" --blob {word} packs the file without this warning"
         )
         print_warning(text, UserWarning, "", 0)
 

@@ -18,7 +18,7 @@ from mblob.cli.pages import page_target
 from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, for_terminal, in_options
 from mblob.cli.verbs import VERBS
-from mblob.errors import ArgumentError, listed
+from mblob.errors import ArgumentError, MblobError, listed
 from mblob.format.functions_table import parameters
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def configure(verbs: Any) -> None:
         NAME,
         help=summary,
         description=f"{summary}. ARG is an array (x.npy, x.npz:key), an integer, a float, or an output array of "
-        "zeros (DTYPE[SHAPE]). An array for a parameter that is not const is an output, too. A model takes its inputs "
+        "zeros (DTYPE[SHAPE]); for a parameter that is a text, const char *, the text "
+        "itself. An array for a parameter that is not const is an output, too. A model takes its inputs "
         "by name: NAME=ARG; DTYPE[SHAPE] is one of zeros. A .npy file of bfloat16 or float8 does not contain its type; "
         "write x.npy:bfloat16.",
         epilog="example: mblob-pack run deploy.so vadd a.npy b.npy 'float32[1024]' 1024 -o out.npz; "
@@ -138,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     name, *words = args.words
     if len(args.device) > 1:
         raise UsageError("a function is called with arrays on one --device; graphs take several")
-    values, outputs = read_arguments(words)
+    values, outputs = read_arguments(words, texts_of(args.file, name))
     with remarks(quiet=False):
         module = load(args)
     outputs = outputs_of(module, name, values, outputs)
@@ -151,6 +152,21 @@ def run(args: argparse.Namespace) -> int:
         write_outputs(args.output, outputs)
     print_result(args, name, result, outputs)
     return 0
+
+
+def texts_of(file: str, name: str) -> list[bool]:
+    """Of each parameter of a function, as the library tells it, whether it is a text. No code of the file runs."""
+    from mblob.inspect.library import Library
+
+    try:
+        with Library(Path(file), verify="off", partial=True) as library:
+            row = next(
+                (r for r in library.function_table if r.name == name and r.abi == "packed"), None
+            )
+            known = parameters(row.prototype) if row is not None else []
+    except (MblobError, OSError):  # loading tells it
+        return []
+    return [p.text.startswith("const char *") and p.depth == 1 and not p.dims for p in known]
 
 
 def outputs_of(

@@ -54,6 +54,15 @@ def test_weights_packed_as_a_file_are_told(pack, deploy: Path, tmp_path: Path) -
         mblob.load_module(tmp_path / "tensor.so").payloads["w"]
 
 
+def test_a_source_packed_as_a_file_is_told(pack, deploy: Path, tmp_path: Path) -> None:
+    (tmp_path / "pre.c").write_text("int one(void) { return 1; }")
+    said = pack("add", deploy, "k=pre.c", "-o", "b.so").stderr
+    assert (
+        "as the payload 'k'; none of its functions is compiled. To compile it, write pre.c;" in said
+    )
+    assert "compiled" not in pack("add", deploy, "--blob", "k=pre.c", "-o", "b.so").stderr
+
+
 def test_swap_names_the_tensor_of_an_array_file_as_add_does(
     pack, deploy: Path, tmp_path: Path
 ) -> None:

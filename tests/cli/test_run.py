@@ -335,3 +335,21 @@ def test_a_type_that_does_not_fit_the_file_is_a_usage_error(
         done = pack("run", copies, "copy", given, "bfloat16[1]")
         assert done.returncode == 2
         assert text in error_line(done)
+
+
+def test_a_text_is_an_argument_where_the_function_takes_one(
+    pack, error_line, tmp_path: Path
+) -> None:
+    code = """int length(const char *s, int n) { int i = 0; while (s[i]) i++; return i + n; }
+    int first(const char s[3]) { return s[0]; }"""
+    mblob.csource_module(code).export_library(tmp_path / "k.so")
+    for word, result in (
+        ("a b", "3"),
+        ("5", "1"),
+        ("x.npy", "5"),
+        ("float32[3]", "10"),
+        ("a=b", "3"),
+    ):
+        assert pack("run", "k.so", "length", word, "0").stdout.strip() == result
+    assert "argument 1: expected x.npy" in error_line(pack("run", "k.so", "length", "a", "b"))
+    assert "argument 0: expected x.npy" in error_line(pack("run", "k.so", "first", "abc"))

@@ -277,3 +277,15 @@ def test_what_is_written_in_the_ffi_dialect_runs_here(tmp_path: Path) -> None:
         own("twice")("x")
     weights = next(m for m in lib.imported_modules if m.type_key == "safetensors")
     assert np.asarray(weights.tensors["w"]).tolist() == [1, 2]
+
+
+def test_a_tar_that_is_cut_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "lib0.c").write_text("int one(void) { return 1; }\n" * 200)
+    path = tmp_path / "m.tar"
+    subprocess.run(["tar", "-cf", path, "-C", tmp_path / "m", "."], check=True)
+    for size, says in (1000, "the tar archive is cut after 1000 bytes"), (2048, "the file is cut"):
+        cut = tmp_path / f"{size}.tar"
+        cut.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(FormatError, match=says):
+            mblob.convert(cut, tmp_path / "x.so", dialect="ffi")
