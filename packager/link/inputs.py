@@ -522,16 +522,12 @@ def _helpers(
     if adapted:
         sources.append(adapters.generate(request.dialect, adapted, joins))
     if missing := missing_slots(objects):
-        sources.append(
-            Generated("mblob_slots", "the runtime slots of mblob", generate_shims(missing, joins))
-        )
+        text = generate_shims(missing, joins)
+        sources.append(Generated("mblob_slots", "the runtime slots of mblob", text))
     weak = {name for f, c in objects if not f.generated for name in c.weak}
     if request.dialect.is_ffi and (empty := slots_to_fill(weak)):
-        sources.append(
-            Generated(
-                "mblob_defaults", "what slots lead to without a loader", generate_defaults(empty)
-            )
-        )
+        text = generate_defaults(empty)
+        sources.append(Generated("mblob_defaults", "what slots lead to without a loader", text))
     # Atomics out of line come with a constructor.
     inline = ("-mno-outline-atomics",) if joins and tools.triple.startswith("aarch64") else ()
     options = (*request.options, *inline)
