@@ -197,7 +197,7 @@ def add(
                 f"{path}: a finished library has no objects to put into {result}; name a .so, or add to the .tar"
                 " that TVM exported"
             )
-        dialect = _dialect_for(opened, [*code, *_all(new_imports)])
+        dialect = _dialect_for(opened, [*code, *_all(new_imports)], export_options)
         check_loading(opened.image)  # its segments get company
         graph = (
             {}
@@ -529,7 +529,9 @@ def _entries(
 # -- the library that gets it ----------------------------------------------------------------------
 
 
-def _dialect_for(library: Library, modules: Sequence[Module]) -> str:
+def _dialect_for(
+    library: Library, modules: Sequence[Module], export_options: Mapping[str, Any]
+) -> str:
     """The dialect of a library, of what is added to it if it has none.
 
     Raises:
@@ -556,7 +558,7 @@ def _dialect_for(library: Library, modules: Sequence[Module]) -> str:
     if any(map(is_host, modules)):
         from mblob.packager.edit.add_code import dialect_with
 
-        return dialect_with(library, modules)
+        return dialect_with(library, modules, export_options)
     return library.dialect or "classic"
 
 

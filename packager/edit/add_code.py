@@ -25,10 +25,10 @@ from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
+from mblob.packager.link.input_dialects import check_dialect, dialect_of, dialects_with_sources
 from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import undefined_text
 from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
-from mblob.packager.link.request import check_dialect, dialect_of, dialects_of
 from mblob.packager.modules.host_modules import source_module
 from mblob.packager.modules.nodes import DeclaredFunctions, HostNode, files_in, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
@@ -112,13 +112,17 @@ def link_again(
         held.enter_context(unchanged(library))  # until the new file has its name
 
 
-def dialect_with(library: Library, modules: Sequence[Module]) -> str:
+def dialect_with(
+    library: Library, modules: Sequence[Module], export_options: Mapping[str, Any]
+) -> str:
     """The dialect of a library; if it has none, that of modules that are added.
 
     Raises:
         BuildError: they are of another dialect.
     """
-    dialect = library.dialect or next(iter(dialects_of(modules)), "classic")
+    dialect = library.dialect or next(
+        iter(dialects_with_sources(modules, **export_options)), "classic"
+    )
     check_dialect(modules, dialect, library.path)
     return dialect
 

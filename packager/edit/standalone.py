@@ -66,7 +66,7 @@ def standalone(
         catches = any(name.startswith("libstdc++") for name in opened.elf.needed)
         parts = make_parts(path, asked, tools, own, work, catches=catches)
         export_options["addons"] = [file.path for file, _ in parts]
-        dialect = dialect_with(opened, ())
+        dialect = dialect_with(opened, (), {})
         joined, _ = with_code(
             opened, dialect, (), False, work, export_options,
             needs_runtime=True, rows=asked.rows(),

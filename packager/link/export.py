@@ -1,7 +1,7 @@
 """`export_library`: a module tree becomes a file. This file has the steps of an export in their order;
 each is a function of another file.
 
-1. Choose the dialect, if the caller names none: `dialect_of` in `request.py`. Check the arguments,
+1. Choose the dialect, if the caller names none: `dialect_of` in `input_dialects.py`. Check the arguments,
    choose the order of the modules in the blob, check the tree and the output: `request_of` and
    `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
 2. Start to copy a large blob: `started` in `background_copy.py`.
@@ -43,11 +43,11 @@ from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
 from mblob.packager.errors import BuildTypeError
 from mblob.packager.link import inputs
+from mblob.packager.link.input_dialects import dialect_of
 from mblob.packager.link.request import (
     Request,
     check_format,
     check_request,
-    dialect_of,
     output_path,
     request_of,
 )
@@ -159,8 +159,8 @@ def export_library(
         workspace_dir: keeps intermediate files here.
         dialect: "classic", for TVM 0.5 - 0.20, or "ffi", for TVM 0.22 and later and for tvm_ffi. By
             default that of the inputs: of objects that TVM compiled or that define functions of the
-            ffi dialect (`__tvm_ffi_NAME`), of the `.tar` of a library, of graphs (classic), of programs
-            of Relax; classic if there are none. Inputs of both dialects need the argument.
+            ffi dialect (`__tvm_ffi_NAME`), of sources of such objects, of the `.tar` of a library, of graphs
+            (classic), of programs of Relax; classic if there are none. Inputs of both dialects need the argument.
         embed: "grow" (link a placeholder, then stream the modules in), "object" (an object file on
             the link line), "c" (C text), "append" (behind the linked file). "auto" is grow, but
             object with `fcompile`, for `.tar`, and for a system library, and c for a target without
@@ -253,7 +253,7 @@ def export_library(
         asked, prefix = asked_of(standalone, path, prefix, header, shapes, others), ""
     request = request_of(
         mod,
-        dialect=dialect_of(mod) if dialect is None else dialect,
+        dialect=dialect_of(mod, cc, target, options) if dialect is None else dialect,
         embed=embed,
         index=index is None or index,
         digest="crc32" if digest is None else digest,

@@ -6,48 +6,38 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
-from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
-from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format import note
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
+from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import (
     GRAPH_FACTORY,
     GRAPHS,
-    NONE,
-    RELAX_EXECUTABLE,
-    RELAX_EXECUTABLE_OF_0_16,
     RELAX_EXECUTABLES,
-    ROWS,
     SAFETENSORS,
 )
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn, warn_of_tvm
-from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import (
     HostNode,
-    ObjectNode,
     comment_finder,
-    file_of,
     files_in,
     files_of,
     is_host,
     node_of,
 )
 from mblob.packager.modules.repeated_names import repeated_names
-from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
 from mblob.packager.path_arguments import check_output, checked_path
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
@@ -61,8 +51,6 @@ if TYPE_CHECKING:
     from mblob.packager.standalone.parts import Standalone
     from mblob.packager.write.file_sink import OldLibrary
 
-# Programs of Relax begin so, but for one byte. In the classic dialect, their length stands in front.
-_PROGRAM = 0xD225DE2F421415.to_bytes(7, "little")
 EARLY_COPY_SIZE = 64 << 20  # bytes of payloads from which a copy beside compilers pays
 PREFIX_LIMIT = 128  # characters
 
@@ -316,81 +304,6 @@ def request_of(
         carry=_plugins(carry),
         names=names,
     )
-
-
-def dialect_of(root: Module) -> str:
-    """The dialect of the inputs in a tree: objects and packed modules of a library, objects that TVM
-    compiled or that are written for its runtime, graphs, programs of Relax. Others can be of either; if
-    all are, it is classic.
-
-    Raises:
-        BuildError: inputs of both dialects; one of each is named.
-        FormatError: a damaged object. OSError: one that cannot be read.
-    """
-    found = dialects_of(root.walk())
-    if len(found) > 1:
-        raise BuildError(f"{both_dialects(found)}: dialect= says which one the library is for")
-    return next(iter(found), "classic")
-
-
-def dialects_of(modules: Iterable[Module]) -> dict[str, str]:
-    """The dialects of modules, as `dialect_of` tells them, and an input that is of each."""
-    found: dict[str, str] = {}
-    for module in modules:
-        home = node_of(module).home
-        name, file = home or (_name_of(module), file_of(module))
-        if name is not None:
-            found.setdefault(name, file or f"the module {module.type_key!r}")
-    return found
-
-
-def both_dialects(found: Mapping[str, str]) -> str:
-    """The beginning of an error about inputs of two dialects."""
-    return (
-        f"{found['classic']} is of the classic dialect (TVM up to 0.20), {found['ffi']} of the ffi dialect (TVM"
-        " 0.22 and later)"
-    )
-
-
-def check_dialect(modules: Iterable[Module], dialect: str, path: Path) -> None:
-    """Refuse modules of another dialect than that of the library that they are added to.
-
-    Raises:
-        BuildError: naming both.
-    """
-    other = {name: file for name, file in dialects_of(modules).items() if name != dialect}
-    if other:
-        raise BuildError(
-            f"{both_dialects({**other, dialect: str(path)})}, and a library is of one; convert writes a"
-            " library or a .tar in the other dialect"
-        )
-
-
-def _name_of(module: Module) -> str | None:
-    """The dialect that a module tells, None if it may be in a library of either."""
-    node = node_of(module)
-    if isinstance(node, ObjectNode):
-        return None if node.elsewhere else _of_object(node)
-    row = None if isinstance(node, HostNode) else ROWS.get(node.type_key)
-    if row is None or row.key == RELAX_EXECUTABLE_OF_0_16:  # which convert writes in both
-        return None
-    if row.key == RELAX_EXECUTABLE:
-        return "ffi" if bytes(module.payload[1:8]) == _PROGRAM else None
-    return "classic" if row.ffi == NONE else "ffi" if row.classic == NONE else None
-
-
-def _of_object(node: ObjectNode) -> str | None:
-    """The dialect that the names in an object or archive tell, if it is one."""
-    data = node.content if isinstance(node.content, bytes) else map_file(node.content)
-    found: set[str] = set()
-    # All of these names have one of these texts. Few objects have one: the others are not parsed.
-    if any(re.search(text, data) for text in (rb"__tvm_", rb"TVM")):
-        for label, part in objects_of(memoryview(data), node.label):
-            symbols = ElfFile(part, label).symtab
-            if not any(s.name.startswith(MARK) for s in symbols):  # adapters know both dialects
-                defined = {s.name for s in symbols if s.is_defined}
-                found |= code_dialects(defined, (s.name for s in symbols))
-    return found.pop() if len(found) == 1 else None
 
 
 def _plugins(

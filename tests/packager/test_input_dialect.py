@@ -50,6 +50,22 @@ def test_objects_of_one_dialect(folder: Path, name: str) -> None:
         assert dialect("b.so") == wanted
 
 
+def test_sources_have_the_dialect_of_their_objects(folder: Path) -> None:
+    """One whose function a macro makes, another one beside it, and one for a library that has none."""
+    Path("p.c").write_text(SOURCES["plain"])
+    made = "#define TVM_FFI_NAMED(name, more) int __tvm_##name(void *self, const void *a, int n, void *r) more\n"
+    Path("m.c").write_text(made + "TVM_FFI_NAMED(ffi_g, { return 0; })")
+    Path("c.c").write_text(SOURCES["classic"])
+    assert main(["build", "p.c", "m.c", "-o", "a.so", "-q"]) == 0
+    assert dialect("a.so") == "ffi"
+    subprocess.run(["cc", "-shared", "plain.o", "-o", "plain.so"], check=True)
+    mblob.add("plain.so", kernels=["m.c"], output="b.so")
+    assert dialect("b.so") == "ffi"
+    assert main(["build", "m.c", "c.c", "-o", "c.so", "-q"]) == 2
+    assert main(["build", "p.c", "c.c", "-o", "c.so", "-q"]) == 0
+    assert dialect("c.so") == "classic"
+
+
 def test_inputs_of_both_need_the_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, other in ((["classic.o"], "classic.o"), (["--graph", "graph.json"], "graph.json")):
         assert main(["build", "ffi.o", *words, "-o", "a.so"]) == 2
