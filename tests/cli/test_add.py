@@ -88,7 +88,7 @@ def test_the_library_may_stand_anywhere_among_the_words(pack, deploy: Path, tmp_
             assert [e.type_key for e in library.entries][:2] == ["library", "about"]
             assert library.entries[-1].type_key == "labels"
     done = pack("add", "labels=labels.json", "w.npy", "-o", "no.so")
-    assert done.returncode == 5 and "labels=labels.json: file: no such file" in done.stderr
+    assert done.returncode == 5 and "error: labels=labels.json: no such file" in done.stderr
 
 
 def test_a_file_of_torch_is_told_how_to_become_weights(pack, deploy: Path, tmp_path: Path) -> None:

@@ -154,8 +154,14 @@ def test_a_function_without_a_prototype_says_to_pack_it_with_one(
     built = pack("build", "--kernel", kernel, "--no-functions", "-o", "plain.so")
     assert built.returncode == 0 and "pack it with its prototype" in built.stderr
     done = pack("run", "plain.so", "vadd", "1")
-    assert "--function 'void vadd(...)'" in done.stderr and "symbol(" not in done.stderr
-    with pytest.raises(mblob.NotFoundError, match=r"functions=\['void vadd\(\.\.\.\)'\]"):
+    assert (
+        "--function vadd or, if nothing tells its types, its prototype" in done.stderr
+        and "symbol(" not in done.stderr
+    )
+    with pytest.raises(
+        mblob.NotFoundError,
+        match=r"functions=\['vadd'\] or, if nothing tells its types, its prototype",
+    ):
         mblob.load_module(tmp_path / "plain.so")["vadd"]
 
 

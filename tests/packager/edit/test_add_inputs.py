@@ -104,8 +104,14 @@ def test_a_text_where_a_path_is_expected_and_the_reverse(tmp_path: Path) -> None
         ({"objects": [bytearray(b"\x7fELF")]}, "found bytearray"),
         ({"kernels": [module]}, "found a Module; modules= takes modules"),
         ({"kernels": module}, "found a Module; modules= takes modules"),
-        ({"modules": "two.c"}, "expected a Module, found str; csource_module, static_library"),
-        ({"modules": [tmp_path / "two.c"]}, "expected a Module, found PosixPath; csource_module"),
+        (
+            {"modules": "two.c"},
+            "expected a Module, found str; load_module opens one; csource_module, static_library",
+        ),
+        (
+            {"modules": [tmp_path / "two.c"]},
+            "expected a Module, found PosixPath; load_module opens one; csource_module",
+        ),
     ]
     for how, error in wrong:
         with pytest.raises(TypeError, match=error):

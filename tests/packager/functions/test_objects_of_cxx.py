@@ -137,7 +137,7 @@ def test_overloads_that_are_given_together_are_told_with_a_function_to_write(
     source = "int f(int x) { return x + 1; }\ndouble f(double x) { return x + 0.5; }\n"
     (tmp_path / "k.cpp").write_text(f"namespace ns {{ {source} }}")
     both = ["int ns::f(int x)", "double ns::f(double)"]
-    shown = r"int ns::f\(int x\), and double ns::f\(double\); leave one out.*: call the other one by a function"
+    shown = r"int ns::f\(int x\), and double ns::f\(double\); leave one out.*, one is called by the name: add namespace"
     with pytest.raises(mblob.BuildError, match=shown):
         mblob.csource_module(tmp_path / "k.cpp", functions=both).export_library(tmp_path / "k.so")
     (tmp_path / "k.cpp").write_text(source)
