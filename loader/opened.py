@@ -280,7 +280,10 @@ class OpenedNode(Node):
                 return text(info.hint) or None
             from mblob.loader import c_functions
 
-            again = f"pack it again with functions=[{name!r}] or, if nothing tells its types, its prototype there"
+            again = (
+                f"pack it again with functions=[{name!r}] or, if nothing tells its types, its prototype,"
+                f" functions=['void {name}(...)']"
+            )
             several = c_functions.overloads_of(self, name)
             choose = (
                 f"{several}; pack it again with the prototype of one of them" if several else ""
