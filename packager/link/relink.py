@@ -37,12 +37,7 @@ from mblob.packager.errors import BuildError, unknown_to_tvm
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
 from mblob.packager.link.input_dialects import both_dialects
-from mblob.packager.modules.host_modules import (
-    FINISHED,
-    csource_module,
-    object_module,
-    warn_of_left_out,
-)
+from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
 from mblob.packager.modules.nodes import (
     DeclaredFunctions,
     HostNode,
@@ -88,8 +83,6 @@ def static_library(
     """
     declared = DeclaredFunctions(functions, packed, "static_library")
     paths = parts_of(library)
-    if paths is None and isinstance(library, (str, os.PathLike)):
-        warn_of_left_out([library])
     made = object_module(library, declared) if paths is None else tree_of(paths, declared)
     _ = declared.functions  # errors of prototypes are those of this call
     return made
@@ -244,7 +237,7 @@ def _read_tar(found: Contents, path: Path, work: Path) -> None:
 
 def _is_code(path: Path, start: bytes) -> bool:
     """True if a member of a `.tar` is an object, an archive or a source, by its suffix or its first bytes."""
-    return path.suffix in _PARTS or start.startswith((ELF_MAGIC, AR_MAGIC))
+    return path.suffix in (*_PARTS, ".tar") or start.startswith((ELF_MAGIC, AR_MAGIC))
 
 
 @dataclass

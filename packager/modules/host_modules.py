@@ -73,8 +73,6 @@ def csource_module(
     module = source_module(
         source, fmt, DeclaredFunctions(functions, packed, "csource_module"), options
     )
-    if isinstance(code := path_or_text(source, "csource_module"), Path):
-        warn_of_left_out([code])
     return _checked(module)
 
 

@@ -136,7 +136,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_factory_lists_its_model_before_it_is_opened(model: Path) -> None:
     lib = mblob.load_module(model)
-    assert ": default; imports library>" in repr(lib)
+    assert ": same, default; imports library>" in repr(lib)
     assert next(iter(lib)) == "default"
     assert "default" in lib
     lib.default(mblob.cpu())

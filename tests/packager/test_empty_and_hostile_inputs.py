@@ -72,7 +72,9 @@ def test_a_tar_with_folders_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
     path = tar(tmp_path / "e.tar", ({"name": "d/", "type": DIRECTORY}, b""))
-    refused_everywhere(path, capsys, "a tar archive without files, expected objects in it", home)
+    refused_everywhere(
+        path, capsys, "a tar archive without objects or sources; it has no files", home
+    )
 
 
 @pytest.mark.parametrize("table", [b"", b"/" + b" " * 47 + b"4         `\n\0\0\0\0"])

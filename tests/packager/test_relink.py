@@ -290,12 +290,10 @@ def test_packed_modules_beside_an_object_that_are_left_out_are_told(tmp_path: Pa
     told = r"devc\.o, beside \S+lib0\.o, has the packed modules"
     with pytest.warns(UserWarning, match=told):
         build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o/lib0.o"]))
-    with pytest.warns(UserWarning, match=told):
-        mblob.static_library(tmp_path / "o/lib0.o")
     build(BuildPlan(tmp_path / "a.so", objects=[tmp_path / "o"]))
     (tmp_path / "o/lib0.c").write_text(DOUBLE)
     with pytest.warns(UserWarning, match=r"devc\.o, beside \S+lib0\.c, has the packed modules"):
-        mblob.csource_module(tmp_path / "o/lib0.c")
+        build(BuildPlan(tmp_path / "a.so", kernels=[tmp_path / "o/lib0.c"]))
 
 
 def test_kernels_of_a_model_without_the_model_are_told(tmp_path: Path) -> None:
