@@ -5,7 +5,7 @@ key of each operator, and the composites), `merge` (the regions), `partition` (t
 and the regions), `build` (the model). `text` shows what a step did.
 """
 
-from mblob.packager.byoc import dnnl
+from mblob.packager.byoc import dnnl, relax
 from mblob.packager.byoc.annotate import Annotation, annotate, as_records
 from mblob.packager.byoc.build import build, partition_graph
 from mblob.packager.byoc.builder import GraphBuilder
@@ -42,6 +42,7 @@ __all__ = [
     "read_graph",
     "register_codegen",
     "register_pattern_table",
+    "relax",
     "text",
     "wildcard",
 ]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar, Union
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
 
 from mblob.arguments import items, mapping, names, wrong_type
-from mblob.errors import ArgumentTypeError, MblobError
+from mblob.errors import ArgumentTypeError
 from mblob.format.graph_json import NOP
 from mblob.format.ndarray import ArrayRecord, as_record, read_param_dict
+from mblob.packager.byoc.composites import Match, agrees, composites
 from mblob.packager.byoc.graph import Graph, Node, Value, dependencies
-from mblob.packager.byoc.operators import OP, Composite, Operator, Tensor, own_attrs
+from mblob.packager.byoc.operators import OP, Operator, Tensor, own_attrs
 from mblob.packager.byoc.patterns import (
-    Matcher,
     Predicate,
     Row,
     Table,
@@ -26,8 +25,6 @@ from mblob.packager.errors import BuildError, BuildTypeError, refused
 from mblob.packager.path_arguments import check_key
 
 Targets = Union[Mapping[str, Union[Predicate, Table]], str, Sequence[str]]
-Asked = TypeVar("Asked", bound=Operator)
-Answer = TypeVar("Answer")
 
 
 class Tensors:
@@ -72,14 +69,6 @@ class Tensors:
         for tensor in made.outputs:
             tensor.producer = made
         self._operators[id(node)] = made
-
-
-@dataclass(frozen=True)
-class Match:
-    """A composite in a graph: the name of its pattern, and the numbers of its nodes, ascending."""
-
-    name: str
-    nodes: tuple[int, ...]
 
 
 class Annotation(dict[int, str]):
@@ -228,7 +217,6 @@ class _Finder:
             and not (node.shares and node.function != NOP)
             and any(id(v) in used for v in node.outputs)
         }
-        self._number = {id(operator): i for i, operator in self._free.items()}
         heads = {id(value.node) for value in graph.heads}
         # -1: the graph returns it
         self._needed_by = [{-1} if id(node) in heads else set() for node in graph.nodes]
@@ -243,7 +231,7 @@ class _Finder:
                 self._give(key, match.nodes)
         else:
             where = f"the predicate of {key!r}"
-            taken = {i: o for i, o in self._free.items() if _agrees(where, target, o)}
+            taken = {i: o for i, o in self._free.items() if agrees(where, target, o)}
             self._composites(key, table_of(key), dict(taken))
             self._give(key, taken)
 
@@ -254,53 +242,7 @@ class _Finder:
 
     def _composites(self, key: str, table: list[Row], free: dict[int, Operator]) -> list[Match]:
         """The composites of operators that are free; afterwards, these are not."""
-        made: list[Match] = []
-        for row in table:
-            where = f"the pattern table of {key!r}: {row.name}"
-            matcher, before = Matcher(row.pattern, where), len(made)
-            for last in [*free.values()][::-1]:
-                for nodes in self._ways(matcher, last, free):
-                    composite = Composite.of(row.name, [free[i] for i in nodes])
-                    check = f"the check of {row.name!r} in the pattern table of {key!r}"
-                    if row.check is None or _agrees(check, row.check, composite):
-                        made.append(Match(row.name, nodes))
-                        for i in nodes:
-                            del free[i]
-                        break
-            if len(made) == before:
-                self.found.unmatched.append((key, row.name))
+        made, unmatched = composites(key, table, free, self._needed_by)
+        self.found.unmatched += ((key, name) for name in unmatched)
         self.found.composites += made
         return made
-
-    def _ways(
-        self, matcher: Matcher, last: Operator, free: Mapping[int, Operator]
-    ) -> Iterator[tuple[int, ...]]:
-        """The nodes of each way in which a pattern can end with an operator, of free ones that
-        nobody else needs."""
-        for operators in matcher.ways(last):
-            nodes = sorted(self._number.get(id(o), -1) for o in operators)
-            inside = set(nodes)
-            end = self._number[id(last)]
-            if inside <= free.keys() and all(self._needed_by[i] <= inside for i in inside - {end}):
-                yield tuple(nodes)
-
-
-def _agrees(where: str, question: Callable[[Asked], Any], operator: Asked) -> bool:
-    return asked(where, lambda o: bool(question(o)), operator)
-
-
-def asked(where: str, question: Callable[[Asked], Answer], operator: Asked) -> Answer:
-    """The answer of a function of the caller about an operator.
-
-    Raises:
-        BuildError: the function fails. MblobError: it raised one. `where`, node and operator come
-            first in the text.
-    """
-    where = f"{where}, for node {operator.name!r} ({operator.op})"
-    try:
-        return question(operator)
-    except MblobError as error:
-        error.prefix(where)
-        raise
-    except Exception as error:
-        raise BuildError(f"{where}, failed: {type(error).__name__}: {error}") from error

@@ -2,6 +2,7 @@
 our plug-in run.
 
     mblob.partition_graph(graph, params, host, {"dnnl": mblob.byoc.dnnl.supported})
+    mblob.byoc.relax.partition(mod, "dnnl")  # which takes more: `runs`, `plug_in_table`
 
 Operators are those of Relay, by the attribute `op` (`mblob.packager.byoc.operators`), in float32:
 nn.conv2d, nn.dense, nn.bias_add, add, multiply, nn.relu, tanh, sigmoid, nn.max_pool2d,
@@ -13,7 +14,7 @@ these says so: a conv2d or dense with a third input adds it as bias, with the at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -27,6 +28,19 @@ from mblob.packager.errors import BuildError
 _ROOTS = ("conv2d", "dense")  # what others are fused with
 _ACTIVATIONS = ("relu", "tanh", "sigmoid")
 _RELAY = ("tanh", "sigmoid", "add", "multiply")  # all others begin with nn.
+# What our plug-in has beside them, and TVM's runtime has not.
+_PLUG_IN_ROOTS = (*_ROOTS, "conv1d", "conv2d_transpose")
+_PLUG_IN_ACTIVATIONS = (*_ACTIVATIONS, "clip", "hardswish")
+_PLUG_IN = frozenset((
+    "add", "subtract", "multiply", "divide", "maximum", "minimum",
+    "nn.relu", "tanh", "sigmoid", "clip", "hardswish", "linear", "exp", "log", "sqrt", "abs",
+    "nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense",
+    "nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d", "image.resize2d",
+    "nn.softmax", "reshape", "transpose", "concatenate",
+))  # fmt: skip
+_MOST_AXES = 12  # of oneDNN's descriptors
+_MOST_SOURCES = 1024  # of a concatenation, in the plug-in
+_OWN_NUMBERS = ("clip", "linear")  # composites keep their attributes
 
 
 def kind(operator: Operator) -> str:
@@ -49,6 +63,20 @@ def supported(operator: Operator) -> bool:
     if any(t.dtype != "float32" or 0 in t.shape for t in (*operator.inputs, *operator.outputs)):
         return False
     return check(operator)
+
+
+def runs(operator: Operator) -> bool:
+    """The predicate of our plug-in, which takes more than TVM's runtime: operands that are spread,
+    images of another size, tensors put together. Weights are constants."""
+    tensors = (*operator.inputs, *operator.outputs)
+    return (
+        operator.op in _PLUG_IN
+        and len(operator.outputs) == 1
+        and 0 < len(operator.inputs) <= _MOST_SOURCES
+        and all(t.dtype == "float32" and 0 not in t.shape for t in tensors)
+        and all(len(t.shape) <= _MOST_AXES for t in tensors)
+        and len(operator.outputs[0].shape) > 0
+    )
 
 
 def _is_convolution(o: Operator) -> bool:
@@ -185,7 +213,9 @@ def _attributes(o: Operator) -> dict[str, Any]:
             "center": o.flag("center", True),
             "scale": o.flag("scale", True),
         }
-    return {}
+    if what in _CHECKS:
+        return {}
+    return {n: o.ints(n) if o.text(n).startswith("[") else o.text(n) for n in o.attrs}
 
 
 # -- what oneDNN computes at once ------------------------------------------------------------------
@@ -196,11 +226,26 @@ def _attributes(o: Operator) -> dict[str, Any]:
 def pattern_table() -> list[tuple[str, Pattern]]:
     """Convolutions and dense layers with the bias, sum and activation behind them, by TVM's names.
     The longest come first."""
+    return _layers(_ROOTS, _ACTIVATIONS, ("relu", ""))
+
+
+def plug_in_table() -> list[tuple[str, Pattern]]:
+    """The same, with what our plug-in has beside: other roots and activations, and `linear` (x *
+    alpha + beta) as the last of all."""
+    found = _layers(_PLUG_IN_ROOTS, _PLUG_IN_ACTIVATIONS, (*_PLUG_IN_ACTIVATIONS, ""))
+    alone = [(f"dnnl.{root}", _layer(root, 2)) for root in _PLUG_IN_ROOTS]
+    linear = [(f"{name}_linear", _op("linear")(p)) for name, p in (*found, *alone)]
+    return [*linear, *found]
+
+
+def _layers(
+    roots: Sequence[str], activations: Sequence[str], behind_sums: Sequence[str]
+) -> list[tuple[str, Pattern]]:
     found = []
     for root, (bias, sum_), activation in product(
-        _ROOTS, ((True, True), (True, False), (False, False)), (*_ACTIVATIONS, "")
+        roots, ((True, True), (True, False), (False, False)), (*activations, "")
     ):
-        if sum_ and (root == "dense" or activation not in ("relu", "")):
+        if sum_ and (root == "dense" or activation not in behind_sums):
             continue
         pattern: Pattern = _layer(root, 2)
         if bias:
@@ -241,7 +286,10 @@ def codegen(region: Region) -> Module:
     graph = JsonGraph(region)
     for o in region.calls:
         if isinstance(o, Composite):
-            graph.kernel(o.op, o.inputs, o.outputs, _attributes(o.operators[0]))
+            attrs = _attributes(o.operators[0])
+            for behind in o.operators[1:]:
+                attrs.update(behind.attrs if kind(behind) in _OWN_NUMBERS else {})
+            graph.kernel(o.op, o.inputs, o.outputs, attrs)
         elif kind(o) == "bias_add":
             root = o.inputs[0].producer
             if root is None or root not in region.operators:
@@ -254,6 +302,8 @@ def codegen(region: Region) -> Module:
             graph.kernel(f"dnnl.{kind(root)}_bias", inputs, o.outputs, _attributes(root))
         else:
             name = kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
+            if kind(o) not in _CHECKS:
+                name = o.op
             if kind(o) in _ROOTS:
                 name = _name(kind(o), len(o.inputs) > 2, False, o.text("activation", ""))
             graph.kernel(name, o.inputs, o.outputs, _attributes(o))

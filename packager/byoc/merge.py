@@ -14,7 +14,8 @@ from numbers import Real
 
 from mblob.arguments import whole
 from mblob.format.graph_json import NOP
-from mblob.packager.byoc.annotate import Annotation, Tensors, asked, check_keys
+from mblob.packager.byoc.annotate import Annotation, Tensors, check_keys
+from mblob.packager.byoc.composites import asked
 from mblob.packager.byoc.graph import Graph, dependencies
 from mblob.packager.byoc.operators import Operator
 from mblob.packager.errors import BuildError, BuildTypeError

@@ -13,12 +13,12 @@ from mblob.format.import_tree import topological_order
 from mblob.format.ndarray import ArrayRecord
 from mblob.packager.byoc.annotate import (
     Annotation,
-    Match,
     Tensors,
     as_records,
     check_keys,
     check_regions,
 )
+from mblob.packager.byoc.composites import Match
 from mblob.packager.byoc.graph import Graph, Node, Value, call_attrs, dependencies, write_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.region_numbers import region_numbers

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from textwrap import wrap
 
 from mblob.format.graph_json import NOP
-from mblob.packager.byoc.annotate import Annotation, Match, Tensors, check_keys, check_regions
+from mblob.packager.byoc.annotate import Annotation, Tensors, check_keys, check_regions
+from mblob.packager.byoc.composites import Match
 from mblob.packager.byoc.graph import Graph, read_graph
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.partition import Partition

@@ -71,6 +71,40 @@ def test_the_generator_in_c(
     assert (done.stdout, done.stderr) == (printed, "")
 
 
+NETWORK = """
+import numpy as np, onnx
+from onnx import helper
+weights = onnx.numpy_helper.from_array(np.random.default_rng(1).random((4, 3, 3, 3), "float32"), "w")
+bias = onnx.numpy_helper.from_array(np.arange(4, dtype="float32"), "b")
+axis = onnx.numpy_helper.from_array(np.array(1), "axis")
+nodes = [
+    helper.make_node("Conv", ["x", "w", "b"], ["c"]), helper.make_node("HardSwish", ["c"], ["h"]),
+    helper.make_node("GlobalAveragePool", ["h"], ["g"]), helper.make_node("CumSum", ["g", "axis"], ["y"]),
+]
+values = {"x": [1, 3, 32, 32], "y": [1, 4, 1, 1]}
+x, y = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, s) for n, s in values.items())
+graph = helper.make_graph(nodes, "net", [x], [y], [weights, bias, axis])
+onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)]), "model.onnx")
+"""
+
+
+def test_a_network_of_onnx_is_a_library_by_the_program_of_the_page(
+    root: Path,
+    blocks: Callable[[Path], list[Any]],
+    package_of: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    package_of("tvm"), package_of("onnx")
+    page = blocks(root / "docs" / "byoc.md")
+    (at,) = (i for i, block in enumerate(page) if block.info == "relax")
+    program = f"{NETWORK}{page[at].text}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, page[at + 1].text), done.stderr
+    assert (tmp_path / "model.so").stat().st_size > 0
+
+
 def test_its_links_lead_somewhere(root: Path) -> None:
     text = re.sub(
         r"^```.*?^```", "", (root / "docs" / "byoc.md").read_text(), flags=re.DOTALL | re.MULTILINE

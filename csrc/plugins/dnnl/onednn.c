@@ -51,12 +51,20 @@ int dn_find_tag(const struct dn_library *lib, const char *name) {
 
 int dn_eltwise_number(int major, enum dn_eltwise algorithm) {
   static const short numbers[DN_ELTWISE_COUNT][2] = {
-      [DN_RELU] = {DN_V2_RELU, DN_V3_RELU},    [DN_TANH] = {DN_V2_TANH, DN_V3_TANH},
-      [DN_ABS] = {DN_V2_ABS, DN_V3_ABS},       [DN_SQRT] = {DN_V2_SQRT, DN_V3_SQRT},
-      [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},       [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
-      [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},       [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
-      [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},    [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
-      [DN_SWISH] = {DN_V2_SWISH, DN_V3_SWISH}, [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
+      [DN_RELU] = {DN_V2_RELU, DN_V3_RELU},
+      [DN_TANH] = {DN_V2_TANH, DN_V3_TANH},
+      [DN_ABS] = {DN_V2_ABS, DN_V3_ABS},
+      [DN_SQRT] = {DN_V2_SQRT, DN_V3_SQRT},
+      [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},
+      [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
+      [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},
+      [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
+      [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},
+      [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
+      [DN_SWISH] = {DN_V2_SWISH, DN_V3_SWISH},
+      [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
+      [DN_HARDSWISH] = {DN_V2_HARDSWISH, DN_V3_HARDSWISH},
+      [DN_LINEAR] = {DN_V2_LINEAR, DN_V3_LINEAR},
   };
   return numbers[algorithm][major - 2];
 }

@@ -65,7 +65,9 @@ enum dn_algorithm {
   DN_BINARY_DIVIDE = 131060,
   DN_BINARY_SUBTRACT = 131061,
   DN_SOFTMAX_ACCURATE = 196608,
-  DN_SOFTMAX_LOG = 196609
+  DN_SOFTMAX_LOG = 196609,
+  DN_RESAMPLING_NEAREST = 196592,
+  DN_RESAMPLING_LINEAR = 196593
 };
 
 /* Element-wise algorithms: each version has numbers of its own for them. */
@@ -82,6 +84,8 @@ enum dn_eltwise {
   DN_ROUND,
   DN_SWISH,
   DN_MISH,
+  DN_HARDSWISH,
+  DN_LINEAR,
   DN_ELTWISE_COUNT
 };
 
@@ -96,6 +100,7 @@ enum dn_kind {
   DN_INNER_PRODUCT,
   DN_MATMUL,
   DN_POOLING,
+  DN_RESAMPLING,
   DN_ELTWISE,
   DN_SOFTMAX,
   DN_BINARY,

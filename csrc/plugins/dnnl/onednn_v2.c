@@ -19,6 +19,7 @@ static struct {
   int (*pooling)(void *, int, int, const void *, const void *, const int64_t *, const int64_t *,
                  const int64_t *, const int64_t *, const int64_t *);
   int (*eltwise)(void *, int, int, const void *, float, float);
+  int (*resampling)(void *, int, int, const float *, const void *, const void *);
   int (*softmax)(void *, int, int, const void *, const void *, int);
   int (*binary)(void *, int, const void *, const void *, const void *);
   int (*batch_normalization)(void *, int, const void *, float, unsigned);
@@ -40,6 +41,7 @@ static const char *bind(void *handle) {
       {"dnnl_matmul_desc_init", (void **)&api.matmul},
       {"dnnl_pooling_v2_forward_desc_init", (void **)&api.pooling},
       {"dnnl_eltwise_forward_desc_init", (void **)&api.eltwise},
+      {"dnnl_resampling_forward_desc_init", (void **)&api.resampling},
       {"dnnl_softmax_v2_forward_desc_init", (void **)&api.softmax},
       {"dnnl_binary_desc_init", (void **)&api.binary},
       {"dnnl_batch_normalization_forward_desc_init", (void **)&api.batch_normalization},
@@ -111,6 +113,8 @@ static int describe(const struct dn_problem *p, void *desc) {
     case DN_POOLING:
       return api.pooling(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->strides,
                          p->kernel, p->dilates, p->pad_before, p->pad_after);
+    case DN_RESAMPLING: /* factors NULL: as the extents say */
+      return api.resampling(desc, DN_FORWARD_INFERENCE, p->algorithm, NULL, p->src, p->dst);
     case DN_ELTWISE:
       return api.eltwise(desc, DN_FORWARD_INFERENCE,
                          dn_eltwise_number(2, (enum dn_eltwise)p->algorithm), p->src, p->alpha,

@@ -21,6 +21,8 @@ static struct {
   int (*pooling)(void **, void *, int, int, const void *, const void *, const int64_t *,
                  const int64_t *, const int64_t *, const int64_t *, const int64_t *, const void *);
   int (*eltwise)(void **, void *, int, int, const void *, const void *, float, float, const void *);
+  int (*resampling)(void **, void *, int, int, const float *, const void *, const void *,
+                    const void *);
   int (*softmax)(void **, void *, int, int, const void *, const void *, int, const void *);
   int (*binary)(void **, void *, int, const void *, const void *, const void *, const void *);
   int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned,
@@ -44,6 +46,7 @@ static const char *bind(void *handle) {
       {"dnnl_inner_product_forward_primitive_desc_create", (void **)&api.inner_product},
       {"dnnl_matmul_primitive_desc_create", (void **)&api.matmul},
       {"dnnl_pooling_forward_primitive_desc_create", (void **)&api.pooling},
+      {"dnnl_resampling_forward_primitive_desc_create", (void **)&api.resampling},
       {"dnnl_eltwise_forward_primitive_desc_create", (void **)&api.eltwise},
       {"dnnl_softmax_forward_primitive_desc_create", (void **)&api.softmax},
       {"dnnl_binary_primitive_desc_create", (void **)&api.binary},
@@ -106,6 +109,9 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
       return api.pooling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst,
                          p->strides, p->kernel, p->dilates, p->pad_before, p->pad_after,
                          p->attributes);
+    case DN_RESAMPLING:
+      return api.resampling(out, engine, DN_FORWARD_INFERENCE, p->algorithm, NULL, p->src, p->dst,
+                            p->attributes);
     case DN_ELTWISE:
       return api.eltwise(out, engine, DN_FORWARD_INFERENCE,
                          dn_eltwise_number(3, (enum dn_eltwise)p->algorithm), p->src, p->dst,

@@ -24,20 +24,11 @@ static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn
 }
 
 int dn_eltwise(struct dn_build *build) {
-  const struct dn_graph *graph = build->graph;
-  const char *name = build->node->name;
   struct dn_view dst;
-  int algorithm = dn_eltwise_of(name);
+  int algorithm = dn_eltwise_of(build->node->name);
   struct dn_operation op = {.problem = {.kind = DN_ELTWISE, .algorithm = algorithm}};
-  int status = MBLOB_OK;
-  if (algorithm == DN_CLIP) {
-    status = dn_get_float(graph, build->node, "a_min", &op.problem.alpha);
-    if (!status) status = dn_get_float(graph, build->node, "a_max", &op.problem.beta);
-  } else if (strstr(name, "leaky_relu")) {
-    status = dn_get_float(graph, build->node, "alpha", &op.problem.alpha);
-  } else if (algorithm == DN_SWISH) {
-    op.problem.alpha = 1.0f;
-  }
+  int status =
+      dn_eltwise_numbers(build, (enum dn_eltwise)algorithm, &op.problem.alpha, &op.problem.beta);
   if (status || (status = same_shape(build, &op, &dst))) return status;
   return dn_build_operation(build, &op);
 }

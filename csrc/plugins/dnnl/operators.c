@@ -36,6 +36,9 @@ static const struct {
   const char *name;
   int (*translate)(struct dn_build *build);
 } by_name[] = {
+    {"image.resize1d", dn_resize},
+    {"image.resize2d", dn_resize},
+    {"image.resize3d", dn_resize},
     {"nn.batch_matmul", dn_batch_matmul},
     {"nn.batch_norm", dn_batch_norm},
     {"nn.layer_norm", dn_layer_norm},

@@ -11,6 +11,7 @@ int dn_dense(struct dn_build *build);
 int dn_batch_matmul(struct dn_build *build);
 int dn_max_pool(struct dn_build *build);
 int dn_average_pool(struct dn_build *build);
+int dn_resize(struct dn_build *build);
 int dn_batch_norm(struct dn_build *build);
 int dn_layer_norm(struct dn_build *build);
 int dn_softmax(struct dn_build *build);
@@ -34,5 +35,9 @@ int dn_fuse(struct dn_build *build, struct dn_operation *operation, int channel_
 
 /* An element-wise operator's algorithm by TVM's name ("nn.relu", "clip"), -1 if oneDNN has none. */
 int dn_eltwise_of(const char *name);
+
+/* alpha and beta of an element-wise algorithm, of the attributes of the node that has it. */
+int dn_eltwise_numbers(struct dn_build *build, enum dn_eltwise algorithm, float *alpha,
+                       float *beta);
 
 #endif

@@ -16,18 +16,41 @@ static const struct {
   const char *name;
   enum dn_eltwise algorithm;
 } eltwise_names[] = {
-    {"abs", DN_ABS},          {"clip", DN_CLIP},         {"exp", DN_EXP},
-    {"gelu", DN_GELU_ERF},    {"gelu_erf", DN_GELU_ERF}, {"leaky_relu", DN_RELU},
-    {"log", DN_LOG},          {"mish", DN_MISH},         {"nn.leaky_relu", DN_RELU},
-    {"nn.relu", DN_RELU},     {"relu", DN_RELU},         {"round", DN_ROUND},
-    {"sigmoid", DN_LOGISTIC}, {"silu", DN_SWISH},        {"sqrt", DN_SQRT},
-    {"swish", DN_SWISH},      {"tanh", DN_TANH},
+    {"abs", DN_ABS},         {"clip", DN_CLIP},           {"exp", DN_EXP},
+    {"gelu", DN_GELU_ERF},   {"hardswish", DN_HARDSWISH}, {"gelu_erf", DN_GELU_ERF},
+    {"leaky_relu", DN_RELU}, {"linear", DN_LINEAR},       {"log", DN_LOG},
+    {"mish", DN_MISH},       {"nn.leaky_relu", DN_RELU},  {"nn.relu", DN_RELU},
+    {"relu", DN_RELU},       {"round", DN_ROUND},         {"sigmoid", DN_LOGISTIC},
+    {"silu", DN_SWISH},      {"sqrt", DN_SQRT},           {"swish", DN_SWISH},
+    {"tanh", DN_TANH},
 };
 
 int dn_eltwise_of(const char *name) {
   for (size_t i = 0; i < sizeof(eltwise_names) / sizeof(*eltwise_names); ++i)
     if (!strcmp(eltwise_names[i].name, name)) return (int)eltwise_names[i].algorithm;
   return -1;
+}
+
+int dn_eltwise_numbers(struct dn_build *build, enum dn_eltwise algorithm, float *alpha,
+                       float *beta) {
+  const struct dn_node *node = build->node;
+  *alpha = algorithm == DN_SWISH ? 1.0f : 0.0f;
+  *beta = 0.0f;
+  if (algorithm == DN_CLIP) {
+    int status = dn_get_float(build->graph, node, "a_min", alpha);
+    return status ? status : dn_get_float(build->graph, node, "a_max", beta);
+  }
+  if (algorithm == DN_HARDSWISH) { /* x * clip(x / 6 + 1 / 2, 0, 1) */
+    *alpha = 1.0f / 6.0f;
+    *beta = 0.5f;
+  }
+  if (algorithm == DN_LINEAR) {
+    int status = dn_get_float(build->graph, node, "alpha", alpha);
+    return status ? status : dn_get_float(build->graph, node, "beta", beta);
+  }
+  return algorithm == DN_RELU && strstr(node->name, "leaky_relu")
+             ? dn_get_float(build->graph, node, "alpha", alpha)
+             : MBLOB_OK;
 }
 
 /* ---- appending ---- */
@@ -208,11 +231,9 @@ static int fuse_name(struct dn_build *build, struct dn_operation *op) {
   static const struct {
     const char *part;
     enum dn_eltwise algorithm;
-    float alpha;
-  } parts[] = {{"_relu", DN_RELU, 0.0f},   {"_tanh", DN_TANH, 0.0f},
-               {"_clip", DN_CLIP, 0.0f},   {"_sigmoid", DN_LOGISTIC, 0.0f},
-               {"_swish", DN_SWISH, 1.0f}, {"_gelu", DN_GELU_ERF, 0.0f},
-               {"_mish", DN_MISH, 0.0f}};
+  } parts[] = {{"_relu", DN_RELU},        {"_tanh", DN_TANH},   {"_clip", DN_CLIP},
+               {"_sigmoid", DN_LOGISTIC}, {"_swish", DN_SWISH}, {"_hardswish", DN_HARDSWISH},
+               {"_gelu", DN_GELU_ERF},    {"_mish", DN_MISH},   {"_linear", DN_LINEAR}};
   const struct dn_node *node = build->node;
   int status = MBLOB_OK;
   if (strstr(node->name, "_sum")) {
@@ -220,13 +241,10 @@ static int fuse_name(struct dn_build *build, struct dn_operation *op) {
     status = append_sum(build, op, node->inputs[node->input_count - 1], 1.0f);
   }
   for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !status; ++i) {
-    float alpha = parts[i].alpha, beta = 0.0f;
+    float alpha, beta;
     if (!strstr(node->name, parts[i].part)) continue;
-    if (parts[i].algorithm == DN_CLIP &&
-        ((status = dn_get_float(build->graph, node, "a_min", &alpha)) ||
-         (status = dn_get_float(build->graph, node, "a_max", &beta))))
-      break;
-    status = append_eltwise(build, op, parts[i].algorithm, alpha, beta);
+    if (!(status = dn_eltwise_numbers(build, parts[i].algorithm, &alpha, &beta)))
+      status = append_eltwise(build, op, parts[i].algorithm, alpha, beta);
   }
   return status;
 }

@@ -280,7 +280,16 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "clip": lambda x: np.clip(x, -0.5, 1.5),
     "gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
     "swish": lambda x: x * sigmoid(x),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "linear": lambda x: 1.5 * x - 0.25,
     "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+}
+
+
+# The attributes of those that have numbers.
+ACTIVATION_ATTRS: dict[str, dict[str, float]] = {
+    "clip": {"a_min": -0.5, "a_max": 1.5},
+    "linear": {"alpha": 1.5, "beta": -0.25},
 }
 
 

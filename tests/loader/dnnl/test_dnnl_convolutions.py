@@ -67,8 +67,7 @@ def convolution(
         other = floats(*y.shape)
         inputs.append(g.input(arrange(other, letters, out_layout or layout)))
         y = y + other
-    if activation == "clip":
-        attrs = {"a_min": -0.5, "a_max": 1.5}
+    attrs = {**attrs, **ref.ACTIVATION_ATTRS.get(activation, {})}
     if activation:
         y = ref.ACTIVATIONS[activation](y)
     y = arrange(y.astype("float32"), letters, out_layout or layout)

@@ -52,7 +52,7 @@ def dense(
         + ("_sum" if total else "")
         + (f"_{activation}" if activation else "")
     )
-    attrs: dict[str, Any] = {"a_min": -0.5, "a_max": 1.5} if activation == "clip" else {}
+    attrs: dict[str, Any] = {**ref.ACTIVATION_ATTRS.get(activation, {})}
     plain = "nn.contrib_dense_pack" if packed else "nn.dense"
     fused = f"dnnl.{'packed' if packed else ''}dense{suffix}"
     if packed:
@@ -167,6 +167,50 @@ for n in (1, 2, 3):
             )
 pooling("global_avg_pool2d_nhwc", "nn.global_avg_pool2d", layout="NHWC")
 
+# ---- images of another size ----
+
+
+def at(out: int, size: int, linear: bool) -> Any:
+    """[out, size]: how much of each point is in each point of an axis that was resized."""
+    weights = np.zeros((out, size))
+    for i in range(out):
+        place = (i + 0.5) * size / out - 0.5
+        low = int(np.floor(place))
+        part = place - low if linear else 0.0
+        if not linear:
+            low = i * size // out
+        for index, weight in ((low, 1 - part), (low + 1, part)):
+            weights[i, min(max(index, 0), size - 1)] += weight
+    return weights
+
+
+def resizing(
+    symbol: str, sizes: tuple[int, ...], to: tuple[int, ...], linear: bool, layout: str
+) -> None:
+    g = Graph(symbol)
+    x = floats(2, 3, *sizes)
+    y = x.astype("float64")
+    for axis, (size, out) in enumerate(zip(sizes, to), 2):
+        y = np.moveaxis(np.tensordot(at(out, size, linear), y, (1, axis)), 0, axis)
+    letters = "NCDHW" if len(sizes) == 3 else "NCHW" if len(sizes) == 2 else "NCW"
+    given, wanted = (ref.arrange(value.astype("float32"), letters, layout) for value in (x, y))
+    CASES.add(g.result(
+        g.kernel(
+            f"image.resize{len(sizes)}d", [g.input(given)], wanted.shape, layout=layout,
+            method="linear" if linear else "nearest_neighbor",
+            coordinate_transformation_mode="half_pixel" if linear else "asymmetric",
+        ),
+        wanted,
+    ))  # fmt: skip
+
+
+resizing("resize_nearest_1", (5,), (10,), False, "NCW")
+resizing("resize_nearest_2", (4, 5), (12, 5), False, "NCHW")
+resizing("resize_nearest_3", (2, 3, 4), (4, 3, 8), False, "NCDHW")
+resizing("resize_nearest_nhwc", (4, 5), (8, 15), False, "NHWC")
+resizing("resize_linear_2", (4, 5), (7, 9), True, "NCHW")
+resizing("resize_linear_down", (8, 9), (4, 3), True, "NHWC")
+
 # ---- operators of one shape ----
 
 
@@ -195,6 +239,8 @@ simple("tanh", X, np.tanh)
 simple("sigmoid", X, ref.sigmoid)
 simple("clip", X, ref.ACTIVATIONS["clip"], a_min=-0.5, a_max=1.5)
 simple("swish", X, ref.ACTIVATIONS["swish"])
+simple("hardswish", X * 4, ref.ACTIVATIONS["hardswish"])
+simple("linear", X, ref.ACTIVATIONS["linear"], alpha=1.5, beta=-0.25)
 simple("mish", X, ref.ACTIVATIONS["mish"])
 simple("gelu_erf", X, ref.ACTIVATIONS["gelu"])
 

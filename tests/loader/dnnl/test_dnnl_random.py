@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 
 from tests.loader.dnnl import dnnl_graphs as ref
-from tests.loader.dnnl.dnnl_graphs import ACTIVATIONS, DATA, KERNEL, Graph, arrange
+from tests.loader.dnnl.dnnl_graphs import (
+    ACTIVATION_ATTRS,
+    ACTIVATIONS,
+    DATA,
+    KERNEL,
+    Graph,
+    arrange,
+)
 
 pytestmark = pytest.mark.own_process
 
@@ -115,7 +122,7 @@ def fuse(
     if random.random() < 0.5:
         activation = str(random.choice(list(ACTIVATIONS)))
         y, suffix = ACTIVATIONS[activation](y), f"{suffix}_{activation}"
-        attrs = {"a_min": -0.5, "a_max": 1.5} if activation == "clip" else {}
+        attrs = {**ACTIVATION_ATTRS.get(activation, {})}
     return arrange(y.astype("float32"), letters, layout), suffix, attrs
 
 

@@ -225,6 +225,36 @@ LIES: dict[str, tuple[Callable[[str], Graph], str]] = {
         ),
         "output 1 of node 1 `nn.dropout` is read, and never computed",
     ),
+    "way": (
+        lie(
+            "image.resize1d",
+            (2, 3, 8),
+            layout="NCW",
+            method="cubic",
+            coordinate_transformation_mode="half_pixel",
+        ),
+        "oneDNN does not resize by method `cubic`, coordinates `half_pixel`",
+    ),
+    "factor": (
+        lie(
+            "image.resize1d",
+            (2, 3, 6),
+            layout="NCW",
+            method="nearest_neighbor",
+            coordinate_transformation_mode="asymmetric",
+        ),
+        "data and result differ in more than whole factors of 1 to 3 spatial axes",
+    ),
+    "channels": (
+        lie(
+            "image.resize1d",
+            (2, 6, 4),
+            layout="NCW",
+            method="linear",
+            coordinate_transformation_mode="half_pixel",
+        ),
+        "data and result differ in more than whole factors",
+    ),
     "windows": (
         lambda s: (g := Graph(s)).result(
             g.kernel(

@@ -1,0 +1,362 @@
+"""Regions of a Relax module for code generators: what `partition_graph` is for graphs.
+
+lib = mblob.byoc.relax.build(mod, "llvm", "dnnl")  # mod: an IRModule of apache-tvm
+lib.export_library("model.so")
+
+TVM finds the regions by its own patterns (FuseOpsByPattern, MergeCompositeFunctions), among the
+operators that the code generator takes. Each becomes the call of a packed function, which gets the
+inputs and the tensors to write, and which a module of the code generator has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import mblob
+from mblob.arguments import wrong_type
+from mblob.errors import needs_package
+from mblob.module import Module
+from mblob.packager.byoc import dnnl
+from mblob.packager.byoc.codegens import codegen_of, generated
+from mblob.packager.byoc.composites import agrees, composites
+from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
+from mblob.packager.byoc.patterns import rows, table_of, target_of
+from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
+from mblob.packager.byoc.simplify import simplified
+from mblob.packager.errors import BuildError, BuildTypeError
+from mblob.packager.modules.payload_modules import const_loader_module
+
+Trace = Callable[[str], object]
+# Engines of mblob that take more of a Relax module than of a graph, for which TVM's runtime has the
+# last word: predicate and pattern table.
+_PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table)}
+
+
+def partition(
+    mod: Any,
+    engine: str = "dnnl",
+    *,
+    params: Mapping[str, Any] | None = None,
+    patterns: Sequence[Any] | None = None,
+    trace: Trace | None = None,
+) -> tuple[Any, list[Module]]:
+    """Split a Relax module between an engine and TVM.
+
+    Before it, batch norms are written out, constants are folded, and loops that TVM's frontends write
+    for `maximum` and `minimum` become these operators. Tensors of a shape that is not known stay with
+    TVM.
+
+    Args:
+        mod: an IRModule of apache-tvm 0.25 to 0.27, with a function `main`. It stays as it is.
+        engine: key of the code generator: "dnnl", or one of `register_codegen` with what
+            `register_pattern_table` has for it.
+        params: name -> array of parameters of `main` that become constants, as in TVM's
+            `BindParams`.
+        patterns: for TVM's `FuseOpsByPattern`, named `ENGINE.NAME`, in place of one for each operator
+            that the predicate of the engine takes.
+        trace: called with a text for each region and for what stays with TVM, such as `print`.
+
+    Returns:
+        The module for `tvm.relax.build`, and the modules to import into what it builds: none if no
+        operator is for the engine.
+
+    Raises:
+        BuildError: `mod` is no IRModule; a pattern has an operator that code generators have no word
+            for; no engine of that key. As of `partition_graph`, for a code generator that fails.
+        IncompatibleError: apache-tvm is not installed.
+    """
+    relax = _relax()
+    if type(mod).__name__ != "IRModule":
+        raise wrong_type("partition", "mod", "an IRModule of apache-tvm", mod, BuildTypeError)
+    if params is not None:
+        mod = relax.transform.BindParams("main", dict(params))(mod)
+    mod = _prepared(relax, mod)
+    mod = relax.transform.FuseOpsByPattern(patterns or _patterns(engine))(mod)
+    mod = relax.transform.MergeCompositeFunctions()(mod)
+    regions: dict[str, Region] = {}  # by the function that TVM made
+    for variable, function in mod.functions.items():
+        if (getattr(function, "attrs", None) or {}).get("Codegen") == engine:
+            symbol = f"tvmgen_{engine}_main_{len(regions)}"
+            regions[variable.name_hint] = _region(engine, symbol, function)
+    mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
+    if trace is not None:
+        _tell(relax, mod, [*regions.values()], trace)
+    return mod, _modules(engine, [*regions.values()])
+
+
+def build(
+    mod: Any,
+    target: Any = "llvm",
+    engine: str = "dnnl",
+    *,
+    params: Mapping[str, Any] | None = None,
+    patterns: Sequence[Any] | None = None,
+    trace: Trace | None = None,
+) -> Module:
+    """A Relax module as a library whose regions run on an engine: `partition`, TVM's `relax.build`,
+    and the modules of the engine put in.
+
+    Args:
+        target: of TVM, for what stays with it: a text or a `tvm.target.Target`.
+        mod, engine, params, patterns, trace: as of `partition`.
+
+    Returns:
+        The library to export: `lib.export_library("model.so")`. With `carry="dnnl"` it has the plug-in
+        of mblob inside.
+
+    Raises:
+        As of `partition`; what TVM raises.
+    """
+    relax = _relax()
+    mod, modules = partition(mod, engine, params=params, patterns=patterns, trace=trace)
+    with TemporaryDirectory(prefix="mblob-") as folder:
+        relax.build(mod, target).export_library(f"{folder}/model.tar")
+        lib: Module = mblob.static_library(f"{folder}/model.tar")
+    for module in modules:
+        lib.import_module(module)
+    return lib
+
+
+def _relax() -> Any:
+    try:
+        from tvm import relax
+    except ImportError as error:
+        raise needs_package("mblob.byoc.relax", "apache-tvm", "onnx") from error
+    return relax
+
+
+def _modules(engine: str, regions: Sequence[Region]) -> list[Module]:
+    """The modules of regions, below one with their constants."""
+    if not regions:
+        return []
+    constants = {n: t.constant for r in regions for n, t in r.named_constants.items()}
+    symbols = {r.symbol: [*r.constant_names] for r in regions}
+    loader = const_loader_module(constants, symbols)
+    codegen = codegen_of(engine)
+    for region in regions:
+        loader.import_module(generated(codegen, region))
+    return [loader]
+
+
+def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None:
+    for region in regions:
+        names = Counter(call.op for call in region.calls)
+        what = ", ".join(f"{count} {name}" for name, count in names.most_common())
+        trace(f"{region.symbol}: {what}")
+    left: Counter[str] = Counter()
+
+    _visit(relax, mod, lambda call: left.update([call.op.name]))
+    del left["relax.call_dps_packed"]
+    for name, number in left.most_common():
+        why = "for these shapes or types" if name in RULES else "at all"
+        trace(f"TVM: {number} {name}, which is not taken {why}")
+
+
+# -- before ----------------------------------------------------------------------------------------
+
+
+def _prepared(relax: Any, mod: Any) -> Any:
+    transform = relax.transform
+    mod = _with_operators(relax, mod)
+    training: list[Any] = []  # batch norms, of which that step would make others
+    _visit(relax, mod, lambda call: training.extend([call] * _is_training(call)))
+    for step in (
+        *(() if training else (transform.DecomposeOpsForInference(),)),
+        transform.FoldConstant(),
+        transform.CanonicalizeBindings(),  # a batch norm is a tuple of three
+        transform.FoldConstant(),
+        transform.ConvertToDataflow(),
+        transform.DeadCodeElimination(),
+    ):
+        mod = step(mod)
+    return mod
+
+
+def _is_training(call: Any) -> bool:
+    return call.op.name == "relax.nn.batch_norm" and bool(call.attrs.training)
+
+
+def _visit(relax: Any, mod: Any, visit: Callable[[Any], object]) -> None:
+    """Call a function with each call of an operator in the Relax functions of a module."""
+
+    def look(expression: Any) -> None:
+        if type(expression).__name__ == "Call" and hasattr(expression.op, "name"):
+            visit(expression)
+
+    for function in mod.functions.values():
+        if type(function).__name__ == "Function":
+            relax.analysis.post_order_visit(function, look)
+
+
+def _with_operators(relax: Any, mod: Any) -> Any:
+    """The module with `maximum` and `minimum` in place of the loops that frontends write for them."""
+    from tvm import topi
+
+    names = ("maximum", "minimum")
+    if not any(variable.name_hint.startswith(names) for variable in mod.functions):
+        return mod
+
+    import tvm_ffi
+
+    def is_loop_of(function: Any, name: str, arguments: Sequence[Any]) -> bool:
+        builder = relax.BlockBuilder()
+        given = [relax.Var(f"p{i}", type_of(a)) for i, a in enumerate(arguments)]
+        with builder.function("main", given):
+            builder.emit_func_output(builder.emit_te(getattr(topi, name), *given))
+        made = builder.get().functions.values()
+        return any(tvm_ffi.structural_equal(loop, function) for loop in made)
+
+    def replace(call: Any) -> Any:
+        if getattr(call.op, "name", "") != "relax.call_tir":
+            return call
+        loop, arguments = call.args[0], [*call.args[1].fields]
+        name = loop.name_hint.rstrip("0123456789_")
+        if name in names and is_loop_of(mod[loop], name, arguments):
+            return getattr(relax.op, name)(*arguments)
+        return call
+
+    return relax.transform.DeadCodeElimination()(_with_each_call(mod, replace))
+
+
+def _patterns(engine: str) -> list[Any]:
+    """One pattern for each operator that code generators have a word for, with the engine's
+    predicate as its check."""
+    from tvm.relax import dpl
+
+    predicate = _PLUG_INS[engine][0] if engine in _PLUG_INS else target_of(engine)
+    if not callable(predicate):
+        raise BuildError(
+            f"partition: {engine!r} has a pattern table and no predicate; give one to register_pattern_table, or"
+            " patterns=[...] of TVM"
+        )
+
+    def taken(context: Any) -> bool:
+        operator = Reader().operator(context.matched_expr)
+        return operator is not None and agrees(f"the predicate of {engine!r}", predicate, operator)
+
+    return [
+        (f"{engine}.{name}", dpl.is_op(name)(*_wildcards(dpl, rule.arguments)), {}, taken)
+        for name, rule in RULES.items()
+    ]
+
+
+def _wildcards(dpl: Any, count: int) -> list[Any]:
+    return [dpl.wildcard() for _ in range(count)]
+
+
+# -- a region --------------------------------------------------------------------------------------
+
+
+def _region(engine: str, symbol: str, function: Any) -> Region:
+    reader = Reader()
+    read: list[Operator] = []
+    outputs = _read(symbol, function, reader, read)
+    inputs = [_known(symbol, parameter, reader) for parameter in function.params]
+    operators = simplified(read, outputs)
+    constants = {id(t): t for o in operators for t in o.inputs if t.is_constant}
+    return Region(
+        key=engine,
+        symbol=symbol,
+        operators=operators,
+        inputs=inputs,
+        constants=[*constants.values()],
+        outputs=outputs,
+        constant_names=[f"{symbol}_const_{i}" for i in range(len(constants))],
+        calls=_calls(engine, operators, outputs),
+    )
+
+
+def _known(symbol: str, expression: Any, reader: Reader) -> Tensor:
+    found = reader.tensor(expression)
+    if found is None:
+        raise BuildError(
+            f"{symbol}: {expression} is no tensor of a known shape: {type_of(expression)}"
+        )
+    return found
+
+
+def _read(symbol: str, function: Any, reader: Reader, operators: list[Operator]) -> list[Tensor]:
+    """Add the operators of a function, and of those that it calls; the tensors that it returns."""
+    inner: dict[Any, Any] = {}
+    tuples: dict[Any, Sequence[Any]] = {}
+    for binding in (b for block in function.body.blocks for b in block.bindings):
+        variable, value = binding.var, binding.value
+        kind = type(value).__name__
+        if kind == "Function":
+            inner[variable] = value
+        elif kind == "Tuple":
+            tuples[variable] = value.fields
+        elif kind == "TupleGetItem":
+            reader.bind(variable, _known(symbol, tuples[value.tuple_value][value.index], reader))
+        elif kind == "Call" and value.op in inner:
+            within = Reader()  # one function may be called twice
+            for parameter, argument in zip(inner[value.op].params, value.args):
+                within.bind(parameter, _known(symbol, argument, reader))
+            (result,) = _read(symbol, inner[value.op], within, operators)
+            reader.bind(variable, result)
+        elif kind == "Call":
+            operator = reader.operator(value, variable)
+            if operator is None:
+                name = getattr(value.op, "name", value.op)
+                raise BuildError(f"{symbol}: code generators have no word for {name} as it is here")
+            operators.append(operator)
+        else:
+            reader.bind(variable, _known(symbol, value, reader))
+    body = function.body.body
+    fields = getattr(body, "fields", None) or tuples.get(body, [body])
+    return [_known(symbol, field, reader) for field in fields]
+
+
+def _calls(engine: str, operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
+    """The operators, with composites of the engine's table."""
+    own = _PLUG_INS.get(engine)
+    table = rows(engine, own[1]()) if own else table_of(engine)
+    readers: dict[int, set[int]] = {id(t): {-1} for t in outputs}
+    for i, operator in enumerate(operators):
+        for tensor in operator.inputs:
+            readers.setdefault(id(tensor), set()).add(i)
+    needed_by = [set().union(*(readers.get(id(t), ()) for t in o.outputs)) for o in operators]
+    free = dict(enumerate(operators))
+    found, _ = composites(engine, table, free, needed_by)
+    for match in found:
+        inside = [operators[i] for i in match.nodes]
+        free[match.nodes[-1]] = Composite.of(match.name, inside)
+    return [free[i] for i in sorted(free)]
+
+
+# -- after -----------------------------------------------------------------------------------------
+
+
+def _with_calls(relax: Any, mod: Any, symbols: Mapping[str, str]) -> Any:
+    """The module with calls of packed functions in place of its regions."""
+
+    def replace(call: Any) -> Any:
+        symbol = symbols.get(getattr(call.op, "name_hint", ""))
+        if symbol is None:
+            return call
+        kind = type_of(call)
+        results = [*kind.fields] if hasattr(kind, "fields") else kind
+        return relax.op.call_dps_packed(symbol, relax.Tuple([*call.args]), results)
+
+    made = _with_each_call(mod, replace, leave=symbols)
+    for variable in [v for v in made.functions if v.name_hint in symbols]:
+        del made[variable]
+    return made
+
+
+def _with_each_call(mod: Any, replace: Callable[[Any], Any], leave: Mapping[str, str] = {}) -> Any:
+    """A module whose calls are what `replace` makes of them, in all Relax functions but `leave`."""
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    class Calls(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            return replace(self.visit_expr_post_order(call))
+
+    made = mutator(Calls)(mod)
+    for variable, function in [*mod.functions.items()]:
+        if type(function).__name__ == "Function" and variable.name_hint not in leave:
+            made.builder_.update_func(variable, made.visit_expr(function))
+    return made.builder_.get()

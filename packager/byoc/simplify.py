@@ -1,0 +1,228 @@
+"""Operators of a region that an engine computes at once, found in the arithmetic that frontends write.
+
+A batch norm is a subtraction, division, product and sum for each channel: `fold_channels` makes them
+weights and bias of the layer in front. `name_activations` finds clip, hardswish, and x * a + b.
+Numbers are float32; sums are made in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mblob.format.ndarray import as_record
+from mblob.packager.byoc.operators import Operator, Tensor
+
+_LAYERS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense")
+_ARITHMETIC = ("add", "subtract", "multiply", "divide")
+
+
+def constant_tensor(name: str, array: Any) -> Tensor:
+    """A constant, of a numpy array."""
+    import numpy as np  # who has a frontend's module has it
+
+    kept = np.ascontiguousarray(array)
+    return Tensor(name, kept.shape, str(kept.dtype), as_record(kept))
+
+
+def simplified(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
+    """The operators of a region, with as few of them as these rules make.
+
+    Args:
+        operators: in an order in which they can run; they are changed.
+        outputs: what others use of them.
+    """
+    fold_channels(operators, outputs)
+    name_activations(operators, outputs)
+    return _needed(operators, outputs)
+
+
+# -- weights ---------------------------------------------------------------------------------------
+
+
+def fold_channels(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> None:
+    """Make arithmetic with one constant for each channel, behind a layer of constant weights, part
+    of its weights and bias."""
+    users = _users(operators)
+    kept = {id(t) for t in outputs}
+    for layer in operators:
+        if layer.op in _LAYERS and len(layer.inputs) == 2 and layer.inputs[1].is_constant:
+            followers = [*_followers(layer, users, kept)]
+            if followers:
+                _fold(layer, followers)
+
+
+def _channels(layer: Operator) -> tuple[int, int]:
+    """The axes of the channels: of the result, and of the weights."""
+    if layer.op == "nn.dense":
+        return -1, 0
+    return layer.text("data_layout").index("C"), layer.text("kernel_layout").index("O")
+
+
+def _followers(
+    layer: Operator, users: dict[int, list[Operator]], kept: set[int]
+) -> Iterator[tuple[Operator, Any]]:
+    """The operators behind a layer that can be folded, each with its constant as a vector."""
+    import numpy as np
+
+    axis, along = _channels(layer)
+    if layer.op == "nn.conv2d_transpose" and layer.integer("groups", 1) != 1:
+        return
+    result = layer.outputs[0]
+    wanted = [1] * len(result.shape)
+    wanted[axis] = layer.inputs[1].shape[along]
+    while id(result) not in kept and len(users.get(id(result), ())) == 1:
+        (user,) = users[id(result)]
+        if user.op not in _ARITHMETIC or user.outputs[0].shape != result.shape:
+            return
+        first, second = user.inputs
+        other = second if first is result else first
+        if not other.is_constant or (first is not result and user.op in ("subtract", "divide")):
+            return
+        number = other.numpy().astype(np.float64)
+        shape = [1] * (len(wanted) - number.ndim) + list(number.shape)
+        if number.size != 1 and shape != wanted:
+            return
+        if not np.isfinite(number).all() or (user.op == "divide" and not number.all()):
+            return
+        yield user, np.broadcast_to(number.reshape(-1), wanted[axis])
+        result = user.outputs[0]
+
+
+def _fold(layer: Operator, followers: Sequence[tuple[Operator, Any]]) -> None:
+    import numpy as np
+
+    _, along = _channels(layer)
+    weights = layer.inputs[1].numpy().astype(np.float64)
+    spread = [-1 if axis == along else 1 for axis in range(weights.ndim)]
+    bias = np.zeros(weights.shape[along])
+    for user, number in followers:
+        if user.op in ("add", "subtract"):
+            bias = bias + (number if user.op == "add" else -number)
+        else:
+            factor = number if user.op == "multiply" else 1 / number
+            weights, bias = weights * factor.reshape(spread), bias * factor
+    last = followers[-1][0]
+    layer.name, layer.outputs = last.name, last.outputs
+    layer.outputs[0].producer = layer
+    name, dtype = layer.inputs[1].name, layer.inputs[1].dtype
+    made = [constant_tensor(name, weights.astype(dtype))]
+    if any(user.op in ("add", "subtract") for user, _ in followers):
+        made.append(constant_tensor(f"{name}.bias", bias.astype(dtype)))
+    layer.inputs = (layer.inputs[0], *made)
+    for user, _ in followers:
+        user.outputs = ()  # nobody needs it
+
+
+# -- activations -----------------------------------------------------------------------------------
+
+
+def name_activations(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> None:
+    """Give clip, hardswish and `linear` (x * alpha + beta) their names."""
+    for o in operators:
+        found = _with_number(o, "minimum")
+        inner = _with_number(found[0].producer, "maximum") if found else None
+        if found and inner:
+            _become(o, "clip", inner[0], a_min=inner[1], a_max=found[1])
+    for o in operators:
+        if data := _hardswish(o):
+            _become(o, "hardswish", data)
+    users, kept = _users(_needed(operators, outputs)), {id(t) for t in outputs}
+    for o in operators:
+        if line := _line(o):
+            data, alpha, beta = line
+            before = data.producer
+            alone = len(users.get(id(data), ())) == 1 and id(data) not in kept
+            if before is not None and before.op == "linear" and alone:
+                beta += alpha * before.number("beta")
+                alpha *= before.number("alpha")
+                data = before.inputs[0]
+            _become(o, "linear", data, alpha=alpha, beta=beta)
+
+
+def _become(o: Operator, op: str, data: Tensor, **numbers: float) -> None:
+    o.op, o.inputs = op, (data,)
+    o.attrs = {name: repr(number) for name, number in numbers.items()}
+
+
+def _number(tensor: Tensor) -> float | None:
+    """The element of a constant of one."""
+    if not tensor.is_constant or any(extent != 1 for extent in tensor.shape):
+        return None
+    return float(tensor.numpy().reshape(()))
+
+
+def _with_number(o: Operator | None, op: str) -> tuple[Tensor, float] | None:
+    """The data and the number of an operator of that name with one constant of one element."""
+    if o is None or o.op != op or len(o.inputs) != 2 or not o.outputs:
+        return None
+    ways = [o.inputs] if op in ("subtract", "divide") else [o.inputs, o.inputs[::-1]]
+    for data, other in ways:
+        number = _number(other)
+        if number is not None and data.shape == o.outputs[0].shape:
+            return data, number
+    return None
+
+
+def _scaled(o: Operator | None) -> tuple[Tensor, float] | None:
+    """The data and the factor of a product with, or a division by, a number."""
+    found = _with_number(o, "divide")
+    if found and found[1]:
+        return found[0], 1 / found[1]
+    return _with_number(o, "multiply")
+
+
+def _line(o: Operator) -> tuple[Tensor, float, float] | None:
+    """(data, alpha, beta) of one step of x * alpha + beta."""
+    if found := _scaled(o):
+        return found[0], found[1], 0.0
+    if found := _with_number(o, "add"):
+        return found[0], 1.0, found[1]
+    if found := _with_number(o, "subtract"):
+        return found[0], 1.0, -found[1]
+    return None
+
+
+def _hardswish(o: Operator) -> Tensor | None:
+    """The x of x * clip(x + 3, 0, 6) / 6, in each order of its steps."""
+    products: list[tuple[Tensor, Tensor, float]] = []  # x, clip, factor
+    if o.op == "multiply" and len(o.inputs) == 2:
+        for data, gate in (o.inputs, o.inputs[::-1]):
+            if scaled := _scaled(gate.producer):
+                products.append((data, *scaled))
+    scaled = _scaled(o)
+    inner = scaled[0].producer if scaled else None
+    if scaled and inner is not None and inner.op == "multiply" and len(inner.inputs) == 2:
+        products += [(a, b, scaled[1]) for a, b in (inner.inputs, inner.inputs[::-1])]
+    for data, gate, factor in products:
+        clip = gate.producer
+        if clip is None or clip.op != "clip" or abs(factor * 6 - 1) > 1e-6:
+            continue
+        moved = _with_number(clip.inputs[0].producer, "add")
+        limits = (clip.number("a_min"), clip.number("a_max"))
+        if limits == (0, 6) and moved and moved[0] is data and moved[1] == 3:
+            return data
+    return None
+
+
+# -- who uses what ---------------------------------------------------------------------------------
+
+
+def _users(operators: Sequence[Operator]) -> dict[int, list[Operator]]:
+    """The operators that use a tensor, by its id; twice, if they use it twice."""
+    found: dict[int, list[Operator]] = {}
+    for o in operators:
+        for tensor in o.inputs:
+            found.setdefault(id(tensor), []).append(o)
+    return found
+
+
+def _needed(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
+    """The operators that lead to an output."""
+    needed = {id(t) for t in outputs}
+    kept = []
+    for o in reversed(operators):
+        if any(id(t) in needed for t in o.outputs):
+            kept.append(o)
+            needed.update(id(t) for t in o.inputs)
+    return kept[::-1]

@@ -1,0 +1,172 @@
+"""Relax modules that apache-tvm compiles: `python relax_modules.py FOLDER` writes NAME.so, with regions for an engine,
+NAME.txt, which tells what went where, and NAME.npz with the input x and what TVM's own kernels give: y0, y1, ..."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax, topi
+from tvm.script import relax as script
+
+import mblob
+from mblob.packager.byoc.operators import Operator, Region
+
+op = relax.op
+random = np.random.default_rng(7)
+
+
+def constant(*shape: int, positive: bool = False) -> Any:
+    values = random.standard_normal(shape).astype("float32")
+    return relax.const(np.abs(values) + 0.5 if positive else values / 4)
+
+
+class Net:
+    """Emits calls, one after the other."""
+
+    def __init__(self, block: Any) -> None:
+        self.block = block
+
+    def __call__(self, made: Any) -> Any:
+        return self.block.emit(made)
+
+    def hardswish(self, x: Any, way: int) -> Any:
+        three, six = relax.const(3.0), relax.const(6.0)
+        gate = self(op.clip(self(op.add(x, three)), 0, 6))
+        if way == 0:
+            return self(op.multiply(x, self(op.divide(gate, six))))
+        if way == 1:
+            return self(op.divide(self(op.multiply(gate, x)), six))
+        return self(op.multiply(self(op.multiply(gate, relax.const(1 / 6))), x))
+
+    def norm(self, x: Any, channels: int, training: bool = False) -> Any:
+        rest = [constant(channels) for _ in range(3)]
+        variance = constant(channels, positive=True)
+        made = op.nn.batch_norm(x, *rest, variance, axis=1, training=training)
+        return self(self(made)[0])
+
+
+def layers(net: Net, x: Any) -> list[Any]:
+    """[1, 6, 13, 12]: convolutions of each kind, norms, activations, pools, a dense layer."""
+    a = net(op.nn.conv2d(x, constant(8, 6, 3, 3), strides=(2, 1), padding=(1, 0, 2, 1)))
+    a = net.hardswish(net.norm(a, 8), 0)
+    b = net(op.nn.conv2d(a, constant(8, 1, 3, 3), padding=1, groups=8))
+    b = net.hardswish(net.norm(b, 8), 1)
+    c = net(op.nn.conv2d(b, constant(8, 4, 3, 3), padding=2, dilation=2, groups=2))
+    c = net(op.add(c, constant(1, 8, 1, 1)))
+    c = net.hardswish(net(op.nn.relu(net(op.add(a, c)))), 2)
+    c = net(op.add(net(op.multiply(c, relax.const(0.75))), relax.const(-0.25)))
+    up = net(op.nn.conv2d_transpose(c, constant(8, 5, 2, 2), strides=2))
+    up = net(op.sigmoid(net.norm(up, 5)))
+    pools = [
+        net(op.nn.max_pool2d(up, (3, 3), strides=(2, 2), padding=1, ceil_mode=True)),
+        net(op.nn.avg_pool2d(up, (2, 2), strides=(2, 2), count_include_pad=False)),
+    ]
+    mean = net(op.mean(c, [2, 3], keepdims=True))
+    flat = net(op.reshape(mean, (1, 8)))
+    dense = net(op.add(net(op.matmul(flat, constant(8, 4))), constant(4)))
+    return [*pools, net(op.nn.softmax(net(op.tanh(dense))))]
+
+
+def shapes(net: Net, x: Any) -> list[Any]:
+    """[2, 4, 6]: tensors in other orders, sizes and numbers, and operands that are spread."""
+    a = net(op.nn.conv1d(x, constant(4, 4, 3), padding=1))
+    b = net(op.permute_dims(a, [2, 0, 1]))
+    c = net(op.concat([net(op.permute_dims(b, [1, 2, 0])), x], axis=1))
+    image = net(op.reshape(c, (2, 8, 2, 3)))
+    nearest = net(op.image.resize2d(
+        image, (4, 9), layout="NCHW", method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric", rounding_method="floor",
+    ))  # fmt: skip
+    linear = net(op.image.resize2d(
+        image, (5, 7), layout="NCHW", method="linear", coordinate_transformation_mode="half_pixel"
+    ))  # fmt: skip
+    low = net.block.emit_te(topi.maximum, nearest, relax.const(-0.5))
+    clipped = net.block.emit_te(topi.minimum, low, relax.const(0.5))
+    spread = net(op.multiply(clipped, net(op.mean(nearest, [2, 3], keepdims=True))))
+    turned = net(op.subtract(relax.const(1.0), spread))
+    return [turned, net(op.divide(relax.const(2.0), net(op.exp(linear))))]
+
+
+def twice(net: Net, x: Any) -> list[Any]:
+    """[1, 4, 5, 5]: the same function twice, whose variables are the same objects then."""
+    weights = constant(4, 4, 1, 1)
+    first = net(op.nn.relu(net(op.nn.conv2d(x, weights))))
+    second = net(op.nn.relu(net(op.nn.conv2d(first, weights))))
+    return [first, second]
+
+
+def left(net: Net, x: Any) -> list[Any]:
+    """[1, 3, 4, 4]: operators and types that code generators have no word for."""
+    most = net(op.max(net(op.nn.conv2d(x, constant(4, 3, 1, 1))), [1], keepdims=True))
+    most = net.norm(most, 1, training=True)
+    whole = net(op.astype(net(op.round(most)), "int32"))
+    return [net(op.add(whole, relax.const(2, "int32"))), net(op.cumsum(most, axis=2))]
+
+
+def unknown(net: Net, x: Any) -> list[Any]:
+    """[n, 4]: a size that only the call tells."""
+    return [net(op.nn.relu(net(op.matmul(x, constant(4, 3)))))]
+
+
+CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
+    "layers": (layers, (1, 6, 13, 12)),
+    "shapes": (shapes, (2, 4, 6)),
+    "twice": (twice, (1, 4, 5, 5)),
+    "left": (left, (1, 3, 4, 4)),
+    "unknown": (unknown, (5, 4)),
+}
+
+
+def build(name: str) -> Any:
+    make, shape = CASES[name]
+    extents = (tvm.tirx.Var("n", "int64"), *shape[1:]) if name == "unknown" else shape
+    x = relax.Var("x", script.Tensor(extents, "float32"))
+    block = relax.BlockBuilder()
+    with block.function("main", [x]):
+        with block.dataflow():
+            results = [block.emit_output(made) for made in make(Net(block), x)]
+        block.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+    return block.get()
+
+
+@mblob.byoc.register_pattern_table("negator", lambda operator: operator.op == "nn.relu")
+def table() -> list[Any]:
+    return []
+
+
+@mblob.register_codegen("negator")
+def negator(region: Region) -> mblob.Module:
+    """A backend of a user's own: relu in C, which is wrong on purpose."""
+    operator: Operator = region.operators[0]
+    count = int(np.prod(operator.outputs[0].shape))
+    return mblob.csource_module(
+        f"void {region.symbol}(const float x[{count}], float y[{count}]) {{"
+        f" for (int i = 0; i < {count}; i++) y[i] = x[i] > 0 ? -x[i] : 0; }}"
+    )
+
+
+def main(folder: Path) -> None:
+    for name in CASES:
+        made = build(name)
+        relax.build(made, "llvm").export_library(str(folder / f"{name}.tvm.so"))
+        machine = relax.VirtualMachine(
+            tvm.runtime.load_module(str(folder / f"{name}.tvm.so")), tvm.cpu()
+        )
+        x = random.standard_normal(CASES[name][1]).astype("float32")
+        y = machine["main"](tvm.runtime.tensor(x))
+        y = [y] if hasattr(y, "numpy") else [*y]
+        np.savez(folder / f"{name}.npz", x=x, **{f"y{i}": t.numpy() for i, t in enumerate(y)})
+        told: list[str] = []
+        lib = mblob.byoc.relax.build(made, "llvm", "dnnl", trace=told.append)
+        (folder / f"{name}.txt").write_text("\n".join(told))
+        lib.export_library(folder / f"{name}.so")
+    mblob.byoc.relax.build(build("twice"), "llvm", "negator").export_library(folder / "negator.so")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,221 @@
+"""Regions of Relax modules: what apache-tvm compiles, on the plug-in of oneDNN and on a user's backend."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.packager.byoc.operators import Operator, Tensor
+from mblob.packager.byoc.simplify import constant_tensor, simplified
+from tests.built_once import built_once
+from tests.e2e.programs import run
+
+pytestmark = pytest.mark.own_process  # oneDNN
+SCRIPT = Path(__file__).with_name("relax_modules.py")
+CASES = ("layers", "shapes", "twice", "left", "unknown")
+
+
+@pytest.fixture(scope="module")
+def built(package_of: Callable[[str], Path]) -> Path:
+    release = next(package_of("tvm").parent.glob("apache_tvm-*.dist-info")).name
+    rooms = sorted(Path(mblob.byoc.__file__).parent.glob("*.py"))
+    return built_once(
+        "byoc-relax", lambda folder: run(sys.executable, SCRIPT, folder), SCRIPT.read_text(), release,
+        *(room.read_text() for room in rooms),
+    )  # fmt: skip
+
+
+def results(library: Path, x: object) -> list[np.ndarray]:
+    machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
+    found = machine["main"](x)
+    return [t.numpy() for t in (found if isinstance(found, (list, tuple)) else [found])]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_module_gives_with_the_engine_what_tvm_gives_without(
+    built: Path, onednn: str, case: str
+) -> None:
+    io = np.load(built / f"{case}.npz")
+    found = results(built / f"{case}.so", io["x"])
+    assert len(found) == len(io.files) - 1
+    for i, array in enumerate(found):
+        np.testing.assert_allclose(array, io[f"y{i}"], rtol=1e-4, atol=1e-5)
+
+
+def test_all_that_an_engine_has_words_for_is_one_region(built: Path) -> None:
+    for case in ("layers", "shapes", "twice"):
+        (line,) = (built / f"{case}.txt").read_text().splitlines()
+        assert line.startswith("tvmgen_dnnl_main_0: ")
+
+
+def test_norms_sums_and_activations_are_part_of_the_layer_before_them(built: Path) -> None:
+    (line,) = (built / "layers.txt").read_text().splitlines()
+    told = line.partition(": ")[2].split(", ")
+    assert told == [
+        "2 dnnl.conv2d_bias_hardswish", "1 dnnl.conv2d_bias_sum_relu", "1 hardswish", "1 linear",
+        "1 dnnl.conv2d_transpose_bias_sigmoid", "1 nn.max_pool2d", "1 nn.avg_pool2d",
+        "1 nn.global_avg_pool2d", "1 reshape", "1 dnnl.dense_bias_tanh", "1 nn.softmax",
+    ]  # fmt: skip
+
+
+def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
+    left = (built / "left.txt").read_text().splitlines()
+    assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d"
+    assert "TVM: 1 relax.cumsum, which is not taken at all" in left
+    assert "TVM: 1 relax.add, which is not taken for these shapes or types" in left
+    unknown = (built / "unknown.txt").read_text().splitlines()
+    assert len(unknown) == 2 and all(line.endswith("these shapes or types") for line in unknown)
+    lib = mblob.load_module(built / "unknown.so")
+    assert [m.type_key for m in lib.walk()] == ["relax.VMExecutable", "library"]
+
+
+def test_a_backend_of_a_users_own_gets_the_operators_that_it_asked_for(built: Path) -> None:
+    x = np.load(built / "twice.npz")["x"]
+    first, second = results(built / "negator.so", x)
+    assert (first <= 0).all() and first.any()
+    assert (second <= 0).all()
+
+
+@pytest.mark.parametrize(
+    "program, said",
+    [
+        ("partition(7)", "expected an IRModule of apache-tvm, found int"),
+        ("partition(mod, 'nobody')", "no pattern table is registered for 'nobody'"),
+        ("partition(mod, patterns=[('dnnl.r', dpl.is_op('relax.round')(dpl.wildcard()))])",
+         "code generators have no word for relax.round"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_split_is_an_error(
+    package_of: Callable[[str], Path], program: str, said: str
+) -> None:
+    package_of("tvm")
+    code = (
+        "import relax_modules\nfrom tvm.relax import dpl\nimport mblob\npartition = mblob.byoc.relax.partition\n"
+        f"mod = relax_modules.build('left')\n{program}\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=SCRIPT.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and said in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_without_tvm_the_error_says_what_to_install() -> None:
+    code = "import sys; sys.modules['tvm'] = None\nimport mblob; mblob.byoc.relax.partition(None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(
+        "mblob.byoc.relax needs apache-tvm: pip install 'mblob[onnx]'"
+    )
+
+
+# -- rules, without TVM ----------------------------------------------------------------------------
+
+
+class Region:
+    """Operators that are made one after the other."""
+
+    def __init__(self, *shape: int) -> None:
+        self.x = Tensor("x", shape, "float32")
+        self.operators: list[Operator] = []
+
+    def __call__(
+        self, op: str, *inputs: Tensor, shape: tuple[int, ...] = (), **attrs: str
+    ) -> Tensor:
+        out = Tensor(f"t{len(self.operators)}", shape or inputs[0].shape, "float32")
+        made = Operator(out.name, op, op, attrs, inputs, (out,))
+        out.producer = made
+        self.operators.append(made)
+        return out
+
+    def ops(self, *outputs: Tensor) -> list[str]:
+        return [o.op for o in simplified(self.operators, outputs)]
+
+
+def number(value: float) -> Tensor:
+    return constant_tensor("c", np.float32(value).reshape(()))
+
+
+def dense(region: Region) -> Tensor:
+    return region(
+        "nn.dense", region.x, constant_tensor("w", np.ones((3, 4), np.float32)), shape=(2, 3)
+    )
+
+
+def channels(*values: float) -> Tensor:
+    return constant_tensor("v", np.array(values, np.float32))
+
+
+def test_arithmetic_with_channels_is_folded_in_its_order() -> None:
+    region = Region(2, 4)
+    moved = region("add", channels(1, 2, 3), dense(region), shape=(2, 3))
+    scaled = region("divide", region("multiply", moved, number(2)), channels(1, 4, 8))
+    out = region("subtract", scaled, number(1))
+    (layer,) = simplified(region.operators, [out])
+    assert layer.outputs == (out,) and layer.op == "nn.dense"
+    assert layer.inputs[1].numpy().tolist() == [[2.0] * 4, [0.5] * 4, [0.25] * 4]
+    assert layer.inputs[2].numpy().tolist() == [1.0, 0.0, -0.25]
+
+
+@pytest.mark.parametrize(
+    "why", ["used twice", "returned", "zero", "infinite", "spread", "reversed"]
+)
+def test_arithmetic_is_not_folded_where_it_would_be_seen(why: str) -> None:
+    region = Region(2, 4)
+    layer = dense(region)
+    outputs = []
+    if why == "spread":
+        outputs.append(region("add", layer, constant_tensor("v", np.ones((2, 1), np.float32))))
+    elif why == "reversed":
+        outputs.append(region("subtract", channels(1, 1, 1), layer, shape=(2, 3)))
+    else:
+        by = {"zero": 0.0, "infinite": float("inf")}.get(why, 2.0)
+        outputs.append(region("divide", layer, channels(1, by, 1)))
+    if why == "used twice":
+        outputs.append(region("tanh", layer))
+    if why == "returned":
+        outputs.append(layer)
+    left = simplified(region.operators, outputs)
+    assert left[0].op == "nn.dense" and len(left[0].inputs) == 2 and len(left) > 1
+
+
+def test_lines_are_put_together_unless_somebody_needs_what_is_between() -> None:
+    region = Region(5)
+    half = region("divide", region.x, number(2))
+    out = region("subtract", region("multiply", number(3), half, shape=(5,)), number(1))
+    (line,) = simplified(region.operators, [out])
+    assert line.op == "linear" and (line.number("alpha"), line.number("beta")) == (1.5, -1.0)
+    region = Region(5)
+    half = region("multiply", region.x, number(0.5))
+    assert region.ops(half, region("add", half, number(1))) == ["linear", "linear"]
+    region = Region(5)
+    assert region.ops(region("divide", region.x, number(0))) == ["divide"]
+    region = Region(5)
+    assert region.ops(region("subtract", number(1), region.x)) == ["subtract"]
+
+
+@pytest.mark.parametrize("three, high, factor", [(3, 6, 6), (2, 6, 6), (3, 5, 6), (3, 6, 5)])
+def test_a_hardswish_has_these_numbers_and_no_others(
+    three: float, high: float, factor: float
+) -> None:
+    region = Region(5)
+    low = region("maximum", region("add", region.x, number(three)), number(0))
+    gate = region("minimum", low, number(high))
+    out = region("divide", region("multiply", region.x, gate), number(factor))
+    found = region.ops(out)
+    if (three, high, factor) == (3, 6, 6):
+        assert found == ["hardswish"]
+    else:
+        assert found == ["linear", "clip", "multiply", "linear"]
+
+
+def test_a_gate_of_another_value_is_no_hardswish() -> None:
+    region = Region(5)
+    other = Tensor("y", (5,), "float32")
+    gate = region("clip", region("add", region.x, number(3)), a_min="0", a_max="6")
+    out = region("divide", region("multiply", other, gate), number(6))
+    assert region.ops(out) == ["linear", "clip", "multiply", "linear"]
