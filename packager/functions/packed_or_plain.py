@@ -7,6 +7,7 @@ A loader takes a function without a row for a packed one if the library is code 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -163,7 +164,8 @@ def warn_of_unknown(
 def warn_of_no_model(files: Sequence[LinkInput]) -> None:
     """Warn of code of a model, if nothing that is packed has the model."""
     for f, contents in files:
-        names = contents.functions if not f.generated else ()
+        is_member = re.search(r"\blib\d+\.\w+\)?$", f.label)  # as TVM names them
+        names = contents.functions if is_member and not f.generated else ()
         kernels = sorted(n for n in names if n.removeprefix(FFI_PREFIX).startswith(_OF_MODELS))
         if kernels:
             warn(

@@ -298,12 +298,12 @@ def test_packed_modules_beside_an_object_that_are_left_out_are_told(tmp_path: Pa
 
 def test_kernels_of_a_model_without_the_model_are_told(tmp_path: Path) -> None:
     code = "int tvmgen_default_add(void *a, int *t, int n, void *r, int *c, void *s) { return 0; }"
+    (tmp_path / "lib0.c").write_text(code)
     with pytest.warns(UserWarning, match=r"kernels of a model .*tvmgen_default_add.*its devc\.o"):
-        mblob.csource_module(code).export_library(tmp_path / "a.so")
+        mblob.csource_module(tmp_path / "lib0.c").export_library(tmp_path / "a.so")
     root = mblob.csource_module("")
     root.export_library(tmp_path / "b.so")
-    (tmp_path / "k.c").write_text(code)
-    mblob.add(tmp_path / "b.so", kernels=[tmp_path / "k.c"])  # which may have it
+    mblob.add(tmp_path / "b.so", kernels=[tmp_path / "lib0.c"])  # which may have it
 
 
 @pytest.mark.parametrize("form", ["tar", "folder"])
