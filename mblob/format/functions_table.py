@@ -300,7 +300,7 @@ def contradicts(row: Row) -> bool:
 def _is_of_type(text: str, type_text: str) -> bool:
     if re.search(FUNCTION, text) or re.search(FUNCTION, type_text):
         return bool(re.search(FUNCTION, text) and re.search(FUNCTION, type_text))
-    type_text = re.sub(r"(?<=\*):.*", "", type_text)
+    type_text = re.sub(r"(?<=[*&]):.*", "", type_text)
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known

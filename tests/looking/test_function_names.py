@@ -232,6 +232,7 @@ SAME = (
     ("", "int f(void)"), ("unsigned", "void f(unsigned int x)"), ("long unsigned int", "void f(unsigned long)"),
     ("const my_t *, my_t", "void f(const my_t *, my_t x)"), ("?", "void f(int a, int b)"), ("int", ""),
     ("void *", "void f(void *restrict p)"), ("const char *", "char *f(const char *text)"),
+    ("const struct vector<> &:object", "int f(const struct vector<> & v)"), ("struct Q *:8", "int f(struct Q *q)"),
 )  # fmt: skip
 DIFFERENT = (
     ("int", "int f(float x)"), ("int", "int f(int a, int b)"), ("int, int", "int f(int a)"), ("void", "int f(int a)"),
