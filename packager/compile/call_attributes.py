@@ -118,20 +118,25 @@ def enums(own: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def array_types(own: str) -> tuple[str, ...]:
-    """The typedefs of arrays in a text, which debug information of parameters leaves out.
+def array_types(own: str) -> dict[str, str]:
+    """The typedefs of arrays in a text, which debug information of parameters leaves out, by their names
+    and in their order.
 
     Args:
         own: as of `own_text`.
     """
+    found: dict[str, str] = {}
     if not has_array_types(own):
-        return ()
-    declared = ([t.text for t in found] for found in _declarations(tokenize(own)[0]))
-    return tuple(
-        words[words.index("[") - 1]
-        for words in declared
-        if words[:1] == ["typedef"] and words[-1] == "]" and "[" in words
-    )
+        return found
+    for declaration in _declarations(tokenize(own)[0]):
+        words = [t.text for t in declaration]
+        head = words[: words.index("[")] if "[" in words else words
+        if words[:1] != ["typedef"] or "(" in head:
+            continue
+        is_array = words[-1] == "]" and head is not words
+        if is_array or (len(words) > 2 and words[-2] in found):
+            found[head[-1]] = "".join(f"{token.space}{token.text}" for token in declaration)
+    return found
 
 
 class WithoutCode(NamedTuple):

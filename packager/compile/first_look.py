@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from mblob.packager import conventions
 from mblob.packager.compile.vector_c.words import names_vectors
@@ -31,7 +32,27 @@ def may_tell(node: SourceNode, options: Sequence[str], looking: bool) -> bool:
     text = node.text()
     if conventions.may_tell(text, (*options, *node.options)):
         return True
-    return looking and "[" in text and has_arrays(text)
+    if not looking:
+        return False
+    if "[" in text and has_arrays(text):
+        return True
+    return any(map(has_array_types, _own_headers(node, text, (*options, *node.options))))
+
+
+def _own_headers(node: SourceNode, text: str, options: Sequence[str]) -> Iterator[str]:
+    """The texts of the headers that a source includes by `"NAME"`, and that these include."""
+    folders = [Path(option[2:]) for option in options if option.startswith("-I")]
+    left = [(node.code.parent if isinstance(node.code, Path) else Path(), text)]
+    seen: set[Path] = set()
+    while left:
+        folder, text = left.pop()
+        for name in _INCLUDE.findall(text):
+            path = next((p for p in (f / name for f in (folder, *folders)) if p.is_file()), None)
+            if path is not None and path not in seen:
+                seen.add(path)
+                found = path.read_text("utf-8", "surrogateescape")
+                left.append((path.parent, found))
+                yield found
 
 
 def has_arrays(source: str) -> bool:
@@ -83,6 +104,7 @@ def _has_one(names: Collection[str], code: str) -> bool:
     return bool(names) and any(word in names for word in _WORD.findall(code))
 
 
+_INCLUDE = re.compile(r'^[ \t]*(?:#|%:)[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEPTH = 16  # of macros in macros
 _DIRECTIVE = re.compile(r"^[ \t]*(?:#|%:)(?:[^\n\\]|\\(?s:.))*", re.MULTILINE)
@@ -110,7 +132,7 @@ def _array_macros(directives: Sequence[str]) -> set[str]:
 def has_array_types(source: str) -> bool:
     """True if a source may have typedefs of arrays: gcc forgets the const of `const row *`."""
     for statement in source.split(";")[:-1] if "typedef" in source else ():
-        text = statement.rstrip()
-        if text.endswith("]") and "typedef" in text[max(map(text.rfind, "{}()")) + 1 :]:
+        text = statement[statement.rfind("typedef") :] if "typedef" in statement else ""
+        if text.rstrip().endswith("]") and not set("{}()").intersection(text.partition("[")[0]):
             return True
     return False

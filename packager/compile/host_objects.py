@@ -64,7 +64,7 @@ class HostFile(NamedTuple):
         arrays: declarations of functions with arrays among their parameters, as its source has them.
         dummies: of a Fortran source, what it says of the dummy arguments of its procedures.
         enums: the enums of its source, if array bounds may name enumerators.
-        array_types: typedefs of arrays in its source, if prototypes may have them.
+        array_types: typedefs of arrays in its source by name, if functions or prototypes may have them.
         written: by function, prototypes of the caller's, in which the macros of its source are replaced.
         expanded_names: of functions whose names in such prototypes are macros, by the macros.
         functions: what it defines, as far as debug information tells; of a source compiled for
@@ -85,7 +85,7 @@ class HostFile(NamedTuple):
     arrays: Mapping[str, str] = {}
     dummies: Mapping[str, Mapping[str, Dummy]] = {}
     enums: tuple[str, ...] = ()
-    array_types: tuple[str, ...] = ()
+    array_types: Mapping[str, str] = {}
     written: Mapping[str, str] = {}
     expanded_names: Mapping[str, str] = {}
     functions: tuple[Function, ...] = ()
@@ -241,7 +241,7 @@ def _with_declarations(
         own_calls=call_attributes.attributes(text),
         arrays=arrays,
         enums=call_attributes.enums(own) if arrays or texts else (),
-        array_types=call_attributes.array_types(own) if texts else (),
+        array_types=call_attributes.array_types(own) if arrays or texts else {},
         written=dict(zip(names, written)),
         expanded_names={old: new for old, new in zip(texts, names) if new and new != old},
     )

@@ -223,7 +223,12 @@ def _written(text: str, function: Function, described: Prototype, file: HostFile
     """The prototype of a caller's text with words of the source, as of `_compared`. The source tells of
     its references."""
     made = _compared(_parsed(text, described.name, file), function, described)
-    declared = parameters(file.written.get(described.name, text))
+    text = file.written.get(described.name, text)
+    if file.array_types:
+        from mblob.packager.modules.source_words import with_bounds  # with pycparser
+
+        made, _ = with_bounds(made, text, _enumerators(file.enums), file.array_types)
+    declared = parameters(text)
     found = function.parameters
     if len(declared) != len(found) or not any(p.is_reference for p in found):
         return made
@@ -458,7 +463,7 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
         return prototype
     from mblob.packager.modules.source_words import with_bounds  # with pycparser
 
-    made, why = with_bounds(prototype, declaration, _enumerators(file.enums))
+    made, why = with_bounds(prototype, declaration, _enumerators(file.enums), file.array_types)
     if why:
         warn(f"{file.label}: a call does not check the size of an array: {why}")
     return made

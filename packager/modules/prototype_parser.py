@@ -410,6 +410,16 @@ def folded(node: Any, numbers: Mapping[str, int]) -> int | None:
     return value if value is not None and -(2**63) <= value < 2**63 else None
 
 
+def _size_of(node: Any) -> int | None:
+    """The size of a type of numbers, None of one that each machine has its own of, and of all others."""
+    try:
+        scalar = named_scalar(node.type.type.names, "sizeof")
+    except (AttributeError, BuildError):
+        return None
+    size = scalar.size(8)
+    return size if size == scalar.size(4) else None
+
+
 def _folded(node: Any, numbers: Mapping[str, int]) -> int | None:
     if isinstance(node, c_ast.Constant) and "int" in node.type:
         text = node.value.rstrip("uUlL")
@@ -423,6 +433,8 @@ def _folded(node: Any, numbers: Mapping[str, int]) -> int | None:
     if isinstance(node, c_ast.Cast):
         value = folded(node.expr, numbers)
         return value if value is not None and 0 <= value < 128 else None  # any type holds these
+    if isinstance(node, c_ast.UnaryOp) and node.op == "sizeof":
+        return _size_of(node.expr)
     if isinstance(node, c_ast.UnaryOp):
         value = folded(node.expr, numbers)
         return None if value is None else {"-": -value, "+": value, "~": ~value}.get(node.op)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 from mblob.packager.errors import BuildError
@@ -113,13 +114,17 @@ def _has_own_words(node: Any, types: Sequence[str], names: Collection[str]) -> b
 
 
 def with_bounds(
-    prototype: Prototype, declaration: str, numbers: Mapping[str, int]
+    prototype: Prototype,
+    declaration: str,
+    numbers: Mapping[str, int],
+    array_types: Mapping[str, str],
 ) -> tuple[Prototype, str]:
     """A prototype with the bounds of arrays that the declaration of its function has in the source, and
     why some are missing, "" if none are.
 
     Args:
         numbers: enumerators of the source.
+        array_types: its typedefs of arrays, by name.
     """
     try:
         code = as_in_c(standard(declaration))
@@ -143,6 +148,7 @@ def with_bounds(
             if p.kind == "scalar" and p.element.is_integer
         },
     }
+    typedefs = _trees(array_types)
     made = list(prototype.parameters)
     why = ""
     for i, (p, declared) in enumerate(zip(prototype.parameters, found)):
@@ -153,16 +159,16 @@ def with_bounds(
             continue
         try:
             where = f"{prototype.name}: parameter {i} ({p.name})"
-            element, dims = array_dims(getattr(declared, "type", None), where, known)
+            kind = _of_typedefs(getattr(declared, "type", None), typedefs)
+            element, dims = array_dims(kind, where, known)
         except BuildError as exc:
             why = why or str(exc)
             continue
         if not dims and not p.dims:
             continue
-        const = p.const
-        if inner := p.dims[len(dims) :]:  # of a typedef of arrays, whose const gcc forgets
-            dims += inner
-            const = const or ("const" in getattr(element, "quals", ()) and not p.is_indirect)
+        dims += p.dims[len(dims) :]  # of a typedef that is told nowhere
+        # gcc forgets that of a typedef of arrays
+        const = p.const or ("const" in getattr(element, "quals", ()) and not p.is_indirect)
         if is_memory:
             spelled = as_const(p.spelled) if const and not p.is_indirect else p.spelled
             made[i] = p._replace(const=const, spelled=spelled, dims=tuple(dims))
@@ -170,6 +176,34 @@ def with_bounds(
         scalar = p.scalar or Scalar("char", "char")
         made[i] = p._replace(kind="tensor", scalar=scalar, const=const, dims=tuple(dims))
     return prototype._replace(parameters=tuple(made)), why
+
+
+def _trees(array_types: Mapping[str, str]) -> dict[str, Any]:
+    """What typedefs of arrays stand for, without those that are not C that mblob reads."""
+    found: dict[str, Any] = {}
+    for name, text in array_types.items():
+        with suppress(AttributeError, BuildError, ParseError, ValueError):
+            code = standard(text)
+            (node,) = tree(code, type_names(code.partition("typedef")[2]))
+            found[name] = _of_typedefs(node.type, found)
+    return found
+
+
+def _of_typedefs(kind: Any, typedefs: Mapping[str, Any]) -> Any:
+    """A type, with the arrays that typedefs stand for; const is that of what is in them."""
+    inner = getattr(kind, "type", None)
+    if not isinstance(kind, c_ast.TypeDecl):
+        if isinstance(kind, (c_ast.ArrayDecl, c_ast.PtrDecl)):
+            kind.type = _of_typedefs(inner, typedefs)
+        return kind
+    known = typedefs.get(inner.names[-1]) if isinstance(inner, c_ast.IdentifierType) else None
+    if known is None:
+        return kind
+    made = element = deepcopy(known)
+    while not isinstance(element, c_ast.TypeDecl):
+        element = element.type
+    element.quals = [*(element.quals or ()), *(kind.quals or ())]
+    return made
 
 
 def _rename(declared: Sequence[Any], parameters: Sequence[Parameter]) -> None:

@@ -275,7 +275,7 @@ BOUND = {
     "open": "void open(const float *x, float y[], size_t n)",
     "text": "void text(const char s[16], float z[][4])",
     "computed": "void computed(uint32_t n, float x[(n + 1) * 4])",
-    "named": "void named(float *v)",
+    "named": "void named(float v[3])",
 }
 
 

@@ -100,7 +100,7 @@ void add(vec out, vec const a, const floats b, vec *rows) { out[0] = a[0] + b[0]
 
 def test_typedefs_of_arrays_and_pointers_are_arrays(tmp_path: Path) -> None:
     prototype = "void add(vec out, vec const a, const floats b, vec *rows)"
-    told = {"add": "void add(float *out, const float *a, float *b, float rows[][3])"}
+    told = {"add": "void add(float out[3], const float a[3], float *b, float rows[][3])"}
     assert shown(packed(tmp_path, ARRAYS)) == told
     lib = packed(tmp_path, ARRAYS, functions=[prototype])
     assert shown(lib) == told
@@ -204,6 +204,31 @@ def test_elements_of_an_array_may_be_a_typedef_of_arrays(tmp_path: Path) -> None
     y = np.zeros((3, 4), "float32")
     lib.fill(3, y)
     assert y[2, 3] == 7
+
+
+def test_arrays_of_typedefs_and_sizes_of_types_are_bounds(tmp_path: Path) -> None:
+    """In the source and in its own headers; a type of other sizes elsewhere has a remark."""
+    (tmp_path / "own.h").write_text("typedef double mat[N][N]; typedef mat alias;")
+    source = tmp_path / "typed.c"
+    source.write_text(
+        """enum { N = 3 };
+        #include "own.h"
+        void last(alias a) { a[2][2] = 1; }
+        void raw(const unsigned char *x, float y[2 * sizeof(double)]) { y[15] = *x; }
+        """
+    )
+    path = tmp_path / "typed.so"
+    mblob.csource_module(source).export_library(path)
+    lib = mblob.load_module(path)
+    assert shown(lib) == {
+        "last": "void last(double a[3][3])",
+        "raw": "void raw(const unsigned char *x, float y[2 * 8])",
+    }
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(3, 3\), found \(2, 3\)"):
+        lib.last(np.zeros((2, 3)))
+    source.write_text("void of_word(float x[sizeof(long)]) { *x = 1; }")
+    with pytest.warns(UserWarning, match="does not check the size .* of_word"):
+        mblob.csource_module(source).export_library(path)
 
 
 def test_bounds_of_the_source_may_be_enumerators(tmp_path: Path) -> None:
