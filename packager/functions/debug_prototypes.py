@@ -12,7 +12,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.functions.callers import caller_of
-from mblob.packager.functions.number_names import scalar_of
+from mblob.packager.functions.number_names import in_c, scalar_of
 from mblob.packager.functions.prototype_check import OWN_CALL, own_call
 from mblob.packager.modules.prototypes import (
     Dim,
@@ -202,7 +202,11 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     scalar = scalar_of(element)
     if scalar is None:
         is_function = target.text.count("?") == 1 and "(?)(" in target.text
-        spelled = target.declaration("*?" if is_function else "*")
+        if "(kind=" in element.base and "(?)" not in element.base:  # 16 bytes, or 10
+            raise NotCallable(
+                f"{where} is {element.base}, which no argument is: give {_of_fortran(element.kind)}"
+            )
+        spelled = in_c(target.declaration("*?" if is_function else "*"))
         if "&" in spelled or target.kind == "void" or ("?" in target.text and not is_function):
             spelled = ""
         if target.dims:
@@ -223,6 +227,12 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     if scalar.kind == "char" and is_const and not dims:
         return Parameter(name, "string", None, True)
     return Parameter(name, "tensor", scalar, is_const, dims)
+
+
+def _of_fortran(kind: str) -> str:
+    """A procedure that takes the largest number of a kind that an argument may be."""
+    word = {"float": "real", "complex": "complex"}.get(kind, "integer")
+    return f"a procedure of {word}(8)"
 
 
 def _pointer_to_pointers(target: CType) -> str:

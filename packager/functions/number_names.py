@@ -46,6 +46,18 @@ def scalar_of(found: CType) -> Scalar | None:
     return None
 
 
+def in_c(text: str) -> str:
+    """A type with the words of C for numbers of Fortran, "" if C has none for one."""
+    for word, kind in _OF_FORTRAN.items():
+        for (of, size), name in _NAMES.items() if f"{word}(kind=" in text else ():
+            width = size // 2 if kind == "complex" else size
+            text = text.replace(f"{word}(kind={width})", name) if of == kind else text
+    return "" if "(kind=" in text else text
+
+
+_OF_FORTRAN = {"real": "float", "integer": "int", "complex": "complex", "logical": "int"}
+
+
 def _integer(spelled: str, size: int, is_signed: bool) -> Scalar | None:
     """An integer by its size, in the words of C if the source has them."""
     words = spelled.split()

@@ -64,10 +64,12 @@ def undefined(
     cut: list[str] = []
     if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
-    procedures = {f.source_name for f in functions if f.source_name.endswith(f"::{last.lower()}")}
-    if procedures:
+    of_fortran = (f for f in functions if f.source_name.rpartition("::")[2] == last.lower())
+    if procedures := sorted({f.called for f in of_fortran}):
+        of_module = any("::" in procedure for procedure in procedures)
+        which = "of a module" if of_module else "that its source gives another name, by bind(C)"
         return BuildError(
-            f"functions: {name} is a procedure of a module: its name is {' or '.join(sorted(procedures))}"
+            f"functions: {name} is a procedure {which}: its name is {' or '.join(procedures)}"
         )
     library = next((f for f, _ in files if f.elsewhere), None)
     if library is not None and (why := _in_library(name, library)):

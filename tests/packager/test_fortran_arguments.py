@@ -172,6 +172,58 @@ def test_a_pointer_to_a_function_of_any_types(
         assert x[0] == 1.5
 
 
+NUMBERS = """
+module m
+contains
+  real(8) function area(r) bind(c, name="my_area")
+    real(8), value :: r
+    area = 3 * r * r
+  end function
+end module
+subroutine wide(x)
+  real(16), intent(inout) :: x(2)
+  x = 2 * x
+end subroutine
+subroutine long_integer(n)
+  integer(16), intent(inout) :: n
+  n = n + 1
+end subroutine
+subroutine applied(f, x)
+  interface
+    real(8) function f(x, n)
+      real(8), value :: x
+      integer(4), value :: n
+    end function
+  end interface
+  real(8), intent(inout) :: x
+  x = f(x, 2)
+end subroutine
+"""
+
+
+def test_numbers_that_no_argument_is_are_refused_and_procedures_have_the_types_of_c(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("gfortran")
+    lib, x = packed(tmp_path, NUMBERS), np.ones(1)
+    assert shown(lib) == {
+        "applied": "void applied(double (*f)(double, int32_t), double *x)",
+        "my_area": "double my_area(double r)",
+    }
+    lib.applied(ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_int32)(pow), x)
+    for name, found, given in (("wide", "real", "real"), ("long_integer", "integer", "integer")):
+        reason = rf"{found}\(kind=16\), which no argument is: give a procedure of {given}\(8\)"
+        with pytest.raises(mblob.NotFoundError, match=reason):
+            lib[name]
+
+
+def test_the_name_that_bind_c_gives_is_told(tmp_path: Path, require: Callable[[str], str]) -> None:
+    require("gfortran")
+    for name in ("m::area", "area", "AREA"):
+        with pytest.raises(mblob.BuildError, match=r"by bind\(C\): its name is my_area"):
+            packed(tmp_path, NUMBERS, functions=[name])
+
+
 OPTIONAL = """
 module m
 contains
