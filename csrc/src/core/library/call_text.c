@@ -133,7 +133,7 @@ static int read_array(mblob_prepared *c, struct mb_argument *a, const struct cal
   const uint32_t alignment = mblob_function_alignment(c->function);
   const size_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
   a->misaligned = needed ? (needed & -needed) - 1 : 0;
-  a->is_plain = a->passed == AS_ARRAY && !a->is_open && !a->is_inner;
+  a->is_plain = a->passed == AS_ARRAY && !a->is_inner;
   return a->is_open ? MBLOB_OK : mb_call_measure(c, a);
 }
 

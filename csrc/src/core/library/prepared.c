@@ -83,11 +83,16 @@ static int view_tensor(mblob_prepared *c, struct mb_argument *a, TVMValue *value
   return status;
 }
 
-/* The extents that the text leaves open. */
+/* The extents that the text leaves open. What is not a usual size is measured, which refuses it. */
 static int take_extents(mblob_prepared *c, struct mb_argument *a, va_list *args) {
-  for (int k = 0; k < a->tensor.ndim; k++)
+  ptrdiff_t size = (a->tensor.dtype.bits * a->tensor.dtype.lanes + 7) / 8;
+  bool is_odd = false;
+  for (int k = 0; k < a->tensor.ndim; k++) {
     if (a->extents[k] < 0) a->tensor.shape[k] = va_arg(*args, int64_t);
-  return a->passed == AS_ARRAY ? mb_call_measure(c, a) : MBLOB_OK;
+    is_odd |= a->tensor.shape[k] <= 0 || __builtin_mul_overflow(size, a->tensor.shape[k], &size);
+  }
+  a->size = (size_t)size;
+  return is_odd && a->passed == AS_ARRAY ? mb_call_measure(c, a) : MBLOB_OK;
 }
 
 /* An array whose pointer is not used as it is. */
@@ -151,7 +156,7 @@ static inline int take_argument(mblob_prepared *c, struct mb_argument *a, TVMVal
     case AS_SHAPE:
       status = take_extents(c, a, args);
       return status ? status : take_shape(c, a, v, code);
-    case AS_ARRAY:
+    case AS_ARRAY: /* in a tuple */
       if (a->is_open) status = take_extents(c, a, args);
       if (status) return status;
       a->tensor.data = va_arg(*args, void *);
@@ -284,6 +289,7 @@ static int run_prepared(mblob_prepared *c, va_list *args) {
   int status = MBLOB_OK;
   for (struct mb_argument *a = c->arguments, *end = a + c->count; !status && a < end; a++, top++) {
     if (a->is_plain) {
+      if (a->is_open && (status = take_extents(c, a, args))) break;
       const uintptr_t data = (uintptr_t)(a->tensor.data = va_arg(*args, void *));
       c->values[top].v_handle = &a->tensor;
       c->codes[top] = kTVMDLTensorHandle;
