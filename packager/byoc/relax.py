@@ -25,14 +25,14 @@ from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
-from mblob.packager.byoc.simplify import simplified
+from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import const_loader_module
 
 Trace = Callable[[str], object]
 # Engines of mblob that take more of a Relax module than of a graph, for which TVM's runtime has the
-# last word: predicate and pattern table.
-_PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table)}
+# last word: predicate, pattern table, and what is faster there.
+_PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table, untangled)}
 
 
 def partition(
@@ -256,6 +256,8 @@ def _region(engine: str, symbol: str, function: Any) -> Region:
     outputs = _read(symbol, function, reader, read)
     inputs = [_known(symbol, parameter, reader) for parameter in function.params]
     operators = simplified(read, outputs)
+    if engine in _PLUG_INS:
+        operators = _PLUG_INS[engine][2](operators, outputs)
     constants = {id(t): t for o in operators for t in o.inputs if t.is_constant}
     return Region(
         key=engine,

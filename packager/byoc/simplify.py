@@ -2,6 +2,7 @@
 
 A batch norm is a subtraction, division, product and sum for each channel: `fold_channels` makes them
 weights and bias of the layer in front. `name_activations` finds clip, hardswish, and x * a + b.
+`untangled` is for engines that are slow at transposed convolutions.
 Numbers are float32; sums are made in float64.
 """
 
@@ -14,6 +15,9 @@ from mblob.format.ndarray import as_record
 from mblob.packager.byoc.operators import Operator, Tensor
 
 _LAYERS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense")
+_OF_ONE_ELEMENT = (
+    "nn.relu", "sigmoid", "tanh", "clip", "hardswish", "linear", "exp", "log", "sqrt", "abs",
+)  # fmt: skip
 _ARITHMETIC = ("add", "subtract", "multiply", "divide")
 
 
@@ -203,6 +207,87 @@ def _hardswish(o: Operator) -> Tensor | None:
         if limits == (0, 6) and moved and moved[0] is data and moved[1] == 3:
             return data
     return None
+
+
+# -- transposed convolutions -----------------------------------------------------------------------
+
+
+def untangled(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
+    """The operators, with a convolution of 1x1 and a change of shape in place of a transposed
+    convolution whose kernel is its stride: each element of the data makes a tile of the result.
+
+    Operators of one element that follow come before the change of shape, where engines fuse them.
+    """
+    users, kept = _users(operators), {id(t) for t in outputs}
+    behind: dict[int, Sequence[Operator]] = {}
+    for layer in operators:
+        if not _makes_tiles(layer):
+            continue
+        chain = [layer]
+        while id(chain[-1].outputs[0]) not in kept:
+            following = users.get(id(chain[-1].outputs[0]), ())
+            if len(following) != 1 or following[0].op not in _OF_ONE_ELEMENT:
+                break
+            chain.append(following[0])
+        behind[id(chain[-1])] = _untangle(chain)
+    return [made for o in operators for made in (o, *behind.get(id(o), ()))]
+
+
+def _makes_tiles(o: Operator) -> bool:
+    if o.op != "nn.conv2d_transpose" or not o.inputs[1].is_constant:
+        return False
+    layouts = (o.text("data_layout"), o.text("kernel_layout"))
+    if layouts != ("NCHW", "IOHW") or o.integer("groups", 1) != 1:
+        return False
+    kernel, image, result = (t.shape[2:] for t in (o.inputs[1], o.inputs[0], o.outputs[0]))
+    return (
+        o.ints("strides", (1, 1), 2) == kernel != (1, 1)
+        and not any(o.ints("padding", (0,)))
+        and o.ints("dilation", (1, 1), 2) == (1, 1)
+        and result == tuple(a * b for a, b in zip(image, kernel))  # no output_padding
+    )
+
+
+def _untangle(chain: Sequence[Operator]) -> list[Operator]:
+    """Make the first operator a convolution whose channels are the elements of a tile; what puts
+    the tiles behind the last.
+
+    Channels of a pixel lie side by side meanwhile, so that rows of tiles are copied as they are.
+    """
+    import numpy as np
+
+    layer, result = chain[0], chain[-1].outputs[0]
+    weights = layer.inputs[1].numpy()
+    inputs, channels, height, width = weights.shape
+    batch, _, rows, columns = layer.inputs[0].shape
+    size = height * width * channels
+    by_tile = weights.transpose(2, 3, 1, 0).reshape(size, inputs, 1, 1)
+    bias = [constant_tensor(t.name, np.tile(t.numpy(), height * width)) for t in layer.inputs[2:]]
+    layer.inputs = (layer.inputs[0], constant_tensor(layer.inputs[1].name, by_tile), *bias)
+    layer.op = "nn.conv2d"
+    layer.attrs = {**layer.attrs, "strides": "[1, 1]", "kernel_layout": "OIHW"}
+    data = Tensor(f"{layer.name}.tiles", (batch, size, rows, columns), result.dtype, None, layer)
+    layer.outputs = (data,)
+    for o in chain[1:]:
+        o.inputs = (data,)
+        data = Tensor(f"{o.name}.tiles", data.shape, data.dtype, None, o)
+        o.outputs = (data,)
+    made: list[Operator] = []
+    for axes, shape in (
+        ((0, 2, 3, 1), (batch, rows, columns, size)),
+        ((), (batch, rows, columns, height, width, channels)),
+        ((0, 1, 3, 2, 4, 5), (batch, rows, height, columns, width, channels)),
+        ((), (batch, rows * height, columns * width, channels)),
+        ((0, 3, 1, 2), result.shape),
+    ):
+        op, attrs = ("transpose", {"axes": str([*axes])}) if axes else ("reshape", {})
+        out = Tensor(f"{result.name}.{len(made)}", shape, result.dtype)
+        if len(made) == 4:
+            out = result
+        out.producer = Operator(out.name, op, op, attrs, (data,), (out,))
+        made.append(out.producer)
+        data = out
+    return made
 
 
 # -- who uses what ---------------------------------------------------------------------------------

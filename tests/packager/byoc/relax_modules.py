@@ -60,7 +60,7 @@ def layers(net: Net, x: Any) -> list[Any]:
     c = net(op.add(c, constant(1, 8, 1, 1)))
     c = net.hardswish(net(op.nn.relu(net(op.add(a, c)))), 2)
     c = net(op.add(net(op.multiply(c, relax.const(0.75))), relax.const(-0.25)))
-    up = net(op.nn.conv2d_transpose(c, constant(8, 5, 2, 2), strides=2))
+    up = net(op.nn.conv2d_transpose(c, constant(8, 5, 3, 3), strides=2))
     up = net(op.sigmoid(net.norm(up, 5)))
     pools = [
         net(op.nn.max_pool2d(up, (3, 3), strides=(2, 2), padding=1, ceil_mode=True)),
@@ -100,6 +100,15 @@ def twice(net: Net, x: Any) -> list[Any]:
     return [first, second]
 
 
+def tiles(net: Net, x: Any) -> list[Any]:
+    """[2, 3, 5, 4]: transposed convolutions whose kernel is their stride, in a row."""
+    a = net(op.nn.conv2d(x, constant(8, 3, 3, 3), padding=1))
+    b = net(op.nn.conv2d_transpose(a, constant(8, 6, 2, 2), strides=2))
+    b = net(op.nn.relu(net.norm(net(op.add(b, constant(1, 6, 1, 1))), 6)))
+    c = net(op.sigmoid(net(op.nn.conv2d_transpose(b, constant(6, 1, 3, 2), strides=(3, 2)))))
+    return [net(op.nn.conv2d(b, constant(4, 6, 3, 3))), c]
+
+
 def left(net: Net, x: Any) -> list[Any]:
     """[1, 3, 4, 4]: operators and types that code generators have no word for."""
     most = net(op.max(net(op.nn.conv2d(x, constant(4, 3, 1, 1))), [1], keepdims=True))
@@ -117,6 +126,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "layers": (layers, (1, 6, 13, 12)),
     "shapes": (shapes, (2, 4, 6)),
     "twice": (twice, (1, 4, 5, 5)),
+    "tiles": (tiles, (2, 3, 5, 4)),
     "left": (left, (1, 3, 4, 4)),
     "unknown": (unknown, (5, 4)),
 }

@@ -12,13 +12,13 @@ import pytest
 
 import mblob
 from mblob.packager.byoc.operators import Operator, Tensor
-from mblob.packager.byoc.simplify import constant_tensor, simplified
+from mblob.packager.byoc.simplify import constant_tensor, simplified, untangled
 from tests.built_once import built_once
 from tests.e2e.programs import run
 
 pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
-CASES = ("layers", "shapes", "twice", "left", "unknown")
+CASES = ("layers", "shapes", "twice", "tiles", "left", "unknown")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_module_gives_with_the_engine_what_tvm_gives_without(
 
 
 def test_all_that_an_engine_has_words_for_is_one_region(built: Path) -> None:
-    for case in ("layers", "shapes", "twice"):
+    for case in ("layers", "shapes", "twice", "tiles"):
         (line,) = (built / f"{case}.txt").read_text().splitlines()
         assert line.startswith("tvmgen_dnnl_main_0: ")
 
@@ -62,6 +62,13 @@ def test_norms_sums_and_activations_are_part_of_the_layer_before_them(built: Pat
         "1 dnnl.conv2d_transpose_bias_sigmoid", "1 nn.max_pool2d", "1 nn.avg_pool2d",
         "1 nn.global_avg_pool2d", "1 reshape", "1 dnnl.dense_bias_tanh", "1 nn.softmax",
     ]  # fmt: skip
+
+
+def test_transposed_convolutions_that_make_tiles_run_as_convolutions_of_1x1(built: Path) -> None:
+    (line,) = (built / "tiles.txt").read_text().splitlines()
+    told = line.partition(": ")[2].split(", ")
+    assert "conv2d_transpose" not in line
+    assert {"1 dnnl.conv2d_bias_relu", "1 dnnl.conv2d_sigmoid", "2 nn.conv2d"} <= {*told}
 
 
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
@@ -219,3 +226,82 @@ def test_a_gate_of_another_value_is_no_hardswish() -> None:
     gate = region("clip", region("add", region.x, number(3)), a_min="0", a_max="6")
     out = region("divide", region("multiply", other, gate), number(6))
     assert region.ops(out) == ["linear", "clip", "multiply", "linear"]
+
+
+# -- transposed convolutions -----------------------------------------------------------------------
+
+
+def transposed(region: Region, shape: tuple[int, ...], bias: bool = True, **attrs: str) -> Tensor:
+    """A transposed convolution of 4 to 3 channels; the kernel is 2x3, as are its strides."""
+    rng = np.random.default_rng(3)
+    given = [constant_tensor("w", rng.standard_normal((4, 3, 2, 3)).astype("float32"))]
+    given += [channels(1, 2, 3)] * bias
+    attrs = {
+        "strides": "[2, 3]", "padding": "[0, 0, 0, 0]", "dilation": "[1, 1]", "groups": "1",
+        "data_layout": "NCHW", "kernel_layout": "IOHW", **attrs,
+    }  # fmt: skip
+    return region("nn.conv2d_transpose", region.x, *given, shape=shape, **attrs)
+
+
+def computed(operators: list[Operator], x: np.ndarray, out: Tensor) -> np.ndarray:
+    """What operators of 1x1, relu and shape give."""
+    known = {id(operators[0].inputs[0]): x}
+    for o in operators:
+        data = known[id(o.inputs[0])]
+        if o.op == "nn.conv2d":
+            assert (o.text("strides"), o.text("kernel_layout")) == ("[1, 1]", "OIHW")
+            made = np.einsum("oi,nihw->nohw", o.inputs[1].numpy()[:, :, 0, 0], data)
+            made = made + sum(t.numpy().reshape(1, -1, 1, 1) for t in o.inputs[2:])
+        elif o.op == "transpose":
+            made = data.transpose(o.ints("axes"))
+        elif o.op == "reshape":
+            made = data.reshape(o.outputs[0].shape)
+        else:
+            made = np.tanh(data) if o.op == "tanh" else np.maximum(data, 0)
+        assert made.shape == o.outputs[0].shape and o.outputs[0].producer is o
+        known[id(o.outputs[0])] = made
+    return known[id(out)]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_transposed_convolution_that_makes_tiles_becomes_one_of_1x1(bias: bool) -> None:
+    region = Region(2, 4, 3, 5)
+    out = region("tanh", region("nn.relu", transposed(region, (2, 3, 6, 15), bias)))
+    weights = region.operators[0].inputs[1].numpy()
+    x = np.random.default_rng(4).standard_normal(region.x.shape).astype("float32")
+    found = untangled(region.operators, [out])
+    assert [o.op for o in found[:3]] == ["nn.conv2d", "nn.relu", "tanh"]  # fused, not behind
+    tiles = np.einsum("nihw,iokl->nohkwl", x, weights).reshape(out.shape)
+    if bias:
+        tiles = tiles + np.array([1, 2, 3]).reshape(1, 3, 1, 1)
+    np.testing.assert_allclose(
+        computed(found, x, out), np.tanh(np.maximum(tiles, 0)), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "shape, attrs",
+    [
+        ((2, 3, 6, 10), {"strides": "[2, 2]"}),
+        ((2, 3, 4, 15), {"padding": "[1, 0, 1, 0]"}),
+        ((2, 3, 7, 15), {}),  # output_padding
+        ((2, 3, 7, 18), {"dilation": "[2, 2]"}),
+        ((2, 6, 6, 15), {"groups": "2"}),
+        ((2, 6, 15, 3), {"data_layout": "NHWC"}),
+    ],
+)
+def test_transposed_convolutions_whose_tiles_overlap_or_have_gaps_stay(
+    shape: tuple[int, ...], attrs: dict[str, str]
+) -> None:
+    region = Region(2, 4, 3, 5)
+    out = transposed(region, shape, **attrs)
+    assert untangled(region.operators, [out]) == region.operators
+    assert region.operators[0].op == "nn.conv2d_transpose"
+
+
+def test_a_result_that_is_needed_between_is_made_before_the_activation() -> None:
+    region = Region(2, 4, 3, 5)
+    between = transposed(region, (2, 3, 6, 15))
+    out = region("nn.relu", between)
+    found = untangled(region.operators, [between, out])
+    assert found[-1].inputs == (between,) and found[-2].outputs == (between,)
