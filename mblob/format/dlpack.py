@@ -92,11 +92,12 @@ def read(source: Any) -> tuple[DataType, tuple[int, ...], memoryview]:
     """
     what = type(source).__name__
     device = getattr(source, "__dlpack_device__", None)
-    if device is not None and int(device()[0]) not in HOST:
-        raise ArgumentTypeError(
-            f"expected memory of the host, found {what} on device {tuple(map(int, device()))}; copy it first (x.cpu())"
-        )
     try:
+        place = (HOST[0], 0) if device is None else tuple(map(int, device()))
+        if place[0] not in HOST:
+            raise ArgumentTypeError(
+                f"expected memory of the host, found {what} on device {place}; copy it first (x.cpu())"
+            )
         taken = _taken(source if is_capsule(source) else _capsule_of(source), what)
     except MblobError:
         raise

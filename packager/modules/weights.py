@@ -244,6 +244,9 @@ def _order(who: str, order: Any, known: list[str]) -> list[str]:
     return list(order)
 
 
+_CACHES = ("tensor-cache.json", "ndarray-cache.json")
+
+
 def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path]]:
     """The arrays of a folder that TVM wrote, in its order, and its files.
 
@@ -251,10 +254,11 @@ def read_tensor_cache(folder: Path) -> tuple[dict[str, ArrayRecord], list[Path]]
         OSError: a file cannot be read.
         FormatError: it is no such folder, or damaged.
     """
-    names = ("tensor-cache.json", "ndarray-cache.json")
-    index = next((folder / name for name in names if (folder / name).is_file()), None)
+    index = next((folder / name for name in _CACHES if (folder / name).is_file()), None)
     if index is None:
-        raise FormatError(f"{folder}: expected {' or '.join(names)} in this folder", code="payload")
+        raise FormatError(
+            f"{folder}: expected {' or '.join(_CACHES)} in this folder", code="payload"
+        )
     found: dict[str, ArrayRecord] = {}
     files = [index]
     try:
@@ -454,6 +458,12 @@ def _read(who: str, data: memoryview) -> tuple[int, list[safetensors.TensorEntry
             bytes(data[:1]) == b"\x80" and bytes(data[-1:]) == b"."
         ):  # a pickle, as torch.save wrote until 1.6
             raise _of_torch(who) from None
+        if Path(who).name in _CACHES:
+            folder = Path(who).parent
+            raise FormatError(
+                f"{who}: an index of tensors in the files beside it; give its folder, {folder}, as params",
+                code=error.code,
+            ) from None
         if bytes(data[8:9]) != b"{":
             kind = Path(who).suffix if Path(who).suffix in _OTHER_FORMATS else "safetensors"
             raise FormatError(

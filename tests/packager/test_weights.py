@@ -271,6 +271,22 @@ class ReadOnly(Lent):
         return mblob.array(self.array).__dlpack__(max_version=max_version)
 
 
+def test_errors_name_the_tensor_that_lends_nothing_and_the_folder_of_an_index(
+    tmp_path: Path,
+) -> None:
+    class Broken:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise RuntimeError("it is gone")
+
+        def __dlpack__(self) -> None: ...
+
+    with pytest.raises(mblob.MblobError, match="'w': Broken gives no DLPack tensor: it is gone"):
+        mblob.safetensors_module({"w": Broken()})
+    (tmp_path / "tensor-cache.json").write_text('{"records": []}')
+    with pytest.raises(mblob.MblobError, match=f"give its folder, {tmp_path}, as params"):
+        mblob.safetensors_module(tmp_path / "tensor-cache.json")
+
+
 def test_whatever_can_be_called_with_can_be_packed(tmp_path: Path) -> None:
     """Read-only arrays with `__dlpack__`, and capsules, which are used up and given back once."""
     mblob.csource_module(
