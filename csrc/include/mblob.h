@@ -411,7 +411,8 @@ MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args
  * Threads: any. */
 MBLOB_API uint32_t mblob_function_alignment(const mblob_function *function);
 /* The C argument types that the library recorded ("const float *, float *, int64_t"), "" when
- * unknown.
+ * unknown. Names and array sizes are in mblob_function_prototype(). Numbers behind a pointer to a
+ * struct are the bytes of the struct, and its alignment: "const cell_t *:24:8".
  * Ownership: borrowed from the function.
  * Errors: none.
  * Threads: any. */
