@@ -268,6 +268,12 @@ def is_packed(function: Function, *, of_tvm: bool) -> bool:
     return args is not None and codes is not None and _may_be_values(args) and _may_be_codes(codes)
 
 
+def is_of_cxx(symbol: str, files: Sequence[LinkInput]) -> bool:
+    """True of a symbol of C++ that nothing tells to be that of a packed function."""
+    packed = (fn.name for f, _ in files for fn in f.functions if is_packed(fn, of_tvm=False))
+    return symbol.startswith(MANGLED[0]) and symbol not in packed
+
+
 def _is_int32(found: CType) -> bool:
     return found.kind == "int" and found.size == 4
 

@@ -33,7 +33,7 @@ from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.callers import caller
-from mblob.packager.modules.nodes import HostNode, SourceNode
+from mblob.packager.modules.nodes import OPERATOR, HostNode, SourceNode, without_arguments
 from mblob.packager.modules.prototypes import STATIC
 from mblob.source_suffixes import OF_C
 
@@ -48,12 +48,14 @@ def undefined(
     """The error for a function that nobody defines.
 
     Args:
-        name: as the caller has it, with namespaces and classes or without.
+        name: as the caller has it, with namespaces and classes or without, with arguments of a template or
+            without; or a symbol of C++.
         result_type: of the prototype.
         defined: symbols of all objects.
         files: all that may define it.
         texts: gives the sources, as of `own_texts`.
     """
+    asked, name = name, without_arguments(name)
     *_, last = name.split("::")
     functions = [function for f, _ in files for function in f.functions]
     qualified = sorted({f.qualified for f in functions if f.qualified.endswith(f"::{name}")})
@@ -62,7 +64,7 @@ def undefined(
             f"functions: {name} is in several namespaces: its name is {' or '.join(qualified)}"
         )
     cut: list[str] = []
-    if why := next(filter(None, (_reason(name, f, c, cut) for f, c in files)), ""):
+    if why := next(filter(None, (_reason(asked, f, c, cut) for f, c in files)), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
     of_fortran = (f for f in functions if f.source_name.rpartition("::")[2] == last.lower())
     if procedures := sorted({f.called for f in of_fortran}):
@@ -77,7 +79,7 @@ def undefined(
     is_cxx = any(f.cxx for f, _ in files)
     if why := next(filter(None, (_without_code(name, text, is_cxx) for text in texts())), ""):
         return BuildError(f"functions: {name} cannot be called: {why}")
-    symbols = sorted(d for d in defined if cxx_names(d)[-1:] == [last])
+    symbols = sorted(d for d in defined if d == name or cxx_names(d)[-1:] == [last])
     if symbols:
         return BuildError(f"functions: {_of_cxx(name, result_type, symbols, files)}")
     of_c = f"if it is static, {STATIC}"
@@ -194,6 +196,7 @@ def _reason(name: str, file: Any, contents: Any, cut: list[str]) -> str:
         if len(read_entries) > _MOST:
             cut.append(file.label)
         found = [e for e in read_entries if e[1].tag == "DW_TAG_subprogram"]
+        found.sort(key=lambda entry: not _is_named(name, entry[1]))
         written = {d.get_DIE_from_attribute("DW_AT_specification").offset: d for _, d in found
                    if "DW_AT_specification" in d.attributes}  # fmt: skip
         for scopes, die in found:
@@ -220,7 +223,7 @@ def _entries(top: Any) -> Iterator[tuple[tuple[Any, ...], Any]]:
 
 def _name(die: Any) -> str:
     """Without the arguments of a template."""
-    return name_of(die).decode(errors="replace").partition("<")[0]
+    return without_arguments(name_of(die).decode(errors="replace"))
 
 
 def _is_inline(definition: Any) -> bool:
@@ -232,9 +235,21 @@ def _is_inline(definition: Any) -> bool:
 _DECLARED_INLINE = (2, 3)  # DW_INL_declared_not_inlined, DW_INL_declared_inlined
 
 
+def _is_named(name: str, die: Any) -> bool:
+    """True if a name has the arguments of the template that an entry has, too."""
+    return name_of(die).decode(errors="replace").replace(" ", "") == _last(name).replace(" ", "")
+
+
+def _last(name: str) -> str:
+    """A name without namespaces, which arguments of a template may have."""
+    bare = without_arguments(name)
+    return bare.rpartition("::")[2] + name[len(bare) :]
+
+
 def _is_called(name: str, scopes: Sequence[Any], die: Any) -> bool:
     names = [n for n in (*map(_name, scopes), _name(die)) if n]
-    return bool(_name(die)) and f"::{'::'.join(names)}".endswith(f"::{name}")
+    is_one = f"::{'::'.join(names)}".endswith(f"::{without_arguments(name)}")
+    return bool(_name(die)) and (is_one or text_of(die, _SYMBOL).decode() == name)
 
 
 def _why(
@@ -249,7 +264,7 @@ def _why(
     name, attributes = _name(die), die.attributes
     owners = [scope for scope in scopes if scope.tag in RECORDS]
     spaces = [_name(scope) for scope in scopes if scope.tag not in RECORDS]
-    is_template = any(b"<" in name_of(d) for d in (*owners, die))
+    is_template = any(name_of(d) != _name(d).encode() for d in (*owners, die))
     first, called, remedy = "", name, _CALLER
     result = type_of(referred(die), pointer_size)
     if owners:
@@ -274,6 +289,8 @@ def _why(
         remedy = f"{'remove static in the source' if is_cxx else STATIC}; or {remedy}"
     elif _is_inline(definition) or text_of(die, _SYMBOL).decode() in shared:
         what, remedy = "inline", f"remove inline or constexpr in the source, or {remedy}"
+    elif name.startswith(OPERATOR):
+        what = "an operator"
     else:
         return ""
     line = ""
@@ -284,7 +301,8 @@ def _why(
         if all(_is_known(referred(c), spaces) for c in (*(c for c, _ in passed), die)):
             types = [(type_of(referred(c), pointer_size), n) for c, n in passed]
             around = spaces[: spaces.index("")] if "" in spaces else spaces
-            line = caller(name, called, result, types, around, first=first)
+            new = OPERATOR if name.startswith(OPERATOR) else name
+            line = caller(new, called, result, types, around, first=first)
     return f"it is {what}: {remedy}{': ' * bool(line)}{line}"
 
 

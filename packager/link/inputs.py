@@ -38,6 +38,7 @@ from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapter
 from mblob.packager.functions.packed_or_plain import (
     WithoutPrototype,
     classify_undeclared,
+    is_of_cxx,
     warn_of_no_model,
     warn_of_unknown,
 )
@@ -300,7 +301,7 @@ def _check_functions(
     for name in named:
         symbols = {name, f"{FFI_PREFIX}{name}"} & defined
         _refuse_variables(symbols, files)
-        if not symbols:
+        if not symbols or is_of_cxx(name, files):
             raise _undefined(name, "void", defined, files, texts)
     for w in wrapped:
         name = w.prototype.name

@@ -4,6 +4,7 @@ the checks of arguments that all constructors share."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, wraps
 from pathlib import Path
@@ -61,7 +62,7 @@ class DeclaredFunctions:
         if isinstance(functions, Iterable):
             given = (functions,) if isinstance(functions, str) else tuple(functions)
             self.is_open = ALL in given
-            self._given = tuple(_of_template(text) for text in given if text != ALL)
+            self._given = tuple(text for text in given if text != ALL)
         self._packed = packed
         self.who = who
         self.has_code = (
@@ -167,16 +168,21 @@ class DeclaredFunctions:
         return tuple(name for name in names if name in known)
 
 
-def _of_template(text: Any) -> Any:
-    """The name of a template, of one with arguments (`scale<float>`): no function has that, and the error shows one
-    to write."""
-    name = text.partition("<")[0] if isinstance(text, str) and text.endswith(">") else ""
-    return name if _is_name(name) else text
+OPERATOR = "operator"  # begins names of C++
+
+
+def without_arguments(name: str) -> str:
+    """A name without the arguments of a template."""
+    return name if re.search(r"\boperator\W", name) else name.partition("<")[0]
 
 
 def _is_name(text: str) -> bool:
-    """True if a text is a name of C, or one of C++ with its namespaces."""
-    return all(part.isidentifier() for part in text.split("::"))
+    """True if a text is a name of C, or one of C++ with its namespaces. No function has that of an operator, or of a
+    template with arguments (`scale<float>`), and the error shows one to write."""
+    return _NAME.fullmatch(text) is not None
+
+
+_NAME = re.compile(rf"(?:(?!\d)\w+::)*(?:{OPERATOR}[^\w\s]{{1,3}}|(?!\d)\w+(?:<.*>)?)")
 
 
 NOTHING = DeclaredFunctions()

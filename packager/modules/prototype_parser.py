@@ -497,7 +497,8 @@ def _check_depth(code: str) -> None:
 _OTHERS = (
     (r"#", "leave directives of the preprocessor out, and write what they stand for"),
     (r"\b(asm|__asm__)\b", "call the function by the name in asm(), which is its symbol, and leave asm() out"),
-    (r"<|->|=|\b(template|noexcept|operator)\b",
+    (r"\boperator\b", "give the name of an operator alone: the error has a function that calls it"),
+    (r"<|->|=|\b(template|noexcept)\b",
      "templates, default arguments and noexcept are no part of a prototype: leave them out, and write void * for a"
      " pointer to an object"),
     (r"::|&",

@@ -125,6 +125,48 @@ def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
             module.export_library(tmp_path / "x.so")
 
 
+NAMED = """
+template <class T> T f(T x) { return x + x; }
+template double f<double>(double);
+template int f<int>(int);
+struct V { int x; };
+V operator<<(V a, const V &b) { return {a.x * 10 + b.x}; }
+int twice(int x) { return 2 * x; }
+"""
+
+
+def test_templates_by_arguments_operators_and_symbols_of_cxx_have_functions_that_work(
+    tmp_path: Path,
+) -> None:
+    lines = {}
+    for name, what in {
+        "f<int>": "a template",
+        "_Z1fIdET_S0_": "a template",
+        "operator<<": "an operator",
+    }.items():
+        error = refused(NAMED, "cpp", name)
+        assert f"cannot be called: it is {what}: " in error, error
+        lines[name] = line_in(error)
+    assert "f<double>" in lines["_Z1fIdET_S0_"]
+    lines["_Z1fIdET_S0_"] = lines["_Z1fIdET_S0_"].replace("call_f", "of_double")
+    lib = packed(tmp_path, NAMED + "\n".join(lines.values()), "cpp")
+    assert (lib.call_f(3), lib.of_double(1.25)) == (6, 2.5)
+    result = np.zeros(1, "i4")
+    lib.call_operator(np.array([4], "i4"), np.array([2], "i4"), result)
+    assert result[0] == 42
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("_Z5twicei", "no function has the name _Z5twicei; there is twice: write its name so"),
+        ("V operator<<(V a, const V &b)", "is no prototype .*give the name of an operator alone"),
+    ],
+)
+def test_a_symbol_of_cxx_is_no_packed_function(asked: str, says: str) -> None:
+    assert re.search(says, refused(NAMED, "cpp", asked))
+
+
 C = """
 struct pair { int a, b; };
 static int hidden(int x) { return x + 1; }
