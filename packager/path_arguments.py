@@ -20,6 +20,7 @@ from mblob.errors import ArgumentError
 from mblob.format.type_keys import RESERVED, TAKEN
 from mblob.module import Module
 from mblob.packager.errors import BuildError, BuildTypeError, refused
+from mblob.source_suffixes import SOURCES
 from mblob.temporary import LEAST_SPACE, temporary_folder
 
 T = TypeVar("T")
@@ -230,3 +231,49 @@ def workspace(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
                 what = f"temporary files cannot be written: {exc.strerror}; set TMPDIR to a folder with more room"
                 raise OSError(exc.errno, what, str(made.parent)) from exc
             raise
+
+
+# -- the output of an export -----------------------------------------------------------------------
+
+
+def output_path(file_name: Any, by_caller: bool, system_lib: bool) -> Path:
+    """The path of an output, whose suffix says what it is.
+
+    Args:
+        by_caller: the caller's `fcompile` writes it.
+
+    Raises:
+        BuildError: a suffix that such an output does not have.
+    """
+    path = Path(checked_path(file_name, "export_library: file_name"))
+    if not by_caller:
+        _check_suffix(path, system_lib)
+    return path
+
+
+# What people ask for that is neither a library nor a tar of objects; a linker would write a library
+# of that name.
+_COMPILED = (
+    ".o", ".a", ".obj", ".cubin", ".fatbin", ".hsaco", ".spv", ".metallib", ".clbin", ".xclbin", ".awsxclbin", ".aocx",
+)  # fmt: skip
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
+_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
+_OTHER_FILES = (*SOURCES, *_COMPILED, *_PACKED, *_DATA)
+
+
+STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
+
+
+def _check_suffix(path: Path, system_lib: bool) -> None:
+    if system_lib:
+        if path.suffix not in STATIC_SUFFIXES:
+            raise BuildError(
+                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
+                " linked into a program"
+            )
+    elif path.suffix in _OTHER_FILES:
+        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
+        raise BuildError(
+            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
+            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
+        )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from mblob.binary.debug_sections import DWARFExprParser, debug_information
-from mblob.binary.dwarf_layouts import layout_behind
+from mblob.binary.dwarf_layouts import layout_of
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
@@ -18,6 +18,7 @@ from mblob.binary.dwarf_types import (
     children,
     constant_of,
     name_of,
+    record_behind,
     referred,
     text_of,
     type_of,
@@ -365,7 +366,9 @@ def function_of(
             declared_type = referred(child)
             found = with_sign(type_of(declared_type, pointer_size), machine)
             if found.kind == "pointer" and not is_fortran:
-                found = found._replace(layout=layout_behind(declared_type, pointer_size))
+                record = record_behind(declared_type)
+                layout = "" if record is None else layout_of(record, pointer_size)
+                found = found._replace(layout=layout)
             if is_old_style:
                 found = _promoted(found)
             if is_fortran:

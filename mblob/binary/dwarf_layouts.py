@@ -23,16 +23,6 @@ _FIELDS = 64  # a struct with more gets no layout
 _known: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
-def layout_behind(pointer: Any, pointer_size: int) -> str:
-    """The fields of what a pointer to structs, or to rows of them, points at, as of `layout_of`; "" of others."""
-    die, _, _ = unnamed(pointer)
-    target = unnamed(referred(die))[0] if die is not None and die.tag in POINTERS else None
-    if target is not None and target.tag == "DW_TAG_array_type":
-        target, _, _ = unnamed(referred(target))
-    is_struct = target is not None and target.tag in RECORDS
-    return layout_of(target, pointer_size) if is_struct else ""
-
-
 def layout_of(record: Any, pointer_size: int) -> str:
     """The fields of a struct or union, `0 x float32, 4 name char[16]`; "" if they are not known, or too many."""
     found = _known.get(record)

@@ -148,6 +148,15 @@ def unnamed(die: Any) -> tuple[Any, str, bool]:
     return die, named, const
 
 
+def record_behind(pointer: Any) -> Any:
+    """The struct or union that a pointer, or one to rows of them, points at; None for others."""
+    die, _, _ = unnamed(pointer)
+    target = unnamed(referred(die))[0] if die is not None and die.tag in POINTERS else None
+    if target is not None and target.tag == "DW_TAG_array_type":
+        target, _, _ = unnamed(referred(target))
+    return target if target is not None and target.tag in RECORDS else None
+
+
 def type_of(die: Any, pointer_size: int, depth: int = 0) -> CType:
     """A type, seen through its qualifiers and names."""
     die, named, const = unnamed(die)

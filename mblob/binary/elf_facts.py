@@ -17,13 +17,11 @@ from mblob.binary.elf_records import (
     PF_W,
     PT_DYNAMIC,
     PT_LOAD,
-    PT_TLS,
     STB_GNU_UNIQUE,
     Segment,
     Symbol,
 )
 from mblob.binary.elf_versions import Versions
-from mblob.binary.relocation_types import TABLE
 
 _COMMENT_LIMIT = 1 << 16  # bytes
 
@@ -68,29 +66,6 @@ def has_read_only_dynamic_section(elf: ElfFile) -> bool:
     return elf.machine not in ("mips", "riscv") and any(
         s.p_type == PT_DYNAMIC and not _is_in_data(elf, s) for s in elf.segments
     )
-
-
-def static_threads(elf: ElfFile) -> str:
-    """The remark on variables of threads whose places code takes from the dynamic linker, as
-    `-ftls-model=initial-exec` does, if glibc may have no room for them; else ""."""
-    part, known = elf.first_segment(PT_TLS), TABLE.get((elf.machine, elf.bits))
-    if part is None or part.p_memsz <= _STATIC_ROOM or known is None:
-        return ""
-    places = known.types.get("TLS_PLACE", {}).values()
-    for table, size, record in elf.relocation_tables():
-        at = elf.offset_of(table, size, "relocations")
-        rows = elf.records(record, at, size // record.size, "relocations")
-        of_others = {i for i, s in enumerate(elf.dynsym, 1) if not s.is_defined}
-        shift, mask = elf.layout.symbol_shift, elf.layout.type_mask
-        if any(row[1] & mask in places and row[1] >> shift not in of_others for row in rows):
-            return (
-                f"code with -ftls-model=initial-exec needs {part.p_memsz} bytes of static TLS, of which glibc has 1664"
-                " for all libraries that a program opens: opening this one may fail; compile it without the option"
-            )
-    return ""
-
-
-_STATIC_ROOM = 1024  # what mblob's code has, 512, and as much of others
 
 
 def _is_in_data(elf: ElfFile, part: Segment) -> bool:

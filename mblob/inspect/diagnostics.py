@@ -34,7 +34,7 @@ from mblob.format import (
 )
 from mblob.format.exported_functions import NO_MODEL
 from mblob.format.type_keys import EXECUTORS, GRAPHS, RELAX_EXECUTABLES, ROWS
-from mblob.inspect.elf_judge import NOT_JUDGED, check_loading
+from mblob.inspect.elf_judge import NOT_JUDGED, check_loading, static_tls
 from mblob.inspect.runtime_lookups import looked_up_names
 from mblob.module import LIBRARY
 
@@ -136,7 +136,7 @@ def _of_linking(library: Library) -> Iterator[Remark]:
 
 def static_threads(image: Image) -> Iterator[Remark]:
     """More variables of threads than glibc promises room for."""
-    if isinstance(image, ElfFile) and (text := elf_facts.static_threads(image)):
+    if isinstance(image, ElfFile) and (text := static_tls(image)):
         yield "static_tls", text
 
 

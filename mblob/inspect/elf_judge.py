@@ -13,12 +13,15 @@ from mblob.binary.elf_records import (
     ET_EXEC,
     ET_REL,
     PT_LOAD,
+    PT_TLS,
 )
 from mblob.binary.image import Image
+from mblob.binary.relocation_types import TABLE
 from mblob.errors import FormatError, IncompatibleError
 from mblob.native.runtime import ffi, last_error, lib, text
 
 NOT_JUDGED = "not_judged"  # code of the remark about what was not judged
+_STATIC_ROOM = 1024  # what mblob's code has, 512, and as much of others
 _ANDROID = (DT_ANDROID_REL, DT_ANDROID_RELA, DT_ANDROID_RELR)
 
 
@@ -101,3 +104,23 @@ def check_elf(data: memoryview) -> bool:
     if text(lib.mblob_last_error_info().code) == "elf_machine":
         return False
     raise last_error()
+
+
+def static_tls(elf: ElfFile) -> str:
+    """The remark on variables of threads whose places code takes from the dynamic linker, as
+    `-ftls-model=initial-exec` does, if glibc may have no room for them; else ""."""
+    part, known = elf.first_segment(PT_TLS), TABLE.get((elf.machine, elf.bits))
+    if part is None or part.p_memsz <= _STATIC_ROOM or known is None:
+        return ""
+    places = known.types.get("TLS_PLACE", {}).values()
+    for table, size, record in elf.relocation_tables():
+        at = elf.offset_of(table, size, "relocations")
+        rows = elf.records(record, at, size // record.size, "relocations")
+        of_others = {i for i, s in enumerate(elf.dynsym, 1) if not s.is_defined}
+        shift, mask = elf.layout.symbol_shift, elf.layout.type_mask
+        if any(row[1] & mask in places and row[1] >> shift not in of_others for row in rows):
+            return (
+                f"code with -ftls-model=initial-exec needs {part.p_memsz} bytes of static TLS, of which glibc has 1664"
+                " for all libraries that a program opens: opening this one may fail; compile it without the option"
+            )
+    return ""

@@ -10,11 +10,11 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from mblob.binary.elf_facts import static_threads
 from mblob.errors import HiddenNameWarning, MblobError, PortabilityWarning, ToolchainError
 from mblob.format.blob_plan import BlobPlan, OutEntry
 from mblob.format.functions_table import Row
 from mblob.format.type_keys import EXECUTORS, LIBRARY, RELAX_EXECUTABLES
+from mblob.inspect.elf_judge import static_tls
 from mblob.inspect.library import Library
 from mblob.inspect.providers import undefined_symbols
 from mblob.module import Module
@@ -25,10 +25,10 @@ from mblob.packager.join.join import check_machine, finished_code, join
 from mblob.packager.join.reembed import check_can_move
 from mblob.packager.link.export import export_library
 from mblob.packager.link.finished_names import check_names_of_others
-from mblob.packager.link.input_dialects import check_dialect, dialect_of, dialects_with_sources
 from mblob.packager.link.inputs import warn_of_own_functions
 from mblob.packager.link.read_back import undefined_text
 from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
+from mblob.packager.link.request import check_dialect, dialect_of, dialects_with_sources
 from mblob.packager.modules.host_modules import source_module
 from mblob.packager.modules.nodes import DeclaredFunctions, HostNode, files_in, is_host, node_of
 from mblob.packager.objects.object_files import machine_of
@@ -212,7 +212,7 @@ def check_joined(library: Library, joined: Library, options: Sequence[str]) -> N
     new = (f.name for f in joined.host_functions if f.name not in old and f.abi != "plain")
     warn_of_own_functions(new, [e.type_key for e in library.entries])
     _warn_of_replaced(library, joined)
-    if (text := static_threads(joined.elf)) and text != static_threads(library.elf):
+    if (text := static_tls(joined.elf)) and text != static_tls(library.elf):
         warn(text, PortabilityWarning)
     known = {u.name for u in undefined_symbols(library.elf)}
     if text := undefined_text(joined.elf, Path(library.path), known):

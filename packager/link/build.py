@@ -13,7 +13,7 @@ from mblob.module import Module
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.link.export import export_library
-from mblob.packager.link.input_dialects import dialects_of
+from mblob.packager.link.request import dialects_of
 from mblob.packager.modules.host_modules import object_module, source_module, warn_of_left_out
 from mblob.packager.modules.nodes import NOTHING, DeclaredFunctions, PayloadNode, is_host, node_of
 from mblob.packager.modules.payload_modules import (

@@ -1,7 +1,7 @@
 """`export_library`: a module tree becomes a file. This file has the steps of an export in their order;
 each is a function of another file.
 
-1. Choose the dialect, if the caller names none: `dialect_of` in `input_dialects.py`. Check the arguments,
+1. Choose the dialect, if the caller names none: `dialect_of` in `request.py`. Check the arguments,
    choose the order of the modules in the blob, check the tree and the output: `request_of` and
    `check_request` in `request.py`, `plan_blob` in `packager/write/blob_stream.py`.
 2. Start to copy a large blob: `started` in `background_copy.py`.
@@ -43,15 +43,14 @@ from mblob.interrupts import DeferredSignals
 from mblob.module import Module, is_linked
 from mblob.packager.errors import BuildTypeError
 from mblob.packager.link import inputs
-from mblob.packager.link.input_dialects import dialect_of
 from mblob.packager.link.request import (
     Request,
     check_format,
     check_request,
-    output_path,
+    dialect_of,
     request_of,
 )
-from mblob.packager.path_arguments import workspace
+from mblob.packager.path_arguments import output_path, workspace
 from mblob.packager.write.dialects import check_choices
 from mblob.packager.write.file_sink import old_library
 from mblob.temporary import replacing

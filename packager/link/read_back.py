@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_facts import static_threads
 from mblob.binary.elf_records import ET_DYN, HIDDEN, PF_X, PT_GNU_STACK, STB_WEAK
 from mblob.binary.file_kind import ELF_MAGIC
 from mblob.binary.function_names import shown_name
@@ -16,7 +15,7 @@ from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError, MblobError, PortabilityWarning, listed
 from mblob.format import exported_functions, note, system_library_prefixes
 from mblob.format.plugin_table import Plugin
-from mblob.inspect.elf_judge import check_loading
+from mblob.inspect.elf_judge import check_loading, static_tls
 from mblob.inspect.linkage import resolve
 from mblob.inspect.providers import undefined_symbols
 from mblob.packager.compile.host_objects import LinkInput
@@ -64,7 +63,7 @@ def check(request: Request, line: LinkLine, library: Path, blob_size: int | None
         )
     warn_of_functions(request, line.rows, line.objects, None if line.joins else elf)
     _check_plugins(line.plugins, elf)
-    for text in () if line.joins else (static_threads(elf), undefined_text(elf, library)):
+    for text in () if line.joins else (static_tls(elf), undefined_text(elf, library)):
         if text:
             warn(text, PortabilityWarning)
 

@@ -36,7 +36,7 @@ from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, unknown_to_tvm
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import OF_0_21, forms_of
-from mblob.packager.link.input_dialects import both_dialects
+from mblob.packager.link.request import both_dialects
 from mblob.packager.modules.host_modules import FINISHED, csource_module, object_module
 from mblob.packager.modules.nodes import (
     DeclaredFunctions,

@@ -1,49 +1,61 @@
 """The request of one export: checked arguments of `export_library`, and the plan of the blob. Also
-what the steps need: the compiler, the declared functions, the file of `fpack_imports`."""
+what the steps need: the dialect of the inputs, the compiler, the declared functions, the file of `fpack_imports`."""
 
 from __future__ import annotations
 
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mblob.arguments import items
+from mblob.binary.elf import ElfFile
 from mblob.binary.file_kind import ELF_MAGIC
+from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format import note
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES
+from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import (
     GRAPH_FACTORY,
     GRAPHS,
+    NONE,
+    RELAX_EXECUTABLE,
+    RELAX_EXECUTABLE_OF_0_16,
     RELAX_EXECUTABLES,
+    ROWS,
     SAFETENSORS,
 )
 from mblob.module import Module
 from mblob.named_tuple import NamedTuple
+from mblob.packager.compile.host_objects import compile_all
 from mblob.packager.compile.toolchain import find
 from mblob.packager.errors import BuildError, BuildTypeError, warn, warn_of_tvm
+from mblob.packager.functions.adapters import MARK
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import (
     HostNode,
+    ObjectNode,
+    SourceNode,
     comment_finder,
+    file_of,
     files_in,
     files_of,
     is_host,
     node_of,
 )
 from mblob.packager.modules.repeated_names import repeated_names
+from mblob.packager.objects.object_files import objects_of
 from mblob.packager.options import as_options, check_options, linker_named
-from mblob.packager.path_arguments import check_output, checked_path
+from mblob.packager.path_arguments import check_output, checked_path, workspace
 from mblob.packager.write.blob_stream import plan_blob, unreadable_keys
 from mblob.packager.write.dialects import CHANGES_LINKED, DIALECTS, Dialect, check_choices
 from mblob.packager.write.graph_names import packed_names
-from mblob.source_suffixes import SOURCES
+from mblob.source_suffixes import LANGUAGE_OF
 
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
@@ -349,51 +361,132 @@ def _check_prefix(prefix: str, system_lib: bool) -> None:
         )
 
 
-# -- the output ------------------------------------------------------------------------------------
+# -- the dialect of the inputs ---------------------------------------------------------------------
+
+# Programs of Relax begin so, but for one byte. In the classic dialect, their length stands in front.
+_PROGRAM = 0xD225DE2F421415.to_bytes(7, "little")
+# In sources with functions of the ffi dialect, or with a macro that defines one.
+_OF_FFI = re.compile(r"TVM_?FFI|tvm[/_]ffi")
 
 
-def output_path(file_name: Any, by_caller: bool, system_lib: bool) -> Path:
-    """The path of an output, whose suffix says what it is.
+def dialect_of(
+    root: Module,
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+) -> str:
+    """The dialect of the inputs in a tree: objects and packed modules of a library, objects that TVM
+    compiled or that are written for its runtime, sources of such objects, graphs, programs of Relax.
+    Others can be of either; if all are, it is classic.
 
     Args:
-        by_caller: the caller's `fcompile` writes it.
+        cc, target, options: as of `export_library`, for sources.
 
     Raises:
-        BuildError: a suffix that such an output does not have.
+        BuildError: inputs of both dialects; one of each is named.
+        FormatError: a damaged object. OSError: one that cannot be read.
+        ToolchainError: a compiler is missing or refuses a source.
     """
-    path = Path(checked_path(file_name, "export_library: file_name"))
-    if not by_caller:
-        _check_suffix(path, system_lib)
-    return path
+    found = dialects_with_sources(list(root.walk()), cc, target, options)
+    if len(found) > 1:
+        raise BuildError(f"{both_dialects(found)}: dialect= says which one the library is for")
+    return next(iter(found), "classic")
 
 
-# What people ask for that is neither a library nor a tar of objects; a linker would write a library
-# of that name.
-_COMPILED = (
-    ".o", ".a", ".obj", ".cubin", ".fatbin", ".hsaco", ".spv", ".metallib", ".clbin", ".xclbin", ".awsxclbin", ".aocx",
-)  # fmt: skip
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".tgz", ".zip")
-_DATA = (".npy", ".npz", ".safetensors", ".params", ".json", ".toml", ".txt", ".py", ".html")
-_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
-_OTHER_FILES = (*SOURCES, *_COMPILED, *_PACKED, *_DATA)
+def dialects_of(modules: Iterable[Module]) -> dict[str, str]:
+    """The dialects of modules, as `dialect_of` tells them, and an input that is of each."""
+    found: dict[str, str] = {}
+    for module in modules:
+        home = node_of(module).home
+        name, file = home or (_name_of(module), file_of(module))
+        if name is not None:
+            found.setdefault(name, file or f"the module {module.type_key!r}")
+    return found
 
 
-STATIC_SUFFIXES = (".o", ".a", ".tar")  # of system libraries
+def dialects_with_sources(
+    modules: Sequence[Module],
+    cc: str | Sequence[str] | None = None,
+    target: str | None = None,
+    options: str | Sequence[str] | None = None,
+) -> dict[str, str]:
+    """The same as `dialects_of`, with what the objects of sources will tell. A source with words of the
+    ffi dialect is compiled to know that: macros may make its functions."""
+    found = dialects_of(modules)
+    nodes = [n for n in map(node_of, modules) if isinstance(n, SourceNode)]
+    texts = {n: _text(n) for n in nodes}
+    if not any(map(_OF_FFI.search, texts.values())):
+        return found
+    marked = [n for n, text in texts.items() if "tvm" in text.lower()]
+    with workspace(None) as work:
+        plain = [SourceNode(n.code, n.fmt, options=n.options) for n in marked]
+        made = compile_all(find(cc, target), plain, None, as_options(options), work)
+        for node, (_, contents) in zip(marked, made):
+            defined = contents.defined | contents.weak
+            for name in code_dialects(defined, contents.undefined):
+                found.setdefault(name, node.label)
+    return found
 
 
-def _check_suffix(path: Path, system_lib: bool) -> None:
-    if system_lib:
-        if path.suffix not in STATIC_SUFFIXES:
-            raise BuildError(
-                f"{path}: expected .o (one object), .a (an archive) or .tar (objects) for a system library, which is"
-                " linked into a program"
-            )
-    elif path.suffix in _OTHER_FILES:
-        name = ".tar" + path.suffix if path.stem.endswith(".tar") else path.suffix
+def _text(node: SourceNode) -> str:
+    try:
+        return "" if LANGUAGE_OF[node.fmt] == "fortran" else node.text()
+    except OSError:
+        return ""  # which the compiler tells
+
+
+def both_dialects(found: Mapping[str, str]) -> str:
+    """The beginning of an error about inputs of two dialects."""
+    return (
+        f"{found['classic']} is of the classic dialect (TVM up to 0.20), {found['ffi']} of the ffi dialect (TVM"
+        " 0.22 and later)"
+    )
+
+
+def check_dialect(modules: Iterable[Module], dialect: str, path: Path) -> None:
+    """Refuse modules of another dialect than that of the library that they are added to.
+
+    Raises:
+        BuildError: naming both.
+    """
+    other = {name: file for name, file in dialects_of(modules).items() if name != dialect}
+    if other:
         raise BuildError(
-            f"{path}: expected a name that ends in .so (a shared library) or .tar (its objects), found {name}"
-            + ("; for static linking add system_lib=True" if path.suffix in (".o", ".a") else "")
+            f"{both_dialects({**other, dialect: str(path)})}, and a library is of one; convert writes a"
+            " library or a .tar in the other dialect"
         )
+
+
+def _name_of(module: Module) -> str | None:
+    """The dialect that a module tells, None if it may be in a library of either."""
+    node = node_of(module)
+    if isinstance(node, ObjectNode):
+        return None if node.elsewhere else _of_object(node)
+    row = None if isinstance(node, HostNode) else ROWS.get(node.type_key)
+    if row is None or row.key == RELAX_EXECUTABLE_OF_0_16:  # which convert writes in both
+        return None
+    if row.key == RELAX_EXECUTABLE:
+        return "ffi" if bytes(module.payload[1:8]) == _PROGRAM else None
+    return "classic" if row.ffi == NONE else "ffi" if row.classic == NONE else None
+
+
+def _of_object(node: ObjectNode) -> str | None:
+    """The dialect that the names in an object or archive tell, if it is one."""
+    data = node.content if isinstance(node.content, bytes) else map_file(node.content)
+    found: set[str] = set()
+    # All of these names have one of these texts. Few objects have one: the others are not parsed.
+    if any(re.search(text, data) for text in (rb"__tvm_", rb"TVM")):
+        for label, part in objects_of(memoryview(data), node.label):
+            symbols = ElfFile(part, label).symtab
+            if not any(s.name.startswith(MARK) for s in symbols):  # adapters know both dialects
+                defined = {s.name for s in symbols if s.is_defined}
+                found |= code_dialects(defined, (s.name for s in symbols))
+    return found.pop() if len(found) == 1 else None
+
+
+# -- the output and the tree -----------------------------------------------------------------------
+
+_NOT_ELF = (".dll", ".dylib", ".exe", ".pyd", ".lib")
 
 
 def check_format(path: Path, written: Path) -> None:
@@ -409,9 +502,6 @@ def check_format(path: Path, written: Path) -> None:
                     f"{path}: the compiler makes ELF files; name the output {path.with_suffix('.so').name}, or"
                     f" choose a compiler that makes {path.suffix} files"
                 )
-
-
-# -- the tree --------------------------------------------------------------------------------------
 
 
 def check_request(request: Request, path: Path, by_caller: bool) -> None:

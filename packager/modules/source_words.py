@@ -179,7 +179,7 @@ def with_bounds(
 
 
 def _trees(array_types: Mapping[str, str]) -> dict[str, Any]:
-    """What typedefs of arrays stand for, without those that are not C that mblob reads."""
+    """The arrays that typedefs stand for, without those that are not C that mblob reads."""
     found: dict[str, Any] = {}
     for name, text in array_types.items():
         with suppress(AttributeError, BuildError, ParseError, ValueError):

@@ -26,7 +26,7 @@ from mblob.packager.device import modules as device_modules
 from mblob.packager.errors import BuildError
 from mblob.packager.link.build import BuildPlan, build
 from mblob.packager.link.manifest import load
-from mblob.packager.link.request import output_path
+from mblob.packager.path_arguments import output_path
 from mblob.source_suffixes import FORMAT_OF, SOURCES
 from tests.packager.conftest import VADD_C
 
