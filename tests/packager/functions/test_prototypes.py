@@ -182,7 +182,7 @@ def test_several_prototypes_may_share_a_string() -> None:
         (f"void f(float x[{2**63}])", rf"dimension {2**63} is too large"),
         ("void f(float x[0xFFFFFFFFFFFFFFFFu])", "dimension 0xFFFFFFFFFFFFFFFFu is too large"),
         (
-            "void f(float x[sizeof(int)])",
+            "void f(float x[sizeof(long)])",
             r"parameter 0 \(x\): a dimension is made of.*write the number",
         ),
         ("void f(float x[2][])", r"only the first dimension may be empty"),
