@@ -66,8 +66,8 @@ def supported(operator: Operator) -> bool:
 
 
 def runs(operator: Operator) -> bool:
-    """The predicate of our plug-in, which takes more than TVM's runtime: operands that are spread,
-    images of another size, tensors put together. Weights are constants."""
+    """The predicate of our plug-in: whether it takes an operator. It takes more than TVM's runtime:
+    operands that are spread, images of another size, tensors put together. Weights are constants."""
     tensors = (*operator.inputs, *operator.outputs)
     return (
         operator.op in _PLUG_IN
