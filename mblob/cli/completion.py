@@ -71,7 +71,7 @@ def _given(*options: str) -> tuple[str, ...]:
 
 _ENDINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("FILE", "A", "B", "OLD", "NEW", "LIBRARY", "OUT", "deploy.so"), _LIBRARIES),
-    "LIB": ("so", "so.*"), "OUT.npz": ("npz",), "OUT.html": ("html",),
+    "LIB": ("so", "so.*"), "MODEL": ("onnx",), "OUT.npz": ("npz",), "OUT.html": ("html",),
     "--kernel FILE": _SOURCES, "--object FILE": _given("object"), "--weights FILE": _given("weights"),
     "--carry FILE": (*_SOURCES, "o", "a"), "--graph FILE": ("json",),
     "--params FILE": ("safetensors", "npz", "params"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 VERBS = {
     "build": "pack kernels, objects, blobs and weights into one library",
     "standalone": "pack a model with the runtime that it needs into one library, with a C interface",
+    "import": "compile a model of ONNX to a library that runs without ONNX and TVM",
     "inspect": "show what is in a library, without running it",
     "verify": "check a library for damage and for undefined symbols, without running it",
     "extract": "write payloads or tensors of a library to files, without running it",

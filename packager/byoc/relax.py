@@ -17,11 +17,12 @@ from typing import Any
 
 import mblob
 from mblob.arguments import wrong_type
-from mblob.errors import needs_package
+from mblob.errors import ToolchainError, needs_package
 from mblob.module import Module
 from mblob.packager.byoc import dnnl
 from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
+from mblob.packager.byoc.onnx_models import from_onnx, said
 from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
@@ -29,6 +30,7 @@ from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import const_loader_module
 
+__all__ = ["build", "from_onnx", "partition"]
 Trace = Callable[[str], object]
 # Engines of mblob that take more of a Relax module than of a graph, for which TVM's runtime has the
 # last word: predicate, pattern table, and what is faster there.
@@ -37,7 +39,7 @@ _PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table, untangled)}
 
 def partition(
     mod: Any,
-    engine: str = "dnnl",
+    engine: str | None = "dnnl",
     *,
     params: Mapping[str, Any] | None = None,
     patterns: Sequence[Any] | None = None,
@@ -52,7 +54,7 @@ def partition(
     Args:
         mod: an IRModule of apache-tvm 0.25 to 0.27, with a function `main`. It stays as it is.
         engine: key of the code generator: "dnnl", or one of `register_codegen` with what
-            `register_pattern_table` has for it.
+            `register_pattern_table` has for it. None: TVM compiles all.
         params: name -> array of parameters of `main` that become constants, as in TVM's
             `BindParams`.
         patterns: for TVM's `FuseOpsByPattern`, named `ENGINE.NAME`, in place of one for each operator
@@ -74,6 +76,8 @@ def partition(
     if params is not None:
         mod = relax.transform.BindParams("main", dict(params))(mod)
     mod = _prepared(relax, mod)
+    if engine is None:
+        return mod, []
     mod = relax.transform.FuseOpsByPattern(patterns or _patterns(engine))(mod)
     mod = relax.transform.MergeCompositeFunctions()(mod)
     regions: dict[str, Region] = {}  # by the function that TVM made
@@ -90,7 +94,7 @@ def partition(
 def build(
     mod: Any,
     target: Any = "llvm",
-    engine: str = "dnnl",
+    engine: str | None = "dnnl",
     *,
     params: Mapping[str, Any] | None = None,
     patterns: Sequence[Any] | None = None,
@@ -108,12 +112,16 @@ def build(
         of mblob inside.
 
     Raises:
-        As of `partition`; what TVM raises.
+        As of `partition`.
+        ToolchainError: TVM cannot compile the module for this target.
     """
     relax = _relax()
     mod, modules = partition(mod, engine, params=params, patterns=patterns, trace=trace)
     with TemporaryDirectory(prefix="mblob-") as folder:
-        relax.build(mod, target).export_library(f"{folder}/model.tar")
+        try:
+            relax.build(mod, target).export_library(f"{folder}/model.tar")
+        except Exception as error:
+            raise ToolchainError(f"TVM cannot compile this module: {said(error)}") from error
         lib: Module = mblob.static_library(f"{folder}/model.tar")
     for module in modules:
         lib.import_module(module)

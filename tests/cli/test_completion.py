@@ -23,6 +23,7 @@ FILES = (
     "m.toml",
     "w.safetensors",
     "notes.txt",
+    "net.onnx",
     "it's here.so",
     "sub/y.npy",
 )
@@ -98,6 +99,8 @@ def test_every_option_of_a_verb_is_offered(offered: Offered, verb: str) -> None:
         ("build --digest s", ["sha256"]),
         ("build --embed=g", ["grow"]),
         ("completion ", sorted(SHELLS)),
+        ("import ", ["net.onnx", "sub/"]),
+        ("import net.onnx --engine ", ["dnnl"]),
         ("inspect ", ["a\\ b.so", "deploy.so", "it\\'s\\ here.so", "sub/", "w.so"]),
         ("inspect --tree d", ["deploy.so"]),
         ("inspect 'a b", ["a b.so"]),

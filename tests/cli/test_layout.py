@@ -76,7 +76,7 @@ def test_every_command_that_reads_a_library_takes_layouts(
 def test_no_command_that_reads_a_library_is_forgotten() -> None:
     verbs = make_parser().verbs
     takes = {verb for verb, parser in verbs.items() if "--layout" in parser.format_help()}
-    assert takes == verbs.keys() - {"build", "standalone", "doctor", "completion"}
+    assert takes == verbs.keys() - {"build", "standalone", "import", "doctor", "completion"}
 
 
 @pytest.mark.parametrize("layout", ["acme", "acme=", "=string", "acme=text"])

@@ -65,7 +65,7 @@ MISTAKES: list[tuple[tuple[str, ...], str]] = [
     (("build", "K.Cpp", "-o", "o.so"), r"K.Cpp: no compiler .* suffix .Cpp\nhint: rename it to K.cpp"),
     (("swap", "v.so"), "error: the following arguments are required: -o/--output"),
     (("--versoin",), "error: no option '--versoin'; did you mean '--version'?"),
-    ((), "error: expected a verb: build, standalone, inspect, verify, extract, add, swap, diff, "),
+    ((), "error: expected a verb: build, standalone, import, inspect, verify, extract, add, swap, diff, "),
     (("inspect", "v.so", "--functons"), "inspect: no option '--functons'; did you mean '--functions'?"),
     ((*BUILD, "--dialect", "clasic"),
      "--dialect: found 'clasic', expected one of classic, ffi; did you mean 'classic'?"),

@@ -210,12 +210,17 @@ def test_an_installation_has_the_manual_page(root: Path, installed: Path, tmp_pa
 
 
 def test_every_requirement_is_imported_by_the_product(root: Path) -> None:
-    names = {"pyelftools": "elftools", "cffi": "cffi", "apache-tvm-ffi": "tvm_ffi"}
+    names = {
+        "pyelftools": "elftools",
+        "cffi": "cffi",
+        "apache-tvm-ffi": "tvm_ffi",
+        "apache-tvm": "tvm",
+    }
     toml = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
     project = toml.loads((root / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     assert [re.split(r"[^\w-]", name)[0] for name in project["dependencies"]] == ["cffi"]
-    added = (extras[name] for name in ("cli", "numpy", "pack", "tvm"))
+    added = (extras[name] for name in ("cli", "numpy", "onnx", "pack", "tvm"))
     wanted = [*project["dependencies"], *chain.from_iterable(added)]
     folders = [root / name for name in ("mblob", "packager", "loader")]
     text = "\n".join(p.read_text() for folder in folders for p in folder.rglob("*.py"))

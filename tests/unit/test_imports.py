@@ -15,7 +15,20 @@ ANNOTATIONS = "mblob.annotations"
 NAMED_TUPLE = "mblob.named_tuple"  # is that of `typing` for those who check types
 # Packages that are slow to import, or that may be missing; some of them stand in Python, or in some
 # releases of it.
-OTHERS = {"bz2", "lief", "lzma", "ml_dtypes", "numpy", "tomli", "tomllib", "tqdm", "tvm", "tvm_ffi"}
+OTHERS = {
+    "bz2",
+    "lief",
+    "lzma",
+    "ml_dtypes",
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "tomli",
+    "tomllib",
+    "tqdm",
+    "tvm",
+    "tvm_ffi",
+}
 # What imports pyelftools and pycparser.
 READERS = {
     "mblob.binary.dwarf_functions",

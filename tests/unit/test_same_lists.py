@@ -34,6 +34,7 @@ from mblob.inspect import tensors
 from mblob.inspect.html import headers
 from mblob.loader import load, tensor, vm_common
 from mblob.native import runtime
+from mblob.packager.byoc import relax
 from mblob.packager.compile import commands
 from mblob.packager.device import modules as device_modules
 from mblob.packager.edit import extract
@@ -284,6 +285,7 @@ CHOICES = {
     ("standalone", "--dialect"): DIALECTS,
     ("standalone", "--embed"): EMBEDDINGS,
     ("standalone", "--digest"): ALGORITHMS,
+    ("import", "--engine"): relax._PLUG_INS,
     ("convert", "--dialect"): DIALECTS,
     ("extract", "--format"): extract.FORMATS,
     ("run", "--assume"): load.ASSUME,

@@ -1,0 +1,173 @@
+"""`mblob-pack import`: a model of ONNX as a library, through apache-tvm."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mblob.cli.inputs import check_output
+from mblob.cli.progress import remarks
+from mblob.cli.report import UsageError, one_line
+from mblob.cli.verbs import VERBS
+from mblob.cli.written import tell_written
+from mblob.errors import IncompatibleError, MblobError
+from mblob.temporary import temporary_folder
+
+NAME = "import"
+LARGEST = 1e-4  # difference between two outputs, as a part of the largest value, or of 1
+
+
+def configure(verbs: Any) -> None:
+    """Add the verb to the command line."""
+    summary = VERBS[NAME]
+    parser = verbs.add_parser(
+        NAME,
+        help=summary,
+        description=f"{summary}. apache-tvm compiles it: pip install 'mblob[onnx]'. The library needs neither to run.",
+        epilog="example: mblob-pack import model.onnx -o net.so --shape x=1,3,32,32",
+    )
+    parser.add_argument("file", metavar="MODEL", help="model (.onnx)")
+    parser.add_argument(
+        "-o", "--output", metavar="OUT", required=True, help="the library to write (.so, or .tar)"
+    )
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1,3,H,W",
+        action="append",
+        default=[],
+        help="whole shape of an input of which the model leaves a size open; may be repeated",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("dnnl",),
+        help="give what it takes to an engine: dnnl is oneDNN. TVM compiles the rest (default: all)",
+    )
+    parser.add_argument(
+        "--carry",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="plug-in that the library carries: `--carry dnnl` with this engine",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="run the library and onnxruntime on random inputs; if they differ, it is an error and nothing is written",
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", help="no progress, no warnings, not what was written"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, compile, compare, write."""
+    check_output(NAME, args.output, "model.so")
+    shapes = shapes_of(args.shape)
+    reference = _onnxruntime() if args.check else None
+    import mblob
+    from mblob.packager.path_arguments import check_output as check_inputs
+
+    check_inputs(Path(args.output), [("the model", Path(args.file))])
+
+    def tell(text: str) -> None:
+        if not args.quiet:
+            print(one_line(text), file=sys.stderr, flush=True)
+
+    relax = mblob.byoc.relax
+    with remarks(quiet=args.quiet):
+        module = relax.from_onnx(args.file, shapes)
+        tell(f"read {args.file}")
+        lib = relax.build(module, engine=args.engine, trace=tell)
+        tell("compiled")
+        if reference is not None:
+            with temporary_folder() as folder:
+                lib.export_library(folder / "checked.so", carry=args.carry)
+                _check(reference, args.file, shapes, folder / "checked.so", tell)
+        lib.export_library(args.output, carry=args.carry)
+    tell_written(args.output, quiet=args.quiet)
+    return 0
+
+
+def shapes_of(texts: Sequence[str]) -> dict[str, list[int]]:
+    """Name and shape of each `--shape`; a name may have a `=`.
+
+    Raises:
+        UsageError: one that has another form, or a name twice.
+    """
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        if not name or not re.fullmatch(r"[0-9]{1,18}([,x][0-9]{1,18})*", sizes):
+            raise UsageError(f"--shape: expected NAME=1,3,H,W with numbers, found {text!r}")
+        if name in found:
+            raise UsageError(f"--shape: given twice for {name}, expected once")
+        found[name] = [int(size) for size in re.split("[,x]", sizes)]
+    return found
+
+
+# -- the comparison --------------------------------------------------------------------------------
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise IncompatibleError("--check needs onnxruntime: pip install onnxruntime") from error
+    return onnxruntime
+
+
+def _check(
+    reference: Any, file: str, shapes: Mapping[str, Sequence[int]], library: Path, tell: Any
+) -> None:
+    """Compare the outputs of a library with those of onnxruntime.
+
+    Raises:
+        MblobError: onnxruntime cannot run the model, or an output differs.
+    """
+    import numpy as np
+
+    import mblob
+
+    try:
+        session = reference.InferenceSession(file, providers=["CPUExecutionProvider"])
+        inputs = {
+            i.name: _random(i.type, shapes.get(i.name, i.shape)) for i in session.get_inputs()
+        }
+        expected = session.run(None, inputs)
+    except Exception as error:
+        raise MblobError(f"{file}: onnxruntime cannot run this model: {error}") from error
+    machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
+    found = machine["main"](*inputs.values())
+    found = found if isinstance(found, (list, tuple)) else [found]
+    for output, wanted, tensor in zip(session.get_outputs(), expected, found):
+        ours = tensor.numpy()
+        if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
+            raise MblobError(
+                f"--check: {output.name}: expected {wanted.dtype}{list(wanted.shape)} as of onnxruntime, found"
+                f" {ours.dtype}{list(ours.shape)}"
+            )
+        numbers, others = wanted.astype("float64"), ours.astype("float64")
+        largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
+        equal = (numbers == others) | (np.isnan(numbers) & np.isnan(others))
+        difference = float(np.abs(np.where(equal, 0.0, numbers - others)).max(initial=0.0))
+        text = f"{output.name}: largest difference {difference:.1e}, largest value {largest:.3g}"
+        if not difference <= LARGEST * max(1.0, largest):
+            raise MblobError(f"--check: the outputs differ from onnxruntime's: {text}")
+        tell(f"check: {text}")
+
+
+def _random(kind: str, shape: Sequence[int]) -> Any:
+    """An array for an input of a type of onnxruntime, such as `tensor(float)`."""
+    import numpy as np
+
+    name = kind.partition("(")[2].rstrip(")")
+    dtype = np.dtype({"float": "float32", "double": "float64"}.get(name, name))
+    random = np.random.default_rng(0)
+    if dtype.kind == "f":
+        return random.random(shape).astype(dtype)
+    return random.integers(0, 2, shape).astype(dtype)  # also for indices

@@ -1,0 +1,45 @@
+"""Models of ONNX: `python onnx_networks.py FOLDER` writes one with an open size, and some that cannot be imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+def model(
+    nodes: list[onnx.NodeProto], *weights: onnx.TensorProto, x: str = "x.1", size: int = 8
+) -> bytes:
+    values = {x: ["n", 3, size, size], "y": ["n", 4, size - 2, size - 2]}
+    given, made = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in values.items()
+    )
+    graph = helper.make_graph(nodes, "net", [given], [made], [*weights])
+    data: bytes = helper.make_model(
+        graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)]
+    ).SerializeToString()
+    return data
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    random = np.random.default_rng(1)
+    weights = numpy_helper.from_array(random.random((4, 3, 3, 3), "float32"), "w")
+    axis = numpy_helper.from_array(np.array(1), "axis")
+    small = model(
+        [
+            helper.make_node("Conv", ["x.1", "w"], ["c"]), helper.make_node("Relu", ["c"], ["r"]),
+            helper.make_node("CumSum", ["r", "axis"], ["y"]),
+        ], weights, axis,
+    )  # fmt: skip
+    (folder / "small.onnx").write_bytes(small)
+    (folder / "model.onnx").write_bytes(
+        model([helper.make_node("Conv", ["x", "w"], ["y"])], weights, x="x", size=32)
+    )
+    (folder / "damaged.onnx").write_bytes(small[:-40])
+    (folder / "empty.onnx").touch()
+    unknown = model([helper.make_node("Unheard", ["x.1"], ["y"], domain="acme")])
+    (folder / "unknown.onnx").write_bytes(unknown)

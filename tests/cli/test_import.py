@@ -1,0 +1,216 @@
+"""`mblob-pack import`: models of ONNX, what of a command line is wrong, and what TVM and onnxruntime say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from mblob.cli.command_line import make_parser
+from mblob.errors import BuildError
+from mblob.packager.byoc import onnx_models
+from tests.built_once import built_once
+from tests.e2e.programs import run
+
+SCRIPT = Path(__file__).with_name("onnx_networks.py")
+# A stand-in for onnxruntime, of which an output is what ONE says.
+RUNTIME = """
+import numpy as np, onnx
+from onnx.reference import ReferenceEvaluator
+
+class InferenceSession:
+    def __init__(self, file, providers):
+        self.of, graph = ReferenceEvaluator(file), onnx.load(file).graph
+        self.outputs = [type("Value", (), {"name": o.name}) for o in graph.output]
+    def get_inputs(self):
+        return [type("Value", (), {"name": "x.1", "type": "tensor(float)", "shape": ["n", 3, 8, 8]})]
+    def get_outputs(self):
+        return self.outputs
+    def run(self, names, inputs):
+        return [y + np.float32(MORE) for y in self.of.run(names, inputs)]
+"""
+
+
+@pytest.fixture(scope="module")
+def networks(package_of: Callable[[str], Path]) -> Path:
+    package_of("tvm"), package_of("onnx")
+    return built_once(
+        "onnx-networks", lambda folder: run(sys.executable, SCRIPT, folder), SCRIPT.read_text()
+    )
+
+
+Imported = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def imported(networks: Path, tmp_path: Path) -> Imported:
+    """Run the command on a network, beside a library that is already there."""
+    (tmp_path / "model.so").write_text("old")
+
+    def call(name: str, *words: str, more: str = "") -> subprocess.CompletedProcess[str]:
+        paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+        if more:
+            (tmp_path / "onnxruntime.py").write_text(RUNTIME.replace("MORE", more))
+        return subprocess.run(
+            [sys.executable, "-m", "mblob.cli.main", "import", networks / name, "-o", "model.so", *words],
+            cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )  # fmt: skip
+
+    return call
+
+
+# -- with TVM --------------------------------------------------------------------------------------
+
+
+@pytest.mark.own_process  # oneDNN
+@pytest.mark.parametrize("engine", ["", "dnnl"])
+def test_a_model_of_onnx_is_a_library_whose_outputs_are_compared(
+    imported: Imported, tmp_path: Path, onednn: str, engine: str
+) -> None:
+    words = ["--engine", engine, "--carry", engine] if engine else []
+    done = imported("small.onnx", "--shape", "x.1=2,3,8,8", "--check", *words, more="0")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    renamed, *told = done.stderr.splitlines()
+    assert renamed == "mblob-pack: warning: Renaming name x.1 to x_1"
+    assert told[0].startswith("read ") and told[-1].startswith("wrote model.so: ")
+    assert told[-2].startswith("check: y: largest difference ")
+    region = [line for line in told if line.startswith("tvmgen_dnnl_main_0: ")]
+    assert bool(region) == bool(engine)
+    lib = mblob.load_module(tmp_path / "model.so")
+    y = mblob.relax.VirtualMachine(lib, mblob.cpu())["main"](np.ones((2, 3, 8, 8), "float32"))
+    assert y.numpy().shape == (2, 4, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "code", "said"),
+    [
+        ("small.onnx", (), 2,
+         "the sizes of these inputs are open: x.1[n,3,8,8]; give each a whole shape by --shape"),
+        ("small.onnx", ("--shape", "x.1=1,4,8,8"), 2,
+         "--shape has [1, 4, 8, 8] for x.1, expected positive sizes that fit x.1[n,3,8,8]"),
+        ("small.onnx", ("--shape", "z=1,3,8,8"), 2, "--shape names 'z', which is no input; there are: x.1"),
+        ("unknown.onnx", ("--shape", "x.1=1,3,8,8"), 2, "TVM cannot read this model: "),
+        ("damaged.onnx", (), 2, "damaged.onnx: no model of ONNX, or a damaged one: "),
+        ("empty.onnx", (), 2, "empty.onnx: no model of ONNX, or a damaged one: it has no outputs"),
+        ("missing.onnx", (), 5, "missing.onnx: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_imported_is_one_line_and_the_old_library_stays(
+    imported: Imported, tmp_path: Path, name: str, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = imported(name, *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mblob-pack: error: ") and said in line
+    assert (tmp_path / "model.so").read_text() == "old"
+
+
+def test_a_library_that_differs_from_onnxruntime_is_not_written(
+    imported: Imported, tmp_path: Path
+) -> None:
+    done = imported("small.onnx", "--shape", "x.1=1,3,8,8", "--check", more="0.01")
+    assert done.returncode == 1
+    assert "--check: the outputs differ from onnxruntime's: y: largest" in done.stderr
+    assert (tmp_path / "model.so").read_text() == "old"
+
+
+def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
+    shutil.copy(networks / "model.onnx", tmp_path)
+    example = (make_parser().verbs["import"].epilog or "").removeprefix("example: mblob-pack ")
+    run(sys.executable, "-m", "mblob.cli.main", *example.split(), cwd=tmp_path)
+    with mblob.open(tmp_path / "net.so") as library:
+        assert [value.name for value in library.models[0].inputs] == ["x"]
+
+
+# -- without ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--engine", "dnl"), "--engine: found 'dnl', expected one of dnnl; did you mean 'dnnl'?"),
+        (("--shape", "1,3"), "--shape: expected NAME=1,3,H,W with numbers, found '1,3'"),
+        (("--shape", "x=1,N"), "--shape: expected NAME=1,3,H,W with numbers, found 'x=1,N'"),
+        (("--shape", "x=1", "--shape", "x=2"), "--shape: given twice for x, expected once"),
+        (("-o", "-"), "import: -o -: a library is written to a file"),
+    ],
+)
+def test_a_wrong_word_is_told_before_anything_is_read(
+    pack: Any, words: tuple[str, ...], said: str
+) -> None:
+    output = () if "-o" in words else ("-o", "model.so")
+    done = pack("import", "nowhere.onnx", *output, *words)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("package", ["onnx", "tvm", "onnxruntime"])
+def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path) -> None:
+    (tmp_path / "onnx.py").touch()
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from mblob.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    words = ["import", "m.onnx", "-o", "m.so", *(["--check"] if package == "onnxruntime" else [])]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    expected = {
+        "onnx": "reading models of ONNX needs onnx: pip install 'mblob[onnx]'",
+        "tvm": "reading models of ONNX needs apache-tvm: pip install 'mblob[onnx]'",
+        "onnxruntime": "--check needs onnxruntime: pip install onnxruntime",
+    }
+    assert (done.returncode, done.stderr) == (6, f"mblob-pack: error: {expected[package]}\n")
+
+
+def graph(**inputs: list[int | str] | None) -> Any:
+    """What of a graph of ONNX is asked for shapes."""
+
+    def size(value: int | str) -> SimpleNamespace:
+        number = isinstance(value, int)
+        return SimpleNamespace(
+            HasField=lambda _: number,
+            dim_value=value if number else 0,
+            dim_param="" if number else value,
+        )
+
+    def value(name: str, sizes: list[int | str] | None) -> SimpleNamespace:
+        shape = SimpleNamespace(dim=[size(s) for s in sizes or []])
+        kind = SimpleNamespace(HasField=lambda _: sizes is not None, shape=shape)
+        return SimpleNamespace(name=name, type=SimpleNamespace(tensor_type=kind))
+
+    return SimpleNamespace(
+        initializer=[SimpleNamespace(name="w")],
+        input=[value(name, sizes) for name, sizes in {**inputs, "w": [3]}.items()],
+    )
+
+
+def test_shapes_are_those_of_the_model_with_what_it_leaves_open_filled_in() -> None:
+    found = onnx_models._shapes(
+        "m", graph(x=[1, "n", -1], y=None, z=[]), {"x": (1, 2, 3), "y": [4]}
+    )
+    assert found == {"x": [1, 2, 3], "y": [4], "z": []}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "m: the sizes of these inputs are open: x[1,n], y[...]; give each a whole shape by shapes="),
+        ({"x": [1, 2], "y": ["k"]}, "has ['k'] for y, expected positive sizes that fit y[...]"),
+        ({"x": [1, 0], "y": [1]}, "has [1, 0] for x, expected positive sizes that fit x[1,n]"),
+        ({"x": [2, 2], "y": [1]}, "has [2, 2] for x, expected positive sizes that fit x[1,n]"),
+        ({"x": [1], "y": [1]}, "has [1] for x, expected positive sizes that fit x[1,n]"),
+        ({"w": [3]}, "m: shapes= names 'w', which is no input; there are: x, y"),
+    ],
+)  # fmt: skip
+def test_shapes_that_are_missing_or_do_not_fit_are_named(given: Any, said: str) -> None:
+    with pytest.raises(BuildError, match=re.escape(said)):
+        onnx_models._shapes("m", graph(x=[1, "n"], y=None), given)
