@@ -263,7 +263,7 @@ def _region(engine: str, symbol: str, function: Any) -> Region:
     read: list[Operator] = []
     outputs = _read(symbol, function, reader, read)
     inputs = [_known(symbol, parameter, reader) for parameter in function.params]
-    operators = simplified(read, outputs)
+    operators = simplified(read, outputs) if engine in _PLUG_INS else read
     if engine in _PLUG_INS:
         operators = _PLUG_INS[engine][2](operators, outputs)
     constants = {id(t): t for o in operators for t in o.inputs if t.is_constant}

@@ -50,7 +50,7 @@ def fold_channels(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> N
     users = _users(operators)
     kept = {id(t) for t in outputs}
     for layer in operators:
-        if layer.op in _LAYERS and len(layer.inputs) == 2 and layer.inputs[1].is_constant:
+        if layer.op in _LAYERS and len(layer.inputs) == 2 and _is_float(layer.inputs[1]):
             followers = [*_followers(layer, users, kept)]
             if followers:
                 _fold(layer, followers)
@@ -81,7 +81,7 @@ def _followers(
             return
         first, second = user.inputs
         other = second if first is result else first
-        if not other.is_constant or (first is not result and user.op in ("subtract", "divide")):
+        if not _is_float(other) or (first is not result and user.op in ("subtract", "divide")):
             return
         number = other.numpy().astype(np.float64)
         shape = [1] * (len(wanted) - number.ndim) + list(number.shape)
@@ -151,7 +151,7 @@ def _become(o: Operator, op: str, data: Tensor, **numbers: float) -> None:
 
 def _number(tensor: Tensor) -> float | None:
     """The element of a constant of one."""
-    if not tensor.is_constant or any(extent != 1 for extent in tensor.shape):
+    if not _is_float(tensor) or any(extent != 1 for extent in tensor.shape):
         return None
     return float(tensor.numpy().reshape(()))
 
@@ -291,6 +291,10 @@ def _untangle(chain: Sequence[Operator]) -> list[Operator]:
 
 
 # -- who uses what ---------------------------------------------------------------------------------
+
+
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.is_constant and tensor.dtype == "float32"
 
 
 def _users(operators: Sequence[Operator]) -> dict[int, list[Operator]]:

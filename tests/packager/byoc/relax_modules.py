@@ -160,6 +160,23 @@ def negator(region: Region) -> mblob.Module:
     )
 
 
+@mblob.byoc.register_pattern_table(
+    "namer", lambda operator: operator.op in ("add", "multiply", "clip")
+)
+def no_table() -> list[Any]:
+    return []
+
+
+named: list[str] = []
+
+
+@mblob.register_codegen("namer")
+def namer(region: Region) -> mblob.Module:
+    """Keeps the names of the operators that it gets."""
+    named.extend(operator.op for operator in region.operators)
+    return mblob.csource_module(f"void {region.symbol}(void) {{}}")
+
+
 def main(folder: Path) -> None:
     for name in CASES:
         made = build(name)
@@ -176,6 +193,8 @@ def main(folder: Path) -> None:
         (folder / f"{name}.txt").write_text("\n".join(told))
         lib.export_library(folder / f"{name}.so")
     mblob.byoc.relax.build(build("twice"), "llvm", "negator").export_library(folder / "negator.so")
+    mblob.byoc.relax.partition(build("layers"), "namer")
+    (folder / "named.txt").write_text(" ".join(sorted({*named})))
 
 
 if __name__ == "__main__":

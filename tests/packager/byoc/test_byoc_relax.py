@@ -89,6 +89,10 @@ def test_a_backend_of_a_users_own_gets_the_operators_that_it_asked_for(built: Pa
     assert (second <= 0).all()
 
 
+def test_a_backend_of_a_users_own_gets_no_operator_that_only_mblobs_has(built: Path) -> None:
+    assert (built / "named.txt").read_text() == "add clip multiply"
+
+
 @pytest.mark.parametrize(
     "program, said",
     [
@@ -169,7 +173,7 @@ def test_arithmetic_with_channels_is_folded_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    "why", ["used twice", "returned", "zero", "infinite", "spread", "reversed"]
+    "why", ["used twice", "returned", "zero", "infinite", "spread", "reversed", "integers"]
 )
 def test_arithmetic_is_not_folded_where_it_would_be_seen(why: str) -> None:
     region = Region(2, 4)
@@ -177,6 +181,8 @@ def test_arithmetic_is_not_folded_where_it_would_be_seen(why: str) -> None:
     outputs = []
     if why == "spread":
         outputs.append(region("add", layer, constant_tensor("v", np.ones((2, 1), np.float32))))
+    elif why == "integers":
+        outputs.append(region("add", layer, constant_tensor("v", np.ones(3, np.int32))))
     elif why == "reversed":
         outputs.append(region("subtract", channels(1, 1, 1), layer, shape=(2, 3)))
     else:
