@@ -3,6 +3,7 @@ order of the page, and prints what the page shows."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ["tutorial.md", *sorted(f"howto/{path.name}" for path in (DOCS / "howto").glob("*.md"))]
+SLOW = "howto/import_onnx.md"  # TVM starts for seconds
 LANGUAGES = {"sh": ["sh", "-eu", "-c"], "python": [sys.executable, "-c"]}
 
 
@@ -58,12 +60,20 @@ def prepare(page: list[Any], root: Path, folder: Path, require: Callable[[str], 
         images = np.load(root / "examples/digits/test_images.npy")
         np.save(folder / "x.npy", images[:1])
 
+    if "onnx" in words:
+        for package in ("tvm", "onnx"):
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"{package} is not installed")
+        command = [sys.executable, root / "tests/cli/onnx_networks.py", folder]
+        subprocess.run(command, check=True)
     if "relax" in words:
         shutil.copy(root / "examples/relax/digits_relax.so", folder / "relax.so")
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n == SLOW else []) for n in PAGES]
+)
 def test_every_block_of_the_page_runs_and_prints_what_stands_behind_it(
     name: str,
     root: Path,
