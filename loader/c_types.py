@@ -43,7 +43,8 @@ class Refusal(NamedTuple):
         if self.instead:
             return self.instead
         pack = "pack it with its prototype (functions=), or " if self.is_unknown else ""
-        return f"{pack}get it with symbol({name!r}, restype, argtypes)"
+        other = "" if self.is_unknown else ", or pack a C function that takes a pointer to it"
+        return f"{pack}get it with symbol({name!r}, restype, argtypes){other}"
 
 
 UNKNOWN_RESULT = Refusal("no prototype says what it returns", True)

@@ -289,9 +289,11 @@ class OpenedNode(Node):
                 f"{several}; pack it again with the prototype of one of them" if several else ""
             )
             why = choose or text(info.hint) or again
-            is_known = not several and c_functions.declared(self, name).refusal is None
-            types = "" if is_known else ", restype, argtypes"
+            refusal = None if several else c_functions.declared(self, name).refusal
+            types = ", restype, argtypes" if several or refusal else ""
             symbol = texts.say(texts.SYMBOL, f"{'SYMBOL' if several else repr(name)}{types}")
+            if refusal and not refusal.is_unknown:
+                symbol = "" if refusal.instead else f"{symbol}, if ctypes has its types"
             if code == "plain_function":
                 return f"{name!r} is a plain C function, without a packed function: {why}{symbol}"
             return (

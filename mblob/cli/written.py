@@ -25,7 +25,7 @@ def tell_written(path: str | Path, *, quiet: bool) -> None:
             counts = [
                 (modules, "module"),
                 (len(callable_), "function"),
-                (plain, "plain C function"),
+                (plain, "more plain C function" if callable_ else "plain C function"),
             ]
     except MblobError:  # no reader of ours can, and a warning said so
         counts = []

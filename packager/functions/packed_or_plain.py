@@ -17,7 +17,7 @@ from mblob.format import classic, functions_table
 from mblob.format.exported_functions import FFI_PREFIX, OUR_PREFIXES, is_helper
 from mblob.format.functions_table import OBJECT, Row, struct_word, structs_of
 from mblob.named_tuple import NamedTuple
-from mblob.packager.compile.host_objects import LinkInput
+from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
 from mblob.packager.functions.debug_prototypes import told
@@ -137,15 +137,17 @@ def warn_of_unknown(
         if (
             isinstance(node, SourceNode)
             and contents.complete
-            and _is_empty(contents)
+            and (_is_empty(contents) or _is_uncalled(f, contents, used))
             and "{" in node.text()
         ):
             warn(
-                f"{f.label}: defines nothing that a call or other code finds, as static and inline functions and"
-                " templates are not callable: remove static or inline there, or give a function that calls them"
+                f"{f.label}: defines nothing that a call or other code finds, as static and inline functions,"
+                " templates, methods and operators are not callable: remove static or inline there, or give a function"
+                " that calls them"
             )
         names = _exported(contents)
-        is_silent = contents.complete and not (names or f.functions)
+        is_source = isinstance(node, SourceNode)  # whose types are told
+        is_silent = contents.complete and not (is_source or names or f.functions)
         found = contents.functions - contents.comdat - contents.hidden if is_silent else set()
         of_cxx = {name for name in found if cxx_names(name)}
         if of_cxx and used.isdisjoint(of_cxx):
@@ -181,6 +183,19 @@ _OF_MODELS = ("tvmgen_", "__vmtir__")
 def _is_empty(contents: ObjectSymbols) -> bool:
     """True if an object neither defines nor takes anything."""
     return not (contents.defined | contents.weak | contents.hidden | contents.undefined)
+
+
+def _is_uncalled(file: HostFile, contents: ObjectSymbols, used: Collection[str]) -> bool:
+    """True if an object has nothing but functions of C++ that have no names for calls, and that no other uses."""
+    found = contents.functions
+    return bool(
+        found
+        and not file.functions
+        and found.issuperset(contents.defined | contents.weak)
+        and all(name.startswith(MANGLED[0]) for name in found)
+        and found.isdisjoint(used)
+        and not any(name.startswith(_RESERVED) for name in contents.undefined)
+    )
 
 
 def _is_reserved(name: str) -> bool:

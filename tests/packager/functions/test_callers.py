@@ -363,6 +363,7 @@ def test_a_function_for_a_template_names_its_arguments(tmp_path: Path) -> None:
 def test_numbers_of_128_bits_go_through_pointers(tmp_path: Path) -> None:
     source = (
         "unsigned __int128 turn(unsigned __int128 x, int n) { return x << n | x >> (128 - n); }\n"
+        "typedef __int128 big_t; big_t same(big_t x) { return x; }\n"
     )
     line = line_in(refused(source, "c", "turn"))
     lib = packed(tmp_path, source + line, "c")
@@ -371,6 +372,13 @@ def test_numbers_of_128_bits_go_through_pointers(tmp_path: Path) -> None:
     assert result.tolist() == [3, 0]
     with pytest.raises(TypeError, match="a C function that takes a pointer to the number"):
         lib.ctypes.turn(1, 1)
+    with pytest.raises(TypeError, match=r"or pack a C function that takes a pointer to it$"):
+        lib.ctypes.same(1)
+    with pytest.raises(mblob.NotFoundError) as caught:
+        lib["turn"]
+    assert "symbol(" not in str(caught.value)
+    with pytest.raises(mblob.NotFoundError, match=r"argtypes\), if ctypes has its types$"):
+        lib["same"]
 
 
 def test_functions_whose_names_begin_with_an_underscore_are_attributes(tmp_path: Path) -> None:

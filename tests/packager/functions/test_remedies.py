@@ -296,9 +296,17 @@ def test_a_source_or_an_object_without_a_function_that_can_be_called_is_told(
     Path("t.cpp").write_text("template <class T> T twice(T x) { return 2 * x; }\n")
     Path("k.cpp").write_text("namespace vis { void f(float *x) { *x = 1; } }\n")
     subprocess.run(["c++", "-fPIC", "-c", "k.cpp"], check=True)
-    for name in ("s.c", "t.cpp"):
-        with pytest.warns(UserWarning, match=rf"{name}: defines nothing that a call"):
+    Path("i.cpp").write_text(
+        "template <class T> T f(T x) { return x; }\ntemplate int f<int>(int);\n"
+    )
+    Path("o.cpp").write_text(
+        "struct V { int x; }; bool operator<(V a, V b) { return a.x < b.x; }\n"
+    )
+    Path("m.cpp").write_text("struct V { int x; int get(); }; int V::get() { return x; }\n")
+    for name in ("s.c", "t.cpp", "i.cpp", "o.cpp", "m.cpp"):
+        with pytest.warns(UserWarning, match=rf"{name}: defines nothing that a call") as told:
             mblob.csource_module(name).export_library("a.so")
+        assert len(told) == 1
     with pytest.warns(UserWarning, match=r"k\.o: .* types of vis::f, of C.*compile it with -g"):
         mblob.static_library("k.o").export_library("a.so")
     with pytest.warns(UserWarning, match=r"k\.o: .* types of vis::f"):
