@@ -69,7 +69,7 @@ def test_the_table_lists_both_forms(vadd_lib: PackedLibrary) -> None:
         (Tensor(floats(1, 2, 3), address=0), "expected data, found a NULL pointer"),
         (Tensor(floats(1, 2, 3), (-1,)), "dimension 0 is -1, expected a possible size"),
         (Tensor(floats(1, 2, 3), (2**40, 2**40)), "dimension 1 is 1099511627776, expected a possible size"),
-        (None, "expected a float32 tensor, found None"),
+        (None, "expected a float32 tensor, found None; to pass NULL, pack it with a prototype that has void * there"),
         (7, "expected a float32 tensor, found int"),
         (1.5, "expected a float32 tensor, found float"),
         (b"x", "expected a float32 tensor, found str"),
