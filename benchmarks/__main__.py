@@ -4,7 +4,7 @@
 
 What is measured beside mblob and is not here is left out by name. The full run writes up to 12 GiB
 to the folder, which it removes again, and makes an environment with Apache TVM in build/ if there
-is none ($TVM_PYTHON names a Python that has it).
+is none ($TVM_PYTHON names a Python that has it). Networks are kept in $XDG_CACHE_HOME/mblob-benchmarks.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks import (
     devices,
     embedding,
     executors,
+    networks,
     opening,
     packing,
     peer_tvm,
@@ -47,6 +48,7 @@ SUBJECTS: dict[str, Callable[[Bench], Section | list[Section]]] = {
     "starting": starting.run,
     "executors": executors.run,
     "relax": relax.run,
+    "networks": networks.run,
     "devices": devices.run,
     "sizes": sizes.run,
     "before": before.run,

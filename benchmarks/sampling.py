@@ -163,7 +163,7 @@ def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sa
 class Worker:
     """A process that measures inside itself: benchmarks/worker.py. Use in a `with` statement."""
 
-    def __init__(self, name: str, python: Path | str = sys.executable) -> None:
+    def __init__(self, name: str, python: Path | str = sys.executable, **environment: str) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(HERE / f"worker_{name}.py")],
@@ -171,7 +171,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             stderr=subprocess.DEVNULL if name == "tvm" else None,
-            env={**os.environ, "PYTHONPATH": ""},
+            env={**os.environ, "PYTHONPATH": "", **environment},
         )
 
     def __enter__(self) -> Worker:

@@ -14,6 +14,7 @@ import worker
 import mblob
 
 CALLS: dict[str, Callable[[int], object]] = {}
+NETWORKS: dict[str, Callable[[], Any]] = {}
 
 
 def export(object_file: str, payload: str, output: str, digest: str) -> dict[str, float]:
@@ -166,6 +167,31 @@ def prepare_relax(folder: str, shapes: dict[str, list[int]]) -> dict[str, float]
     return sums
 
 
+def prepare_network(case: str, path: str, io: str) -> float:
+    """Make the action of a network; how far its results are from those of another, at most.
+
+    Args:
+        io: .npz with inputs x0, x1, ... and results y0, y1, ...
+    """
+    import numpy as np
+
+    with np.load(io) as file:
+        arrays = dict(file)
+    given = [arrays[name] for name in sorted(arrays) if name.startswith("x")]
+    function = mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))["main"]
+    NETWORKS[case] = lambda: function(*given)
+    results = NETWORKS[case]()
+    results = results if isinstance(results, (list, tuple)) else [results]
+    return max(float(abs(t.numpy() - arrays[f"y{i}"]).max()) for i, t in enumerate(results))
+
+
+def call_network(case: str) -> dict[str, float]:
+    return worker.sampled(NETWORKS[case])
+
+
 if __name__ == "__main__":
-    actions = (export, load, look, replace, dlopen, prepare, prepare_tensors, call, prepare_relax)
+    actions = (
+        export, load, look, replace, dlopen, prepare, prepare_tensors, call, prepare_relax,
+        prepare_network, call_network,
+    )  # fmt: skip
     worker.serve({f.__name__: f for f in actions})

