@@ -14,7 +14,7 @@ from mblob.cli.progress import remarks
 from mblob.cli.report import UsageError, one_line
 from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
-from mblob.errors import IncompatibleError, MblobError
+from mblob.errors import IncompatibleError, KernelError
 from mblob.temporary import temporary_folder
 
 NAME = "import"
@@ -127,7 +127,7 @@ def _check(
     """Compare the outputs of a library with those of onnxruntime.
 
     Raises:
-        MblobError: onnxruntime cannot run the model, or an output differs.
+        IncompatibleError: onnxruntime cannot run the model. KernelError: an output differs.
     """
     import numpy as np
 
@@ -140,14 +140,14 @@ def _check(
         }
         expected = session.run(None, inputs)
     except Exception as error:
-        raise MblobError(f"{file}: onnxruntime cannot run this model: {error}") from error
+        raise IncompatibleError(f"{file}: onnxruntime cannot run this model: {error}") from error
     machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
     found = machine["main"](*inputs.values())
     found = found if isinstance(found, (list, tuple)) else [found]
     for output, wanted, tensor in zip(session.get_outputs(), expected, found):
         ours = tensor.numpy()
         if ours.shape != wanted.shape or ours.dtype != wanted.dtype:
-            raise MblobError(
+            raise KernelError(
                 f"--check: {output.name}: expected {wanted.dtype}{list(wanted.shape)} as of onnxruntime, found"
                 f" {ours.dtype}{list(ours.shape)}"
             )
@@ -157,7 +157,7 @@ def _check(
         difference = float(np.abs(np.where(equal, 0.0, numbers - others)).max(initial=0.0))
         text = f"{output.name}: largest difference {difference:.1e}, largest value {largest:.3g}"
         if not difference <= LARGEST * max(1.0, largest):
-            raise MblobError(f"--check: the outputs differ from onnxruntime's: {text}")
+            raise KernelError(f"--check: the outputs differ from onnxruntime's: {text}")
         tell(f"check: {text}")
 
 
