@@ -18,7 +18,7 @@ from mblob.bytes.mapping import map_file
 from mblob.errors import HiddenNameWarning, PortabilityWarning, UnreadableWarning, listed
 from mblob.format import note
 from mblob.format.blob_plan import BlobPlan
-from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects
+from mblob.format.exported_functions import OUR_PREFIXES, RUNTIME_PREFIXES, code_dialects, ffi_name
 from mblob.format.plugin_table import Plugin
 from mblob.format.type_keys import (
     GRAPH_FACTORY,
@@ -413,7 +413,7 @@ def dialects_with_sources(
     """The same as `dialects_of`, with what the objects of sources will tell. A source with words of the
     ffi dialect is compiled to know that: macros may make its functions."""
     found = dialects_of(modules)
-    nodes = [n for n in map(node_of, modules) if isinstance(n, SourceNode)]
+    nodes = [n for n in map(node_of, modules) if isinstance(n, SourceNode) and not n.home]
     texts = {n: _text(n) for n in nodes}
     if not any(map(_OF_FFI.search, texts.values())):
         return found
@@ -422,7 +422,8 @@ def dialects_with_sources(
         plain = [SourceNode(n.code, n.fmt, options=n.options) for n in marked]
         made = compile_all(find(cc, target), plain, None, as_options(options), work)
         for node, (_, contents) in zip(marked, made):
-            defined = contents.defined | contents.weak
+            # weak: slots that headers define, too
+            defined = contents.defined.union(filter(ffi_name, contents.weak))
             for name in code_dialects(defined, contents.undefined):
                 found.setdefault(name, node.label)
     return found

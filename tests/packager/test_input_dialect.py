@@ -66,6 +66,15 @@ def test_sources_have_the_dialect_of_their_objects(folder: Path) -> None:
     assert dialect("c.so") == "classic"
 
 
+def test_headers_of_tvm_say_nothing_of_a_sources_dialect(folder: Path) -> None:
+    """`c_backend_api.h` defines slots of the classic dialect, which are weak; TVM's C code has it."""
+    of_tvm = '#include "tvm/runtime/c_backend_api.h"\n#include "tvm/ffi/c_api.h"\n'
+    function = "TVM_DLL int32_t __tvm_ffi_g(void *self, void *args, int32_t n, void *result)"
+    Path("g.c").write_text(f"{of_tvm}{function} {{ return !self && !args && n && !result; }}")
+    assert main(["build", "g.c", "-o", "g.so", "-q"]) == 0
+    assert dialect("g.so") == "ffi"
+
+
 def test_inputs_of_both_need_the_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, other in ((["classic.o"], "classic.o"), (["--graph", "graph.json"], "graph.json")):
         assert main(["build", "ffi.o", *words, "-o", "a.so"]) == 2
