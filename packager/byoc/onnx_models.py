@@ -49,9 +49,7 @@ def from_onnx(
     if not model.graph.output:
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
-    with warnings.catch_warnings(
-        record=True
-    ) as told:  # the frontend warns of what it then fails for
+    with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for
         warnings.simplefilter("always")
         try:
             module = frontend.from_onnx(model, shape_dict=fixed, keep_params_in_input=False)

@@ -155,7 +155,6 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None
         what = ", ".join(f"{count} {name}" for name, count in names.most_common())
         trace(f"{region.symbol}: {what}")
     left: Counter[str] = Counter()
-
     _visit(relax, mod, lambda call: left.update([call.op.name]))
     del left["relax.call_dps_packed"]
     for name, number in left.most_common():
@@ -169,8 +168,9 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None
 def _prepared(relax: Any, mod: Any) -> Any:
     transform = relax.transform
     mod = _with_operators(relax, mod)
-    training: list[Any] = []  # batch norms, of which that step would make others
-    _visit(relax, mod, lambda call: training.extend([call] * _is_training(call)))
+    calls: list[Any] = []
+    _visit(relax, mod, calls.append)
+    training = any(map(_is_training, calls))  # batch norms, of which that step would make others
     for step in (
         *(() if training else (transform.DecomposeOpsForInference(),)),
         transform.FoldConstant(),
