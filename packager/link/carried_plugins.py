@@ -26,6 +26,7 @@ from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput, compile_all
 from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, BuildTypeError, warn
+from mblob.packager.link.linked_engines import with_engine
 from mblob.packager.modules.host_modules import csource_module, object_module
 from mblob.packager.modules.nodes import NOTHING, HostNode, SourceNode, node_of
 from mblob.packager.objects import object_files
@@ -142,7 +143,19 @@ def _units(path: Path) -> dict[str, list[str]]:
     return found
 
 
-def shipped_sources(name: str) -> list[SourceNode]:
+class ShippedNode(SourceNode):
+    """A source of a plug-in that comes with mblob.
+
+    Attributes:
+        plugin: its name.
+    """
+
+    def __init__(self, code: str, plugin: str, options: Sequence[str]) -> None:
+        super().__init__(code, "c", options=options)
+        self.plugin = plugin
+
+
+def shipped_sources(name: str) -> list[ShippedNode]:
     """The sources that a plug-in is compiled of, its own files first.
 
     Raises:
@@ -160,7 +173,7 @@ def shipped_sources(name: str) -> list[SourceNode]:
     options = (*SHIPPED_OPTIONS, f"-I{path.parent}")
     own = f"#define MBLOB_PLUGIN_{name}\n"
     return [
-        SourceNode(f'{about}#define {macro}\n#include "{path.name}"\n', "c", options=options)
+        ShippedNode(f'{about}#define {macro}\n#include "{path.name}"\n', name, options)
         for about, macros in ((own, units[name]), ("", units[""]))
         for macro in macros
     ]
@@ -177,6 +190,7 @@ def compile_plugins(
     Raises:
         ToolchainError, BuildError, FormatError, OSError: as of `export_library`.
     """
+    plugins = [_with_engine(plugin, tools, options) for plugin in plugins]
     nodes = [_without_lto(node) for plugin in plugins for node in plugin]
     if not nodes:
         return []
@@ -184,6 +198,15 @@ def compile_plugins(
     folder.mkdir(exist_ok=True)
     made = iter(compile_all(tools, nodes, None, options, folder))
     return [[next(made) for _ in plugin] for plugin in plugins]
+
+
+def _with_engine(
+    plugin: Sequence[HostNode], tools: Toolchain, options: Sequence[str]
+) -> Sequence[HostNode]:
+    first = plugin[0] if plugin else None
+    if not isinstance(first, ShippedNode):
+        return plugin
+    return with_engine(first.plugin, plugin, tools, options)
 
 
 def _without_lto(node: HostNode) -> HostNode:

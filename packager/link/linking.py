@@ -65,6 +65,10 @@ def link_command(
     # Plug-ins open what they run on; code of the ffi dialect looks for the runtime of the process.
     late = ["-lm"] if _may_need_math(line, options) else []
     late += ["-ldl"] if line.plugins or line.looks_up else []
+    if line.plugins:
+        from mblob.packager.link.linked_engines import libraries
+
+        late += libraries(c.undefined for f, c in line.objects if f.carried)
     if fortran:
         late = [*tools.fortran_libraries, *late]
     return [*words, "-Wl,--as-needed", *late, "-Wl,--no-as-needed"] if late else words

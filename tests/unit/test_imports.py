@@ -95,7 +95,8 @@ LATE = {
     },
     "2 to 30 ms, for builds with objects, payloads, plug-ins, code of a finished library, or a rule of make": {
         "mblob.packager.link.carried_plugins", "mblob.packager.link.depfile", "mblob.packager.link.finished_names",
-        "mblob.packager.link.relink", "mblob.packager.modules.payload_conversion", "mblob.packager.modules.weights",
+        "mblob.packager.link.linked_engines", "mblob.packager.link.relink",
+        "mblob.packager.modules.payload_conversion", "mblob.packager.modules.weights",
     },
     "the face costs nothing": {"mblob.errors"},
 }  # fmt: skip

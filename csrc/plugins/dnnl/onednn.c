@@ -1,4 +1,7 @@
-/* onednn.c - find libdnnl, look at its version, and take the addresses of its functions. */
+/* onednn.c - find libdnnl, look at its version, and take the addresses of its functions.
+ *
+ * A library may have a libdnnl.a inside, in place of one that is opened: whoever links it defines
+ * MBLOB_LINKED_DNNL(X) as X(name) for each function of the archive that is named here. */
 #define _GNU_SOURCE
 #include "onednn.h"
 
@@ -83,9 +86,36 @@ unsigned dn_normalization_flags(int major, unsigned flags) {
 
 /* ---- binding ---- */
 
+#ifdef MBLOB_LINKED_DNNL
+#define DN_DECLARE(name) extern void name(void);
+MBLOB_LINKED_DNNL(DN_DECLARE)
+#define DN_ROW(name) {#name, name},
+static const struct {
+  const char *name;
+  void (*address)(void);
+} linked[] = {MBLOB_LINKED_DNNL(DN_ROW)};
+static const void *const LINKED = linked; /* the handle */
+
+static void *find_linked(const char *name) {
+  for (size_t i = 0; i < sizeof(linked) / sizeof(*linked); ++i)
+    if (!strcmp(linked[i].name, name)) return (void *)(uintptr_t)linked[i].address;
+  return NULL;
+}
+#else
+static const void *const LINKED = NULL; /* as no handle is */
+static void *find_linked(const char *name) {
+  (void)name;
+  return NULL;
+}
+#endif
+
+static void *find_function(void *handle, const char *name) {
+  return handle == LINKED ? find_linked(name) : dlsym(handle, name);
+}
+
 const char *dn_bind(void *handle, const struct dn_symbol *symbols, size_t count) {
   for (size_t i = 0; i < count; ++i)
-    if (!(*symbols[i].place = dlsym(handle, symbols[i].name))) return symbols[i].name;
+    if (!(*symbols[i].place = find_function(handle, symbols[i].name))) return symbols[i].name;
   return NULL;
 }
 
@@ -115,15 +145,15 @@ static const char *bind_common(void *handle, struct dn_library *lib) {
       {"dnnl_post_ops_append_binary", (void **)&lib->post_ops_append_binary},
       {"dnnl_fmt_tag2str", (void **)&lib->tag_name},
   };
-  *(void **)&lib->get_threads = dlsym(handle, "omp_get_max_threads");
-  *(void **)&lib->set_threads = dlsym(handle, "omp_set_num_threads");
+  *(void **)&lib->get_threads = find_function(handle, "omp_get_max_threads");
+  *(void **)&lib->set_threads = find_function(handle, "omp_set_num_threads");
   return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
 
 /* What is behind an open handle: its version, checked, and all functions. */
 static int bind_library(void *handle, struct dn_library *lib) {
   const struct version_of_library *(*version)(void);
-  *(void **)&version = dlsym(handle, "dnnl_version");
+  *(void **)&version = find_function(handle, "dnnl_version");
   if (!version)
     return mb_fail(MBLOB_E_INCOMPATIBLE, "%s is not oneDNN: it has no dnnl_version", lib->path);
   const struct version_of_library *v = version();
@@ -184,6 +214,10 @@ static void *find(struct dn_library *lib) {
                     dlerror());
     return handle;
   }
+  if (LINKED) {
+    (void)snprintf(lib->path, sizeof(lib->path), "in the library itself");
+    return (void *)(uintptr_t)LINKED;
+  }
   void *handle = NULL;
   for (size_t i = 0; i < NAME_COUNT && !handle; ++i) handle = try_open(names[i], lib);
   char prefix[2048], path[4096] = "";
@@ -195,8 +229,9 @@ static void *find(struct dn_library *lib) {
   if (!handle)
     (void)mb_fail(
         MBLOB_E_LOADER,
-        "dnnl_json needs oneDNN: no libdnnl.so.3, no libdnnl.so.2%s%s: install libdnnl2, or pip install "
-        "onednn-cpu-gomp, or name the file in MBLOB_DNNL_LIBRARY",
+        "dnnl_json needs oneDNN: no libdnnl.so.3, no libdnnl.so.2%s%s: install it (Debian, Ubuntu: apt "
+        "install libdnnl2; Fedora: dnf install onednn; anywhere: pip install onednn-cpu-gomp), or name "
+        "the file in MBLOB_DNNL_LIBRARY",
         python ? ", none in lib of " : "", python ? prefix : "");
   return handle;
 }

@@ -253,8 +253,10 @@ MBLOB_PLUGIN(dnnl) = {
     .name = "dnnl",
     .version = MBLOB_VERSION,
     .type_keys = MB_KEY_DNNL_JSON,
+#ifndef MBLOB_LINKED_DNNL
     .needs =
         "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
+#endif
     .start = start,
     .describe = describe,
     .runtimes = &runtime,
