@@ -1,4 +1,4 @@
-"""What building mblob needs of the machine: `make env` and setup.py look before they build.
+"""Check that the machine has what building mblob needs: `make env` and setup.py look before they build.
 
 python3 prerequisites.py      one line that names what is missing and how to install it; exit code 1
 """
@@ -33,7 +33,7 @@ def compiler() -> list[str]:
 
 
 def builds(source: str) -> bool:
-    """Whether the compiler makes a shared library of C text."""
+    """True if the compiler makes a shared library of C text."""
     words = " ".join(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS"))
     flags = [*shlex.split(words), f"-I{sysconfig.get_path('include')}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def builds(source: str) -> bool:
 
 
 def missing(environment: bool = False) -> dict[str, str]:
-    """What of `NEEDS` is not there: its name for people.
+    """The names for people of those `NEEDS` that are not there.
 
     Args:
         environment: a virtual environment is to be made, too.
@@ -76,7 +76,7 @@ def missing(environment: bool = False) -> dict[str, str]:
 
 
 def python_package() -> str:
-    """What distributions call the Python that runs this: "python3" for their own, else such as
+    """The name that distributions give to the Python that runs this: "python3" for their own, else such as
     "python3.12"."""
     base = getattr(sys, "_base_executable", None) or sys.executable
     own = Path(SYSTEM_PYTHON)
@@ -85,7 +85,7 @@ def python_package() -> str:
 
 
 def install_command(needs: list[str], os_release: str, python: str) -> str:
-    """How to install, by the text of /etc/os-release; "" where the distribution is not known."""
+    """The command that installs, by the text of /etc/os-release; "" where the distribution is not known."""
     families = re.findall(r"^ID(?:_LIKE)?=(.*)$", os_release, re.MULTILINE)
     words = re.split(r"[\s\"']+", " ".join(families).replace("rhel", "fedora"))
     for family, (install, *names) in PACKAGES.items():
@@ -98,7 +98,7 @@ def install_command(needs: list[str], os_release: str, python: str) -> str:
 
 
 def sentence(found: dict[str, str]) -> str:
-    """What people read."""
+    """The sentence that people read."""
     try:
         os_release = Path("/etc/os-release").read_text(encoding="utf-8")
     except OSError:

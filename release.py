@@ -77,7 +77,7 @@ def description(root: Path = ROOT) -> str:
 
 
 def disagreements(root: Path = ROOT) -> Iterator[str]:
-    """What in the tree is not of one version, or says that nothing was released yet."""
+    """The places in the tree that are not of one version, or says that nothing was released yet."""
     mine = version(root)
     header = (root / "csrc" / "include" / "mblob.h").read_text(encoding="utf-8")
     if f'#define MBLOB_VERSION "{mine}"' not in header:
@@ -104,7 +104,7 @@ def uncommitted(root: Path = ROOT) -> str:
 
 
 def is_for_here(wheel: Path) -> bool:
-    """Whether the Python that runs this can be installed a wheel for, by the wheel's name."""
+    """True if a wheel is for the Python that runs this, by the wheel's name."""
     soabi = str(sysconfig.get_config_var("SOABI"))
     _, python, _, platform = wheel.stem.rsplit("-", 3)
     of_libc = "musllinux" if "musl" in soabi else "manylinux"

@@ -68,7 +68,7 @@ C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
 
 
 def own_flags(source: Path) -> list[str]:
-    """What csrc/flags.mk says of a single file; the rule is that of csrc/Makefile."""
+    """The flags that csrc/flags.mk has for a single file; the rule is that of csrc/Makefile."""
     name = (
         source.relative_to(CSRC / "src").as_posix() if source.is_relative_to(CSRC / "src") else None
     )
@@ -83,7 +83,7 @@ def archiver() -> list[str]:
 
 
 def plugin_file(name: str) -> str:
-    """What the plug-in of a folder in csrc/plugins is called, as csrc/Makefile does."""
+    """The file name of the plug-in of a folder in csrc/plugins, made as csrc/Makefile does."""
     return f"libmblob-{name}.so"
 
 
@@ -96,7 +96,7 @@ PLACES = {
 
 
 def write_for_c(folder: Path) -> None:
-    """What C programs are built by beside libmblob: link names, files for pkg-config and CMake.
+    """Write the files by which C programs are built, beside libmblob: link names, files for pkg-config and CMake.
 
     A wheel cannot hold links: the link names are linker scripts.
     """

@@ -32,7 +32,7 @@ BUILD_REQUIREMENTS = ("setuptools>=77", "wheel", "cffi>=1.15")
 
 @dataclass(frozen=True)
 class Target:
-    """What a wheel is for.
+    """The machines and Pythons that a wheel is for.
 
     Attributes:
         zig: as ziglang names machine, libc and its oldest version.

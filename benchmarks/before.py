@@ -1,4 +1,4 @@
-"""What users wait for, beside an earlier commit of mblob: `--before FOLDER`, a worktree of it with
+"""The times that users wait, beside an earlier commit of mblob: `--before FOLDER`, a worktree of it with
 its `.venv`."""
 
 from __future__ import annotations

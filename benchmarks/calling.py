@@ -97,7 +97,7 @@ def _from_c(bench: Bench) -> list[Row]:
 
 
 def _looked_up(bench: Bench, worker: Worker) -> list[Row]:
-    """What it costs to name the library in each call."""
+    """The cost of naming the library in each call."""
     loops = bench.scale.loops
     cases = {
         case: (lambda case=case: worker.sample("call", case=case, count=loops))

@@ -207,6 +207,6 @@ def _rows(
 
 
 def _check(output: Path, mib: int) -> None:
-    """What was written must have room for the payload."""
+    """Check that the written file has room for the payload."""
     if not output.exists() or output.stat().st_size < mib * MIB:
         raise Missing("it wrote less than the payload")

@@ -1,4 +1,4 @@
-"""What is measured with: payloads, kernels, libraries."""
+"""Inputs of measurements: payloads, kernels, libraries."""
 
 from __future__ import annotations
 

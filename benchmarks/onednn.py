@@ -1,4 +1,4 @@
-"""What a call of a dnnl_json module costs beside oneDNN itself: a dense layer, against the same in
+"""The cost of a call of a dnnl_json module beside oneDNN itself: a dense layer, against the same in
 C."""
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _library(folder: Path) -> mblob.Module:
 
 
 def available(folder: Path) -> bool:
-    """Whether there is oneDNN, of the version of which the compiler finds the headers."""
+    """True if there is oneDNN, of the version of which the compiler finds the headers."""
     described = [p.describe() for p in plugins() if p.name == "dnnl" and not p.problem]
     built = _yardstick(folder)
     return bool(described) and built is not None and f"oneDNN {built.major()}." in described[0]

@@ -1,4 +1,4 @@
-"""What mblob adds to the launch of an OpenCL kernel: C programs on both sides, in one process, by
+"""The time that mblob adds to the launch of an OpenCL kernel: C programs on both sides, in one process, by
 turns."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def available() -> bool:
-    """Whether there is an OpenCL device."""
+    """True if there is an OpenCL device."""
     try:
         mblob.empty((1,), "float32", mblob.opencl(0))
     except mblob.MblobError:
@@ -185,7 +185,7 @@ def longer_side(folder: Path, rounds: int) -> Iterator[tuple[float, float, float
         return wall_seconds(lambda: one.run(parallel=parallel))
 
     def of_length(*sample: int) -> int:
-        """How many operators take as long as a side is meant to."""
+        """The number of operators that take as long as a side is meant to."""
         return max(2, round(SIDE * sum(sample) / min(taken(model(*sample)) for _ in range(5))))
 
     here, there = of_length(8, 0), of_length(0, 8)

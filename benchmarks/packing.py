@@ -117,7 +117,7 @@ def _targets(rows: list[Row]) -> list[Target]:
     floor_inside = medians(by_name[INSIDE, 0].ours).cpu if (INSIDE, 0) in by_name else None
 
     def why(size: int, whole_command: bool) -> str:
-        """What the machine did to copies of that size, and what there is besides the copy."""
+        """An explanation: how the machine copied that size, and what there is besides the copy."""
         text = f"`cp` beside itself took {_range(by_name[AGAIN, size])} of its time"
         if whole_command:
             text += f", and while `cc` compiled {_range(by_name[BESIDE, size])}"

@@ -48,7 +48,7 @@ def pictures(sections: Sequence[Section]) -> list[Picture]:
 
 
 def lines(rows: Sequence[Row], quantity: str, unit: float) -> dict[str, list[Point]]:
-    """What can be drawn of a quantity: the rows' own, and their yardsticks' (once, not "cp, once
+    """The lines that can be drawn of a quantity: the rows' own, and their yardsticks' (once, not "cp, once
     more"). The first sample of a size counts."""
     found: dict[str, dict[int, float]] = {}
     for row in rows:

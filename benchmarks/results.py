@@ -1,4 +1,4 @@
-"""What a measurement gives: samples, rows that compare them with a yardstick, targets and whether
+"""Results of a measurement: samples, rows that compare them with a yardstick, targets and whether
 they are met."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure should be at most.
+    """The most that a figure should be.
 
     Attributes:
         text: which figure.

@@ -25,7 +25,7 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """The amount that is measured.
 
     Attributes:
         pack, peers, loads, opened: MiB of the payloads that are packed, embedded by others too,
@@ -87,7 +87,7 @@ SCALES = {
 
 @dataclass
 class Bench:
-    """What all subjects share.
+    """The tools that all subjects share.
 
     Attributes:
         folder: for everything that is written; removed at the end.
@@ -114,7 +114,7 @@ class Bench:
         return max(1, min(self.scale.rounds, 3 if mib > 4096 else 5 if mib > 256 else 7))
 
     def room_for(self, size: int) -> bool:
-        """Whether so many bytes can be written, and a GiB is left."""
+        """True if so many bytes can be written, and a GiB is left."""
         free = os.statvfs(self.folder)
         return free.f_bavail * free.f_frsize >= size + (1 << 30)
 

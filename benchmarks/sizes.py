@@ -1,4 +1,4 @@
-"""What things weigh that are shipped: mblob.c by its macros and by machine, standalone libraries, libmblob. No time
+"""Sizes of what is shipped: mblob.c by its macros and by machine, standalone libraries, libmblob. No time
 counts."""
 
 from __future__ import annotations

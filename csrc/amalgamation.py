@@ -215,7 +215,7 @@ def left_out() -> set[str]:
 
 
 def internal(found: re.Match[str]) -> str:
-    """What stands before a prototype."""
+    """The words that stand before a prototype."""
     name = NAME.search(found.string, found.end())
     return "MB_LEFT_OUT " if name and name[1] in left_out() else "MB_INTERNAL "
 

@@ -1,4 +1,4 @@
-"""Where the names of `mblob.__init__` come from, for type checkers. A test compares it with the table there."""
+"""The origin of each name of `mblob.__init__`, for type checkers. A test compares it with the table there."""
 
 from mblob.devices import Device as Device
 from mblob.devices import cpu as cpu

@@ -1,4 +1,4 @@
-"""What many tests compile is compiled once: for all workers of a run, and for later runs until its
+"""Compiles once what many tests need: for all workers of a run, and for later runs until its
 sources change.
 
 Results lie in `build/tests/NAME-KEY` of the checkout, where KEY is a digest of every input: the

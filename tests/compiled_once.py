@@ -1,4 +1,4 @@
-"""What tests compile or link again in a run is made once: the same words and the same files give the
+"""Makes once what tests compile or link again in a run: the same words and the same files give the
 same bytes, and most tests pack a library that some test has packed before.
 
 This needs no ccache, and keeps links, too. It keeps what successful, silent runs of a compiler have

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 (one line a text of the sources)
-"""Whether the tests notice what is broken: forty defects, planted one at a time, and who finds
+"""Measures how many defects the tests find: forty defects, planted one at a time, and who finds
 each.
 
     python tests/planted_defects.py --tree FOLDER [--tier 'make test'] [--only NUMBER ...] [--report FILE]

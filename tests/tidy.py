@@ -1,5 +1,5 @@
-"""What a run of the tests leaves behind: nothing, in the tree, in the home folder, or in the
-temporary one.
+"""A run of the tests leaves nothing behind, in the tree, in the home folder, or in the temporary
+one.
 
 The whole run gets a home folder and a temporary folder of its own. At its end both must be empty,
 and the tree must have no file that it did not have before; what is there is named, and the run

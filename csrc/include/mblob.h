@@ -158,7 +158,7 @@ typedef enum mblob_missing {
                               module may have such a key, else MBLOB_E_FORMAT */
 } mblob_missing;
 
-/* What becomes of the code when the last reference to a library goes. */
+/* The fate of the code when the last reference to a library goes. */
 typedef enum mblob_unload {
   MBLOB_UNLOAD_IF_SAFE =
       0,                  /* it is unmapped if the library, and what its loading brought, uses only
@@ -171,8 +171,8 @@ typedef enum mblob_unload {
                                crashes */
 } mblob_unload;
 
-/* What a function is taken for of which neither the file's table of functions, nor its name, nor
- * code that TVM compiled says how it is called. */
+/* The assumption about a function if neither the file's table of functions, nor its name, nor code that
+ * TVM compiled tells how it is called. */
 typedef enum mblob_assume {
   MBLOB_ASSUME_NOTHING = 0, /* it is not called: looking it up is an error (default) */
   MBLOB_ASSUME_PACKED = 1   /* a packed function. If it is none, a call can crash the process */
@@ -212,8 +212,8 @@ MBLOB_API int mblob_open_fd(int fd, const mblob_open_options *options, mblob_mod
 MBLOB_API int mblob_open_memory(const void *data, size_t size, const mblob_open_options *options,
                                 mblob_module **out);
 
-/* What loading the library of a module changed in the process: handlers of signals, the locale. A
- * text for people, such as "the handler of signal 11 (Segmentation fault)"; "" if nothing changed.
+/* Changes of the process by loading the library of a module: handlers of signals, the locale. A text
+ * for people, such as "the handler of signal 11 (Segmentation fault)"; "" if nothing changed.
  * mblob puts nothing back, but for the control words of floating-point arithmetic.
  * Ownership: the result is borrowed from the library.
  * Errors: none; never NULL.
@@ -287,7 +287,7 @@ MBLOB_API size_t mblob_module_index(const mblob_module *module);
  * Errors: none.
  * Threads: any. */
 MBLOB_API const char *mblob_module_path(const mblob_module *module);
-/* How many modules this one imports directly.
+/* The number of modules that this one imports directly.
  * Errors: none; NULL gives 0.
  * Threads: any, but not while mblob_module_import() changes this module. */
 MBLOB_API size_t mblob_module_import_count(const mblob_module *module);
@@ -345,7 +345,7 @@ MBLOB_API void *mblob_module_symbol(mblob_module *module, const char *name);
 
 /* ---- tensors in weights ---------------------------------------------------------------------- */
 
-/* What a tensor is. Later versions may add members at the end. */
+/* A description of a tensor. Later versions may add members at the end. */
 typedef struct mblob_tensor_info {
   uint32_t struct_size;
   uint32_t flags;       /* MBLOB_TENSOR_* */
@@ -610,7 +610,7 @@ MBLOB_API int mblob_executor_get_output(mblob_module *executor, int64_t index, c
 MBLOB_API int mblob_executor_params(mblob_module *executor, void **out);
 
 typedef enum mblob_end { MBLOB_INPUTS = 0, MBLOB_OUTPUTS = 1 } mblob_end;
-/* How many inputs or outputs a model has. `end` is a mblob_end. Parameters of a GraphExecutor count
+/* The number of inputs or outputs of a model. `end` is a mblob_end. Parameters of a GraphExecutor count
  * as inputs that already have values (MBLOB_TENSOR_PARAMETER). The outputs of a virtual machine of
  * Relay or Relax are known after it has run.
  * Ownership: `out` is the caller's.
@@ -631,7 +631,7 @@ MBLOB_API int mblob_executor_info(mblob_module *executor, int end, size_t i,
 
 /* ---- registries ------------------------------------------------------------------------------ */
 
-/* What a loader gets about the module to open. All of it is borrowed for the life of the module. */
+/* The module to open, as a loader gets it. All of it is borrowed for the life of the module. */
 typedef struct mblob_module_info {
   uint32_t struct_size;
   const char *type_key;

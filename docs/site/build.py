@@ -56,7 +56,7 @@ _PLACE_BLOCK = re.compile(r"^```(\w+) [^\n]+$", re.MULTILINE)
 
 
 def place(path: Path) -> str:
-    """Where the site has a file of the repository."""
+    """The place that the site has for a file of the repository."""
     name = path.as_posix()
     if name in MADE:
         return MADE[name]
@@ -168,7 +168,7 @@ def toctrees() -> str:
 
 
 def manifest_page() -> str:
-    """What a manifest may say, from the docstring of the module that reads it."""
+    """The page about manifests, from the docstring of the module that reads it."""
     before, _, rest = (manifest.__doc__ or "").partition("\n\n")
     sample, _, after = rest.rpartition("\n\n")
     sample = re.sub(r"^    ", "", sample, flags=re.MULTILINE)

@@ -40,7 +40,7 @@ class Declaration:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the comment says by label: Ownership, Errors, Threads."""
+        """The statements of the comment by label: Ownership, Errors, Threads."""
         found = re.split(rf"^({'|'.join(LABELS)}):", self.comment, flags=re.MULTILINE)
         return {label: " ".join(text.split()) for label, text in zip(found[1::2], found[2::2])}
 
@@ -50,7 +50,7 @@ class Declaration:
         return re.split(rf"^(?:{'|'.join(LABELS)}):", self.comment, flags=re.MULTILINE)[0].strip()
 
     def passes_pointers(self) -> bool:
-        """Whether somebody must know who owns what: it returns a pointer, or takes one beside the
+        """True if somebody must know who owns what: it returns a pointer, or takes one beside the
         module or function that it is about, a name, and a place for a number."""
         result, _, arguments = self.code.partition(self.name)
         return "*" in result or "*" in _NOT_HANDED_OVER.sub("", arguments)

@@ -47,7 +47,7 @@ def _verb(title: str, parser: argparse.ArgumentParser) -> list[str]:
 
 
 def shown(action: argparse.Action) -> str:
-    """How an argument is written: its names, and its value."""
+    """An argument as it is written: its names, and its value."""
     names = ", ".join(action.option_strings)
     value = action.metavar if isinstance(action.metavar, str) else None
     if action.choices is not None and value is None:

@@ -1,4 +1,4 @@
-"""What `inspect --json` prints, as a page of the site: from its JSON Schema."""
+"""The output of `inspect --json` as a page of the site: from its JSON Schema."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _entries(title: str, names: tuple[str, ...]) -> list[str]:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """What a module of ours has for others: what it defines itself, in its order."""
+    """The public names of a module of ours: those that it defines itself, in its order."""
     own = [
         name
         for name, value in vars(module).items()

@@ -38,7 +38,7 @@ def images_of(part: Range) -> np.ndarray:
 
 
 def count_digits(digits: np.ndarray) -> np.ndarray:
-    """How often there is a 0, a 1, ..."""
+    """Count how often there is a 0, a 1, ..."""
     return np.bincount(digits, minlength=10)
 
 
@@ -51,7 +51,7 @@ def total(counts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def score(part: Range, lib: mblob.Module) -> np.ndarray:
-    """What a worker does: `lib` is a library that it opened when it unpickled its first task."""
+    """The work of a worker: `lib` is a library that it opened when it unpickled its first task."""
     images = images_of(part)
     digits = np.empty(len(images), "int32")
     lib.classify(images, *(lib.tensors[name] for name in WEIGHTS), digits, len(images))

@@ -63,7 +63,7 @@ static int earlier_copy(const call_frame *frame, int i) {
   return -1;
 }
 
-/* Whether a copy overlaps memory that another argument reaches directly or through a copy of its
+/* True if a copy overlaps memory that another argument reaches directly or through a copy of its
  * own. */
 static bool needs_snapshot(const call_frame *frame, int i) {
   const call_slot *slot = &frame->slots[i];

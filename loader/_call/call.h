@@ -244,7 +244,7 @@ bool call_no_addresses(call_frame *frame, int i, PyObject *found);
 PyObject *call_pointed(const call_parameter *p);
 bool call_no_function(call_frame *frame, int i);
 bool call_no_ctypes_function(call_frame *frame, int i, PyObject *arg);
-/* Whether an argument is a list or tuple that begins with a function; sets no error. */
+/* True if an argument is a list or tuple that begins with a function; sets no error. */
 bool call_lists_functions(PyObject *arg);
 bool call_bad_elements(call_frame *frame, int i, PyObject *arg, const char *format);
 bool call_no_buffer(call_frame *frame, int i, PyObject *arg); /* Python's own is set */
@@ -255,25 +255,25 @@ static inline bool call_frame_handle(call_frame *frame, int i, void *handle, int
   frame->codes[i] = code;
   return true;
 }
-/* Whether an argument may be an array that is not in row order: the function looks at strides. */
+/* True if an argument may be an array that is not in row order: the function looks at strides. */
 bool call_frame_takes_gaps(const call_frame *frame, int i);
 /* Finish a tensor slot: compactness, alignment, what the signature says. */
 bool call_frame_tensor(call_frame *frame, int i, const char *kind);
 /* Check the tensor of a slot against the signature. */
 bool call_frame_parameter(call_frame *frame, int i);
-/* Whether no tensor from argument `first` on, which the function writes, is read-only; the error
+/* True if no tensor from argument `first` on, which the function writes, is read-only; the error
  * names `of`, argument 0, which says what they would get. */
 bool call_frame_writable(const call_frame *frame, int first, PyObject *of);
 
 /* ---- convert.c, result.c --------------------------------------------------------------------- */
 
 bool call_convert_argument(call_frame *frame, int i, PyObject *arg);
-/* Whether the signature has a pointer to complex numbers. */
+/* True if the signature has a pointer to complex numbers. */
 bool call_takes_complex(const call_frame *frame, int i);
 /* An array with a number for a pointer to one complex number that the function reads, None for other
  * pointers. */
 PyObject *call_complex_array(const call_frame *frame, int i, PyObject *number);
-/* Whether the buffer that the slot holds is of a number of ctypes, c_int(3), of the parameter's type. */
+/* True if the buffer that the slot holds is of a number of ctypes, c_int(3), of the parameter's type. */
 bool call_is_number_of_ctypes(const call_frame *frame, int i, PyObject *arg);
 /* What converts itself to a number of the kind that the signature says. */
 bool call_convert_number(call_frame *frame, int i, PyObject *arg);
@@ -336,7 +336,7 @@ void call_ndarray_learn(PyObject *object, const Py_buffer *view, DLDataType dtyp
 /* The tensor of an object of call_ndarray_type into its slot; false if only the buffer protocol
  * can tell. */
 bool call_ndarray_read(call_slot *slot, PyObject *object);
-/* Whether it is a masked array of numpy, whose memory says nothing of its mask. */
+/* True if it is a masked array of numpy, whose memory says nothing of its mask. */
 bool call_ndarray_masked(PyObject *object);
 
 /* ---- borrowed_tensors.c: tensors for C++, which may keep them ------------------------------------------------ */
@@ -421,15 +421,15 @@ void call_tensor_own(PyObject *tensor, void (*release)(void *), void *arg);
 bool call_tensor_detach(PyObject *tensor);
 bool call_tensor_compact(const DLTensor *dl);              /* row-major without gaps */
 bool call_tensor_size(const DLTensor *dl, size_t *nbytes); /* false if the product overflows */
-/* Whether what somebody else wrote describes a tensor, its strides left aside; false with
+/* True if what somebody else wrote describes a tensor, its strides left aside; false with
  * ValueError set. `has_data`: one that has elements has memory, too. */
 bool call_tensor_described(const DLTensor *dl, bool has_data);
 
 /* ---- device.c: memory of devices; failures raise what the runtime says ----------------------- */
 
-/* Whether the processor reads its memory at the same addresses. */
+/* True if the processor reads its memory at the same addresses. */
 bool call_device_is_host(DLDevice device);
-/* Whether DLPack can carry its memory to others. */
+/* True if DLPack can carry its memory to others. */
 bool call_device_has_addresses(DLDevice device);
 /* An uninitialised tensor in memory that the runtime of `like->device` gives. */
 PyObject *call_device_empty(const DLTensor *like);
@@ -447,7 +447,7 @@ PyObject *call_function_from_mlir(PyObject *unused, PyObject *args, PyObject *kw
 
 /* True if `obj` is such an object and is now argument i; false with *absent set if it is none. */
 bool call_ffi_argument(call_frame *frame, int i, PyObject *obj, bool *absent);
-/* Whether it is a tvm_ffi.Shape: a tuple with an object of tvm_ffi behind it. */
+/* True if it is a tvm_ffi.Shape: a tuple with an object of tvm_ffi behind it. */
 bool call_ffi_is_shape(PyObject *obj);
 PyObject *call_ffi_hand_over(PyObject *module, PyObject *unused);
 
@@ -461,7 +461,7 @@ PyObject *call_function_tensor_of(PyObject *function, PyObject *name);
 bool call_function_check_shape(PyObject *function, int i, const Py_buffer *view);
 /* Refuse structs with other fields than those that parameter `i` points at. */
 bool call_function_check_record(PyObject *function, int i, PyObject *arg);
-/* Whether the arguments of a frame fit together, as far as the prototype of its function tells;
+/* True if the arguments of a frame fit together, as far as the prototype of its function tells;
  * `args` are those that it was made of. */
 bool call_function_check_bound(const call_frame *frame, PyObject *args);
 
@@ -512,7 +512,7 @@ bool call_copy_array(const DLTensor *tensor, TVMArrayHandle *out);
 mblob_function *call_callback_new(PyObject *callable);
 /* What such a function calls, borrowed; NULL of others. */
 PyObject *call_callback_callable(const mblob_function *function);
-/* Whether it is one of these. */
+/* True if it is one of these. */
 bool call_callback_is(const mblob_function *function);
 /* Turn the current exception into the runtime's error of this thread, and keep it. Returns -1. */
 int call_callback_keep(void);

@@ -70,7 +70,7 @@ void call_callback_forget(void) {
   if (of_foreign != NULL) drop_foreign();
 }
 
-/* Whether the message has the text of the exception ("ValueError: .."), around which and behind whose
+/* True if the message has the text of the exception ("ValueError: .."), around which and behind whose
  * kind a runtime in between may have put words. */
 static bool is_of_exception(const char *message, const char *text, const char *kind) {
   if (strstr(message, text) != NULL) return true;
@@ -239,7 +239,7 @@ static bool is_tensor(int code) {
   return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle || code == MBLOB_LENT_TENSOR;
 }
 
-/* Whether the memory is, or may be, of one of them. */
+/* True if the memory is, or may be, of one of them. */
 static bool is_borrowed(const borrowed *from, const DLTensor *tensor) {
   const uintptr_t at = (uintptr_t)tensor->data + (uintptr_t)tensor->byte_offset;
   for (int i = 0; i < from->count; ++i) {

@@ -178,13 +178,13 @@ static bool is_ctypes_pointer(const Py_buffer *view) {
   return *f == '&' || (f[0] == 'P' && f[1] == '\0');
 }
 
-/* Whether elements of a format are addresses: pointers, texts and functions of ctypes. */
+/* True if elements of a format are addresses: pointers, texts and functions of ctypes. */
 static bool is_address(const char *format) {
   const char *f = format + strspn(format, "<>@=");
   return *f == '&' || strcmp(f, "X{}") == 0 || (*f != '\0' && strchr("PzZ", *f) && f[1] == '\0');
 }
 
-/* Whether a pointer of ctypes points at addresses, or at numbers that may be some. */
+/* True if a pointer of ctypes points at addresses, or at numbers that may be some. */
 static bool points_at_addresses(const char *format) {
   const char *f = format + strspn(format, "<>@=");
   if (*f != '&') return true; /* void * */
@@ -195,7 +195,7 @@ static bool points_at_addresses(const char *format) {
   return is_address(f) || (*f != '\0' && strchr("lLqQ", *f) && f[1] == '\0');
 }
 
-/* Whether an array that gives no buffer has elements of ml_dtypes, for which the buffer protocol
+/* True if an array that gives no buffer has elements of ml_dtypes, for which the buffer protocol
  * has no letter. The error that Python has set for it is gone then. */
 static bool is_small_float(PyObject *arg, DLDataType *dtype) {
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) return false;
@@ -301,7 +301,7 @@ static bool is_record(const Py_buffer *view) {
   return view->format[0] == 'T' || (strcmp(view->format, "B") == 0 && view->itemsize > 1);
 }
 
-/* Whether the elements of an array are Python's objects, or have some; sets the error for it. */
+/* True if the elements of an array are Python's objects, or have some; sets the error for it. */
 static bool holds_objects(call_frame *frame, int i, PyObject *arg) {
   if (strchr(frame->slots[i].u.view.format, 'O') == NULL) return false;
   PyObject *dtype = PyObject_GetAttrString(arg, "dtype");

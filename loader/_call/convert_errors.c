@@ -114,7 +114,7 @@ bool call_no_ctypes_function(call_frame *frame, int i, PyObject *arg) {
   return false;
 }
 
-/* Whether an argument is a list or tuple that begins with a function. */
+/* True if an argument is a list or tuple that begins with a function. */
 bool call_lists_functions(PyObject *arg) {
   if (!(PyList_Check(arg) || PyTuple_Check(arg)) || PySequence_Size(arg) == 0) return false;
   PyObject *first = PySequence_GetItem(arg, 0);

@@ -48,7 +48,7 @@ bool call_convert_list_of_arrays(call_frame *frame, int i, PyObject *arg) {
   return call_convert_instead(frame, i, made);
 }
 
-/* Whether a buffer of a format has characters for a parameter that takes some, which are no numbers: texts of
+/* True if a buffer of a format has characters for a parameter that takes some, which are no numbers: texts of
  * numpy ("8s"), and, where blanks end a text of Fortran, those that end with NUL, of ctypes ("c"). */
 bool call_takes_characters(const call_frame *frame, int i, const char *format) {
   const call_parameter *p = frame->parameters ? &frame->parameters[i] : NULL;

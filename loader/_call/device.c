@@ -1,7 +1,7 @@
 /* device.c - tensors in the memory of devices: made, copied and awaited by the runtime. */
 #include "call.h"
 
-/* Whether a type is in a set of base/device_types.h. */
+/* True if a type is in a set of base/device_types.h. */
 static bool is_in(uint64_t set, DLDevice device) {
   const int type = (int)device.device_type;
   return type >= 0 && type < 64 && (set >> type & 1);

@@ -29,7 +29,7 @@ static DLDataType to_dlpack_dtype(DLDataType dtype) {
 
 /* ---- import -------------------------------------------------------------------------------- */
 
-/* Whether it is a capsule of DLPack, used or not. */
+/* True if it is a capsule of DLPack, used or not. */
 static bool is_capsule(PyObject *obj) {
   static const char *const names[] = {plain_name, plain_used, versioned_name, versioned_used};
   if (!PyCapsule_CheckExact(obj)) return false;
@@ -347,7 +347,7 @@ static bool parse_options(PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
   return true;
 }
 
-/* Whether the consumer understands version 1; its (major, minor), or None for what came before. */
+/* 1 if the consumer understands version 1; its (major, minor), or None for what came before. */
 static int wants_versioned(PyObject *max_version) {
   if (max_version == Py_None) return 0;
   int major, minor;

@@ -151,7 +151,7 @@ bool call_frame_error(const call_frame *frame, int i, PyObject *type, const char
   return false;
 }
 
-/* Whether data of type `found` may go where the signature says `expected`. */
+/* True if data of type `found` may go where the signature says `expected`. */
 static bool dtype_fits(DLDataType found, DLDataType expected) {
   if (expected.bits == 0 || call_dtype_equal(found, expected)) return true;
   /* bool arrays are bytes in memory; C code takes them as uint8_t too, and no bytes as bool */

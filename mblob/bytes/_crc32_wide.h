@@ -44,7 +44,7 @@ __attribute__((target("avx512f,vpclmulqdq,pclmul"))) static uint32_t crc32_by_wi
 
 #define STATES_OF_AVX512 0xE6u /* of XCR0: what the system saves of a thread's registers */
 
-/* Whether processor and system have what crc32_by_wide_folding needs. Asked once, as
+/* 1 if processor and system have what crc32_by_wide_folding needs. Asked once, as
  * mb_crc32_is_fast: some compilers answer __builtin_cpu_supports by 130 kB of code. */
 static int crc32_has_wide_folding(void) {
   static atomic_int known; /* 1: no, 2: yes */

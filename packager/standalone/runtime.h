@@ -1,4 +1,4 @@
-/* What the interface of a standalone library asks of the runtime in it. It is a part of two C files that
+/* The functions of the runtime that the interface of a standalone library calls. It is a part of two C files that
  * mblob makes: of the interface, which is another in each library, and of the runtime. */
 #include <stdint.h>
 

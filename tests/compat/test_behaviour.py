@@ -1,4 +1,4 @@
-"""What TVM's programs do with modules, models, tensors, devices and values."""
+"""Uses that TVM's programs make of modules, models, tensors, devices and values."""
 
 from __future__ import annotations
 

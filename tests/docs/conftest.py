@@ -1,4 +1,4 @@
-"""What the documentation tests share: blocks of Markdown files, and an installed C runtime."""
+"""Fixtures of the documentation tests: blocks of Markdown files, and an installed C runtime."""
 
 from __future__ import annotations
 

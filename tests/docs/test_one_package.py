@@ -1,4 +1,4 @@
-"""What is installed is one package, `mblob`: the names `packager` and `loader` stay the user's."""
+"""An installation is one package, `mblob`: the names `packager` and `loader` stay the user's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is distributed: a source archive that can be built and tested, a wheel with what users
-need."""
+"""The files that are distributed: a source archive that can be built and tested, a wheel with what
+users need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make env` says on a machine that lacks something, before it builds."""
+"""The messages of `make env` on a machine that lacks something, before it builds."""
 
 from __future__ import annotations
 

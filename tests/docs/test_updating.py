@@ -1,4 +1,4 @@
-"""What an update of a library moves is what changed in it: benchmarks/updating.py, with a small library."""
+"""An update of a library moves what changed in it: benchmarks/updating.py, with a small library."""
 
 from __future__ import annotations
 

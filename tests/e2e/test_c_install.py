@@ -1,4 +1,4 @@
-"""What `make install` puts there: found by pkg-config, its names, headers that compile without
+"""The files of `make install`: found by pkg-config, its names, headers that compile without
 warnings."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `mblob_last_error_info()` says in C: every status and every code that mblob.h names."""
+"""`mblob_last_error_info()` in C: every status and every code that mblob.h names."""
 
 from __future__ import annotations
 

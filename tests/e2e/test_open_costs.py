@@ -1,5 +1,5 @@
-"""What opening costs does not depend on the size of payloads: page faults, and pages of a cold file
-that are read."""
+"""The cost of opening does not depend on the size of payloads: page faults, and pages of a cold
+file that are read."""
 
 from __future__ import annotations
 

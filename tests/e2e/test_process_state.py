@@ -1,4 +1,4 @@
-"""What loading, calling and closing a library changes in the process beside its memory."""
+"""Changes of the process by loading, calling and closing a library beside its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine does that runs libraries, and has none of the packages that packing needs."""
+"""Machines that run libraries, and have none of the packages that packing needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dynamic linker refuses is told with the file that the user named, and with what to do."""
+"""Refusals of the dynamic linker are told with the file that the user named, and with what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written on the map: what tells an area from those beside it."""
+"""Labels of the map: they tell an area from those beside it."""
 
 from __future__ import annotations
 

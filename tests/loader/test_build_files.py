@@ -1,4 +1,4 @@
-"""What the compiled modules are built from."""
+"""The files that the compiled modules are built from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a module shows of itself: functions with their prototypes, tensors and payloads by name."""
+"""The properties that a module shows: functions with their prototypes, tensors and payloads by
+name."""
 
 from __future__ import annotations
 

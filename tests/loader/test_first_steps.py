@@ -1,4 +1,4 @@
-"""What people try first with a library, and is not how it works: each error says what to do."""
+"""First tries of people with a library that do not work: each error says what to do."""
 
 from __future__ import annotations
 

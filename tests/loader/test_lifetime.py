@@ -1,4 +1,4 @@
-"""Who keeps a library loaded, and that nothing keeps it longer."""
+"""The life of a library: it stays loaded while something uses it, and no longer."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `load_module` opens: paths, bytes, descriptors, objects, tars; what it says about anything
-else."""
+"""The sources that `load_module` opens: paths, bytes, descriptors, objects, tars; what it says
+about anything else."""
 
 from __future__ import annotations
 

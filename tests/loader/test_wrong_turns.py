@@ -1,4 +1,4 @@
-"""What a newcomer tries that does not work, and what mblob says then."""
+"""Tries of newcomers that do not work, and the error of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of `mblob.open` and `mblob-pack inspect` share: machine code of other systems,
+"""Fixtures of the tests of `mblob.open` and `mblob-pack inspect`: machine code of other systems,
 blobs, the schema."""
 
 from __future__ import annotations

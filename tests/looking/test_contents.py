@@ -1,5 +1,5 @@
-"""What payloads say: graphs, executables of both virtual machines, constants, weights, code; and
-damaged ones."""
+"""The contents of payloads that are shown: graphs, executables of both virtual machines, constants,
+weights, code; and damaged ones."""
 
 from __future__ import annotations
 

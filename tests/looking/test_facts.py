@@ -1,5 +1,5 @@
-"""What a file says beside its blob: who provides what, for which processors, of which TVM, and what
-is wrong."""
+"""Facts that a file tells beside its blob: who provides what, for which processors, of which TVM,
+and what is wrong."""
 
 from __future__ import annotations
 

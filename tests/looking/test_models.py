@@ -1,4 +1,5 @@
-"""What models take, give and hold is shown without being asked for, and without running them."""
+"""Inputs, outputs and parameters of models are shown without being asked for, and without running
+them."""
 
 from __future__ import annotations
 

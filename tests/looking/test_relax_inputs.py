@@ -1,4 +1,4 @@
-"""What `inspect` says about the inputs of Relax programs, and their constants."""
+"""The inputs and constants of Relax programs that `inspect` shows."""
 
 from __future__ import annotations
 

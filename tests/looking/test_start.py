@@ -1,4 +1,4 @@
-"""What a look at a library imports: no more than it needs."""
+"""The modules that a look at a library imports: no more than it needs."""
 
 from __future__ import annotations
 

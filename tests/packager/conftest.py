@@ -1,4 +1,4 @@
-"""What the packager's tests share: sources, trees, and a way to call packed functions without our
+"""Fixtures of the packager's tests: sources, trees, and a way to call packed functions without our
 runtime."""
 
 from __future__ import annotations

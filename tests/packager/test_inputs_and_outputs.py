@@ -1,5 +1,5 @@
-"""What may be packed from where to where: kinds of files, names of outputs, outputs that are
-inputs, depth."""
+"""Files that may be packed, and places for the output: kinds of files, names of outputs, outputs
+that are inputs, depth."""
 
 from __future__ import annotations
 

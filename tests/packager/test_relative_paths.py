@@ -1,5 +1,4 @@
-"""What a caller names by a relative path is seen from the caller's folder, not from the one we
-compile in."""
+"""Relative paths of a caller count from the caller's folder, not from the one we compile in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What apache-tvm compiled and what its programs gave, made once for all test processes."""
+"""Files that apache-tvm compiled, and the results of its programs, made once for all test
+processes."""
 
 from __future__ import annotations
 

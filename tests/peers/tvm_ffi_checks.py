@@ -1,4 +1,4 @@
-"""What the cases of tvm_ffi check with."""
+"""The checks that the cases of tvm_ffi use."""
 
 from __future__ import annotations
 

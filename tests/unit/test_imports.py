@@ -1,4 +1,4 @@
-"""What is imported inside functions, and what for the types of annotations."""
+"""Imports inside functions, and those for the types of annotations alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may import whom: docs/design.md, "Layers"."""
+"""The imports that are allowed: docs/design.md, "Layers"."""
 
 from __future__ import annotations
 
@@ -359,16 +359,30 @@ def test_looking_at_files_imports_no_compiler_driver_and_no_numpy(statement: str
     assert done.stdout.split() == []
 
 
-QUESTION = re.compile(r"(What|Whether|Where|Who|Why|How)\b")
+QUESTION = "(?:What|Whether|Where|Who|Why|How)\\b"
+# On top of a file, of a test or in C.
+HEAD = re.compile(rf'(?:#.*\n)*"""{QUESTION}|/\* (?:\S+ - )?{QUESTION}')
+
+
+def files(suffixes: str, *folders: str) -> list[Path]:
+    """The files below folders of the tree that have one of the suffixes."""
+    return [p for f in folders for s in suffixes.split() for p in sorted((ROOT / f).rglob(f"*{s}"))]
 
 
 def test_docstrings_say_what_a_thing_is_or_does_and_begin_with_no_question() -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    others = files(".py", "benchmarks", "docs/site", "csrc", "examples")
     guilty = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path in SOURCES.values()
+        for path in (*SOURCES.values(), *others, *ROOT.glob("*.py"))
         for node in ast.walk(parsed(path))
         if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False))
-        if QUESTION.match(text)
+        if re.match(QUESTION, text)
     ]
+    assert guilty == []
+
+
+def test_files_of_tests_and_of_c_begin_with_no_question() -> None:
+    in_c = files(".c .h", "csrc/src", "csrc/plugins", "csrc/include", "loader/_call", "packager")
+    guilty = [str(p) for p in (*files(".py", "tests"), *in_c) if HEAD.match(p.read_text())]
     assert guilty == []

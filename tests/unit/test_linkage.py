@@ -1,4 +1,4 @@
-"""Who provides undefined symbols: libraries from the compiler, and the dynamic linker itself as the
+"""Providers of undefined symbols: libraries from the compiler, and the dynamic linker itself as the
 judge."""
 
 from __future__ import annotations

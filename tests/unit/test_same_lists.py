@@ -1,5 +1,5 @@
-"""What Python, C and public headers each list, because none of them can read the others: the same in
-all."""
+"""Lists that Python, C and public headers each have, because none of them can read the others: the
+same in all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of vector types share: sources built and opened with each compiler."""
+"""Tools of the tests of vector types: sources built and opened with each compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TVM's generator prints around vectors, form by form: reinterpreted bits, booleans,
+"""The code that TVM's generator prints around vectors, form by form: reinterpreted bits, booleans,
 shuffles."""
 
 from __future__ import annotations

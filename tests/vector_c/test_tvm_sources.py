@@ -1,5 +1,5 @@
-"""What TVM writes with vectors, whole: convolutions, packed bytes, half numbers, its context of a
-module."""
+"""Whole sources that TVM writes with vectors: convolutions, packed bytes, half numbers, its context
+of a module."""
 
 from __future__ import annotations
 

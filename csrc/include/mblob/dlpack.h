@@ -129,7 +129,7 @@ typedef struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
 
-/* How Python packages exchange tensors without Python calls: the table behind
+/* Exchange of tensors between Python packages without Python calls: the table behind
  * `__dlpack_c_exchange_api__`. Results are 0, or -1 with an error set. mblob does not use it. */
 typedef int (*DLPackManagedTensorAllocator)(DLTensor *prototype, DLManagedTensorVersioned **out,
                                             void *error_ctx,

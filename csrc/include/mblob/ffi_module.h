@@ -100,7 +100,7 @@ inline const bool kRegistered = [] {
 namespace tvm {
 namespace ffi {
 
-/* What tvm_ffi's library has. */
+/* Functions that tvm_ffi's library has. */
 inline void ModuleObj::ImportModule(const Module &other) { imports_.push_back(other); }
 inline void ModuleObj::ClearImports() { imports_.clear(); }
 inline Optional<Function> ModuleObj::GetFunction(const String &name, bool query_imports) {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* What a TVMValue holds. */
+/* Type codes: they tell which member of a TVMValue is set. */
 typedef enum {
   kTVMArgInt = 0, /* v_int64 */
   kTVMArgUInt = 1,

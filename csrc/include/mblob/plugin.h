@@ -256,13 +256,13 @@ typedef struct mblob_plugin {
   uint32_t runtime_count, device_api_count;
   const mblob_convention
       *convention; /* for the plug-in "ffi"; others: NULL, or absent (struct_size) */
-  /* Where payloads of the type keys end in libraries without an index: `KEY=LAYOUT`, separated by
+  /* Layouts, by which payloads of the type keys end in libraries without an index: `KEY=LAYOUT`, separated by
    * spaces, such as "fuse=string,u64" (mblob_loader.layout). Older plug-ins have none
    * (struct_size). */
   char layouts[256];
 } mblob_plugin;
 
-/* What the symbol of a plug-in's table begins with; its name follows. */
+/* The beginning of the symbol of a plug-in's table; the name of the plug-in follows. */
 #define MBLOB_PLUGIN_SYMBOL "__mblob_plugin_"
 /* At file scope: MBLOB_PLUGIN(toy) = {MBLOB_PLUGIN_ABI, sizeof(mblob_plugin), "toy", "1.0",
  * ...}; */

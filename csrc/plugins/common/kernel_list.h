@@ -33,7 +33,7 @@ struct mb_kernel_list {
   struct mb_map by_name; /* name -> struct mb_kernel * */
 };
 
-/* Whether payloads of a module are of the ffi dialect (TVM 0.21 and later). */
+/* True if payloads of a module are of the ffi dialect (TVM 0.21 and later). */
 static inline bool mb_is_ffi(const mblob_module_info *info) {
   return info->dialect && strcmp(info->dialect, "ffi") == 0;
 }
@@ -58,7 +58,7 @@ struct mb_launch {
 int mb_kernel_launch(const struct mb_kernel *kernel, const TVMValue *args, const int *codes,
                      int count, struct mb_launch *out);
 
-/* Whether kernels take numbers of a type by value. What mb_kernel_scalar passes. */
+/* True if kernels take numbers of a type by value. What mb_kernel_scalar passes. */
 bool mb_kernel_takes_scalar(DLDataType type);
 /* One scalar argument as the bytes of its declared type, in `out`; its size in bytes to *size.
  * MBLOB_E_ARGUMENT: another kind of value, or a number that the type does not hold. */
@@ -68,7 +68,7 @@ int mb_kernel_scalar(const struct mb_kernel *kernel, int index, TVMValue value, 
 /* "int32", for errors. */
 const char *mb_kernel_type_text(DLDataType type, char text[32]);
 
-/* Whether the declared type is a pointer. */
+/* True if the declared type is a pointer. */
 static inline bool mb_is_pointer(DLDataType type) { return type.code == kDLOpaqueHandle; }
 /* The tensor behind an argument, or NULL if it is none. */
 static inline const DLTensor *mb_tensor_of(TVMValue value, int code) {

@@ -27,7 +27,7 @@ bool cuda_add_kernel(struct cuda_code_kernel *found, struct mb_slice name);
 /* Add a parameter of the declared kernel, in any order. */
 void cuda_add_parameter(struct cuda_code_kernel *found, size_t index, uint32_t size,
                         enum cuda_class is);
-/* Whether a part lies inside of `all` bytes, and the error if it does not (MBLOB_E_FORMAT). */
+/* True if a part lies inside of `all` bytes, and the error if it does not (MBLOB_E_FORMAT). */
 bool cuda_lies_inside(uint64_t offset, uint64_t size, uint64_t all);
 int cuda_cut_short(const char *what, uint64_t needs, uint64_t has);
 

@@ -43,7 +43,7 @@ void cuda_leave(struct cuda_scope *scope);
  * MBLOB_OK. An error that ends the context is told as such, and noted for later errors. */
 int cuda_check(const struct cuda_scope *scope, CUresult error, const char *format, ...)
     MB_PRINTF(3, 4);
-/* Whether the device was lost, or the driver is gone: then there is nothing left to give back. */
+/* True if the device was lost, or the driver is gone: then there is nothing left to give back. */
 bool cuda_is_gone(const struct cuda_scope *scope, CUresult error);
 
 /* The calling thread's device (`__tvm_set_device`), 0 until it chose one. */

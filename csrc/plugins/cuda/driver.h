@@ -149,7 +149,7 @@ int cuda_driver_open(const struct cuda_driver **out, int *device_count);
 void cuda_error_text(const struct cuda_driver *driver, CUresult error, char *text, size_t size);
 /* The status (mblob_status) that an error of the driver is told as. */
 int cuda_error_status(CUresult error);
-/* Whether the error ends a context: every later call on it fails. */
+/* True if the error ends a context: every later call on it fails. */
 bool cuda_is_sticky(CUresult error);
 
 #endif

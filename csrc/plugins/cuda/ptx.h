@@ -7,7 +7,7 @@
 
 /* MBLOB_E_FORMAT: no PTX. */
 int ptx_check(struct mb_slice code);
-/* Whether it has what every PTX begins with. */
+/* True if it has what every PTX begins with. */
 bool ptx_is(struct mb_slice code);
 /* The text behind a directive (".version 8.4"), "" if it has none. */
 void ptx_word(struct mb_slice code, const char *directive, char *text, size_t size);

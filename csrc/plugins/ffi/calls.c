@@ -55,7 +55,7 @@ static int set_view(enum mb_releases releases, struct call_views *views, struct 
   return MBLOB_OK;
 }
 
-/* Whether the callee can have the very tensor: it has strides, and its type is the callee's. */
+/* True if the callee can have the very tensor: it has strides, and its type is the callee's. */
 static bool is_view(enum mb_releases releases, const DLTensor *tensor) {
   return tensor && tensor->strides && tensor->shape &&
          mb_dtype_of_releases(releases, tensor->dtype).code == tensor->dtype.code;

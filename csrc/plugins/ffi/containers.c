@@ -159,7 +159,7 @@ int mb_any_of_container(enum mb_releases releases, TVMValue container, struct mb
 #define ALIGNMENT 64        /* that compiled code assumes: MB_DEFAULT_ALIGNMENT of the runtime */
 #define LOOKED_AT (1 << 16) /* items of a value; arrays may have one in many places */
 
-/* Whether there may be a tensor in the value that compiled code cannot take. */
+/* True if there may be a tensor in the value that compiled code cannot take. */
 static bool is_unaligned(enum mb_releases releases, const struct mb_any *any, int depth,
                          int *left) {
   const int32_t type = mb_type_of_releases(releases, any->type);

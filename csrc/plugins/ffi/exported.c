@@ -127,7 +127,7 @@ static const mblob_host empty_host = {.struct_size = sizeof(mblob_host),
 extern const mblob_plugin __mblob_plugin_ffi;
 extern int mblob_register_plugin(const mblob_plugin *plugin) __attribute__((weak));
 
-/* Whether there is a runtime. */
+/* True if there is a runtime. */
 static bool start(void) {
   const mblob_host *host = mb_plugin_host();
   if (host && host != &empty_host) return true;

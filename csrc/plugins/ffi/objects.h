@@ -103,7 +103,7 @@ static inline void mb_ffi_object_retain(enum mb_releases releases, void *object)
   else
     atomic_fetch_add_explicit(&old->references, 1, memory_order_relaxed);
 }
-/* Whether an object has one reference, and no weak one. */
+/* True if an object has one reference, and no weak one. */
 static inline bool mb_object_is_sole(enum mb_releases releases, void *object) {
   struct mb_header *header = object;
   struct mb_old_header *old = object;

@@ -28,7 +28,7 @@ static int finish(void *object, void **out) {
 
 /* ---- from DLPack ----------------------------------------------------------------------------- */
 
-/* Whether what somebody else wrote describes a tensor: what is made of it reads its shape, and
+/* True if what somebody else wrote describes a tensor: what is made of it reads its shape, and
  * multiplies. */
 static bool is_described(const DLTensor *t) {
   size_t size = ((size_t)t->dtype.bits * t->dtype.lanes + 7) / 8;

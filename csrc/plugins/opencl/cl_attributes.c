@@ -1,4 +1,4 @@
-/* What a device tells about itself: attributes by TVM's numbers, and one line about all of them. */
+/* Attributes of a device, by TVM's numbers, and one line about all of them. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,7 +14,7 @@ struct mb_cl_key {
   uint8_t digest[32]; /* SHA-256 of everything that decides about the program */
 };
 
-/* Whether there is a folder for it. */
+/* True if there is a folder for it. */
 bool mb_cl_cache_is_on(void);
 /* `out` is the caller's to free. */
 bool mb_cl_cache_load(const struct mb_cl_key *key, uint8_t **out, size_t *size);

@@ -19,7 +19,7 @@ cl_int mb_cl_compile(enum mb_cl_form form, cl_program program, const struct mb_c
 /* Record why that failed, with the first errors of the log; `kernel`: for whom. */
 int mb_cl_fail_build(const char *kernel, const struct mb_cl_device *device, cl_program program,
                      cl_int code);
-/* Whether the compiler refuses source with `more` text behind it. Records nothing; false if the
+/* True if the compiler refuses source with `more` text behind it. Records nothing; false if the
  * compiler cannot be asked. */
 bool mb_cl_is_refused_with(const struct mb_cl_part *part, const char *more,
                            const struct mb_cl_device *device);

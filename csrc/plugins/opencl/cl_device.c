@@ -111,7 +111,7 @@ static void read_limits(struct mb_cl_device *d) {
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* Whether `filter` (NULL or "": all pass) is that number, that word, or a part of the name, in
+/* True if `filter` (NULL or "": all pass) is that number, that word, or a part of the name, in
  * any case. */
 static bool passes(const char *filter, size_t number, const char *word, const char *name) {
   char *end = NULL;

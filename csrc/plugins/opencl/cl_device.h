@@ -41,7 +41,7 @@ int mb_cl_describe(int id, const struct mb_cl_device **out);
 cl_int mb_cl_settle(struct mb_cl_device *device, cl_command_queue queue);
 
 uint64_t mb_cl_number(const struct mb_cl_device *device, cl_uint what);
-/* Whether a text of the device, of any length, has `word`. */
+/* True if a text of the device, of any length, has `word`. */
 bool mb_cl_text_has(const struct mb_cl_device *device, cl_uint what, const char *word);
 const char *mb_cl_type_text(cl_bitfield type);
 

@@ -177,7 +177,7 @@ int mb_cl_payload_read(const void *data, uint64_t size, bool ffi, struct mb_cl_p
                         (unsigned long long)(size - c.pos));
 }
 
-/* Whether the name stands in the text as a word; true if the preprocessor could make it. */
+/* True if the name stands in the text as a word, or the preprocessor could make it. */
 static bool mentions(struct mb_slice text, const char *name) {
   const size_t size = strlen(name);
   const uint8_t *at = text.data, *end = text.data + text.size;

@@ -12,7 +12,7 @@
  * declared. */
 int mb_cl_check_signature(const struct mb_kernel *declared, cl_kernel kernel,
                           const struct mb_cl_part *source, const struct mb_cl_device *device);
-/* Whether the program has the kernel, with those parameters. */
+/* True if the program has the kernel, with those parameters. */
 bool mb_cl_is_as_declared(const struct mb_kernel *declared, cl_program program,
                           const struct mb_cl_part *source, const struct mb_cl_device *device);
 

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* Whether blocks wait for the next call: sanitizers see the life of each. */
+/* 0 where no block waits for the next call: sanitizers see the life of each. */
 #ifdef __SANITIZE_ADDRESS__
 #define MB_BLOCKS_KEPT 0
 #elif defined(__has_feature)

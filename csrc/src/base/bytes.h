@@ -70,7 +70,7 @@ bool mb_slice_is(struct mb_slice s, const char *text);
 
 /* Continue `crc` (0 to start) over `size` bytes. */
 uint32_t mb_crc32(uint32_t crc, const uint8_t *data, uint64_t size);
-/* Whether this processor has instructions for it: the sum then takes a fraction of the time of a
+/* 1 if this processor has instructions for it: the sum then takes a fraction of the time of a
  * copy. */
 int mb_crc32_is_fast(void);
 void mb_sha256(const uint8_t *data, uint64_t size, uint8_t digest[32]);

@@ -15,7 +15,7 @@ bool mb_dtype_parse(const char *text, size_t size, DLDataType *out);
  * `handle`, `void` (or nothing), and `int`, `uint`, `float` without a width, which have 32 bits. */
 bool mb_dtype_parse_stored(const char *text, size_t size, DLDataType *out);
 
-/* Whether the bytes of `given` can be elements of the expected type: it is that type, by either
+/* True if the bytes of `given` can be elements of the expected type: it is that type, by either
  * name; or uint8, where an 8-bit float is expected, which few callers have. */
 bool mb_dtype_takes(DLDataType expected, DLDataType given);
 
@@ -27,7 +27,7 @@ DLDataType mb_dtype_for_ffi(DLDataType dtype);
  * and float8_e3m4 there. */
 DLDataType mb_dtype_stored_in_ffi(DLDataType dtype);
 
-/* Whether elements of an array can have these parts of a DLDataType; recorded if not. Codes are
+/* True if elements of an array can have these parts of a DLDataType; recorded if not. Codes are
  * those of DLPack, and 129 and above, which TVM leaves to its users. */
 bool mb_dtype_check(int code, int bits, int lanes);
 

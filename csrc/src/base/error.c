@@ -310,7 +310,7 @@ void mb_error_prefix(const char *context) {
   if (error_state.info.message) insert_context(context, 0, 0);
 }
 
-/* Whether `text` has "CONTEXT: " among the places in front. */
+/* True if `text` has "CONTEXT: " among the places in front. */
 static bool is_placed(const char *text, const char *context) {
   const size_t size = strlen(context);
   for (const char *at = text; (at = strstr(at, context)) && at - text < (ptrdiff_t)PLACES; at++)

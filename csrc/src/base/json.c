@@ -37,7 +37,7 @@ static bool begin_group(struct mb_json *j, char open, const char *what) {
 bool mb_json_begin_object(struct mb_json *j) { return begin_group(j, '{', "expected an object"); }
 bool mb_json_begin_array(struct mb_json *j) { return begin_group(j, '[', "expected an array"); }
 
-/* Whether another member follows in the innermost object or array; passes the comma, or the closing
+/* True if another member follows in the innermost object or array; passes the comma, or the closing
  * bracket. */
 static bool more(struct mb_json *j, char close) {
   if (j->error) return false;

@@ -30,7 +30,7 @@ bool mb_json_begin_array(struct mb_json *j);
 /* The next member's key (still escaped, as in the text; mb_json_text decodes it), or false at
  * the end of the object or after an error. */
 bool mb_json_next_key(struct mb_json *j, struct mb_slice *key);
-/* Whether the array has another element; the element comes next. */
+/* True if the array has another element; the element comes next. */
 bool mb_json_next_element(struct mb_json *j);
 
 /* Read a value. The slice of a string is its text between the quotes, escapes and all: they are
@@ -46,7 +46,7 @@ char mb_json_peek(struct mb_json *j);
 
 bool mb_json_fail(struct mb_json *j, const char *what);
 
-/* Whether an escaped string is `text`. */
+/* True if an escaped string is `text`. */
 bool mb_json_is(struct mb_slice escaped, const char *text);
 /* The decoded string, NUL terminated, on the heap; NULL for memory or a wrong escape. */
 char *mb_json_text(struct mb_slice escaped);

@@ -60,7 +60,7 @@ unsigned mb_forks(void);
 /* A number of the calling thread that no other thread gets, in children of the process neither;
  * never 0. */
 size_t mb_thread_id(void);
-/* Whether the thread is left behind in a parent of this process: what it began is never finished
+/* True if the thread is left behind in a parent of this process: what it began is never finished
  * here. */
 bool mb_thread_is_gone(size_t id);
 

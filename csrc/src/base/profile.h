@@ -66,7 +66,7 @@ static inline const struct mb_profile *mb_profile_of_program(void) {
 /* Address of this runtime's function `name`, NULL if it is none of its names. Never another
  * runtime's, whatever the process has loaded. */
 void *mb_profile_symbol(const char *name);
-/* Whether the list, with commas between its items, has that item. */
+/* True if the list, with commas between its items, has that item. */
 bool mb_list_has(const char *list, const char *item);
 /* What is known of a key or global function that is not here, in words; NULL if nothing. Hints,
  * those of the profile and the `others`: lists of names, and what is said of them, in turn, up

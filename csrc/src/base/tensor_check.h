@@ -12,7 +12,7 @@
   128                    /* bytes; what kernels of TVM 0.7 - 0.9 assume, twice that of the others */
 #define MB_NDIM_LIMIT 64 /* dimensions of a tensor; TVM has no limit, numpy's is 64 */
 
-/* Whether a device type is in a set of base/device_types.h. */
+/* True if a device type is in a set of base/device_types.h. */
 static inline bool mb_is_device_of(uint64_t set, int device_type) {
   return device_type >= 0 && device_type < 64 && (set >> device_type & 1);
 }

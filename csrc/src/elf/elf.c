@@ -152,7 +152,7 @@ static int check_load(const ElfW(Phdr) * s, unsigned i, uint64_t *next) {
   return MBLOB_OK;
 }
 
-/* Whether another loaded segment has some of the same bytes of the file. */
+/* True if another loaded segment has some of the same bytes of the file. */
 static bool shares_bytes(const struct mb_elf *elf, unsigned i, const ElfW(Phdr) * s) {
   for (unsigned k = 0; k < i; k++) {
     ElfW(Phdr) other = mb_elf_segment(elf, k);
@@ -190,7 +190,7 @@ static bool is_in_data_pages(const struct mb_elf *elf, const ElfW(Phdr) * relro)
 #define TLS_LIMIT (1u << 28)
 #define TLS_ALIGN_LIMIT (1u << 20)
 
-/* Whether memory at the segment's address holds its `size` bytes of the file. */
+/* True if memory at the segment's address holds its `size` bytes of the file. */
 static bool is_mapped(const struct mb_elf *elf, const ElfW(Phdr) * s, uint64_t size) {
   uint64_t at = 0;
   return mb_elf_offset(elf, s->p_vaddr, size, &at) && at == s->p_offset;

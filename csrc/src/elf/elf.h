@@ -66,18 +66,18 @@ bool mb_elf_section(const struct mb_elf *elf, unsigned i, ElfW(Shdr) * out);
 bool mb_elf_offset(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint64_t *offset);
 /* How many bytes of the file there are from `vaddr` to the end of its segment. */
 uint64_t mb_elf_bytes_from(const struct mb_elf *elf, uint64_t vaddr);
-/* Whether `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
+/* True if `size` bytes at `vaddr` lie in one loaded segment with all of `flags` (PF_*). */
 bool mb_elf_is_loaded(const struct mb_elf *elf, uint64_t vaddr, uint64_t size, uint32_t flags);
-/* Whether `size` bytes at `vaddr` touch a header or a table: no code starts there, and no
+/* True if `size` bytes at `vaddr` touch a header or a table: no code starts there, and no
  * relocation changes it. */
 bool mb_elf_in_tables(const struct mb_elf *elf, uint64_t vaddr, uint64_t size);
 bool mb_elf_is_code(const struct mb_elf *elf, uint64_t vaddr);
-/* Whether the page of `vaddr` is write-protected after loading (PT_GNU_RELRO, rounded as glibc
+/* True if the page of `vaddr` is write-protected after loading (PT_GNU_RELRO, rounded as glibc
  * does). */
 bool mb_elf_becomes_read_only(const struct mb_elf *elf, uint64_t vaddr);
 
 ElfW(Sym) mb_elf_symbol(const struct mb_elf *elf, uint64_t i);
-/* Whether the dynamic linker can take symbol `i` for what it says. Where the hash table does not
+/* Check that the dynamic linker can take symbol `i` for what it says. Where the hash table does not
  * count undefined ones, the relocations that name them tell. */
 int mb_elf_check_symbol(const struct mb_elf *elf, uint64_t i);
 /* Its name, "" if it is out of bounds or not terminated. */
@@ -99,7 +99,7 @@ struct mb_announced {
 #define MB_NOTE_HAS_TABLE 2u
 struct mb_announced mb_elf_announced(const struct mb_elf *elf);
 
-/* Whether relocations may write into segments that are read-only; whether all symbols are bound
+/* True if relocations may write into segments that are read-only; true if all symbols are bound
  * when the library is opened. */
 bool mb_elf_relocates_text(const struct mb_elf *elf);
 bool mb_elf_binds_at_once(const struct mb_elf *elf);
@@ -113,7 +113,7 @@ uint64_t mb_elf_tag_or_zero(const struct mb_elf *elf, int64_t tag);
 uint64_t mb_elf_symbols_used(const struct mb_elf *elf);
 /* One more than the highest symbol that may be undefined. */
 uint64_t mb_elf_symbols_end(const struct mb_elf *elf);
-/* Whether the library needs versions of a file that `of` is true for. */
+/* True if the library needs versions of a file that `of` is true for. */
 bool mb_elf_needs_versions(const struct mb_elf *elf, bool (*of)(const char *file));
 
 #endif

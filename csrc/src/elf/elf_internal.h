@@ -61,7 +61,7 @@ int mb_elf_bad(const char *format, ...) MB_PRINTF(1, 2);
  * table. */
 int mb_elf_sysv_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
 int mb_elf_gnu_hash(struct mb_elf *elf, uint64_t vaddr, uint64_t *count);
-/* Whether each exported symbol is found through the hash tables. */
+/* Check that each exported symbol is found through the hash tables. */
 int mb_elf_check_hashes(const struct mb_elf *elf);
 
 /* relocations.c, versions.c */

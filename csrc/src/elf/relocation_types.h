@@ -36,7 +36,7 @@ enum meaning {
   SIZE_4
 };
 
-/* Whether an addend of a JUMP_SLOT is ignored: musl adds it. */
+/* True where an addend of a JUMP_SLOT is ignored: musl adds it. */
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define HAS_MARKED_PLT true
 #else

@@ -221,7 +221,7 @@ static ElfW(Rel) relocation(const struct reloc_checker *l, const struct table *t
   return r;
 }
 
-/* Whether number `i` is that of a module, and the next one the offset behind it. */
+/* True if number `i` is that of a module, and the next one the offset behind it. */
 static bool is_pair(const struct reloc_checker *l, const struct table *t, uint64_t i) {
   if (i >= t->size / t->each - 1) return false; /* also in front of the first */
   ElfW(Rel) module = relocation(l, t, i), offset = relocation(l, t, i + 1);

@@ -140,7 +140,7 @@ static int read_key_name(const struct layout *l, const uint8_t *place, int64_t e
   return MBLOB_OK;
 }
 
-/* Whether a digest has bytes behind its own, or belongs to a library, which has none. */
+/* True if a digest has bytes behind its own, or belongs to a library, which has none. */
 static bool has_stray_digest(const struct mb_blob *blob, const struct mb_entry *e) {
   static const uint8_t nothing[DIGEST_ROOM];
   size_t size = e->library ? 0 : DIGEST_SIZES[blob->digest_algorithm];
@@ -235,7 +235,7 @@ bool mb_index_is_small(const struct mb_blob *blob) {
   return true;
 }
 
-/* Whether a payload has the digest of its record; of an algorithm without one it has. */
+/* True if a payload has the digest of its record; of an algorithm without one it has. */
 static bool has_digest(const uint8_t *payload, const struct mb_entry *e, int algorithm) {
   uint8_t digest[DIGEST_ROOM];
   switch (algorithm) {

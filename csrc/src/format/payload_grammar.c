@@ -1,4 +1,4 @@
-/* What the payload of each type key looks like (docs/format.md, section 3), declared as data.
+/* The layout of the payload of each type key (docs/format.md, section 3), declared as data.
  *
  * Payloads carry no length; without an index they are walked to find where they end. */
 #include <stdio.h>

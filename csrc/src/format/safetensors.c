@@ -61,7 +61,7 @@ static bool read_range(struct mb_json *j, struct byte_range *out) {
          (!mb_json_next_element(j) || mb_json_fail(j, "data_offsets: expected [begin, end]"));
 }
 
-/* Whether dtype and shape need `bytes` bytes. */
+/* True if dtype and shape need `bytes` bytes. */
 static bool fits_bytes(const DLTensor *t, uint64_t bytes) {
   unsigned element = t->dtype.bits == 1 ? 8 : t->dtype.bits, item = (element + 7) / 8;
   uint64_t most, bits;

@@ -143,7 +143,7 @@ static int implements_function(void *object, struct mb_call *call) {
   return status;
 }
 
-/* Whether code for a target can run: the host's, and that of devices whose runtime is here. */
+/* Returns true if code for a target can run: the host's, and that of devices whose runtime is here. */
 static int runtime_enabled(void *object, struct mb_call *call) {
   (void)object;
   const char *target = NULL;

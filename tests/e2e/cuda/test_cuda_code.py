@@ -1,6 +1,6 @@
-"""What code of a real nvcc tells of its kernels: PTX, cubins and fatbins for every architecture
-that it compiles for,
-with true and with lying declarations. No GPU is needed: functions are looked up, not run."""
+"""Kernels that mblob finds in code of a real nvcc: PTX, cubins and fatbins for every architecture
+that it compiles for, with true and with lying declarations. No GPU is needed: functions are looked
+up, not run."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What the dynamic linker would not survive, one kind a test: the loader names it, and so does
-`verify`."""
+"""Damage that the dynamic linker would not survive, one kind a test: the loader names it, and so
+does `verify`."""
 
 from __future__ import annotations
 

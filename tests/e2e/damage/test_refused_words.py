@@ -1,5 +1,5 @@
-"""What a loader fills, and what relocations write: one kind a test. The loader names it, and so
-does `verify`."""
+"""Damage in what a loader fills, and in what relocations write: one kind a test. The loader names
+it, and so does `verify`."""
 
 from __future__ import annotations
 

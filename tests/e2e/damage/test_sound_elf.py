@@ -1,4 +1,5 @@
-"""What compilers, linkers and assemblers write, however odd: nothing of it is taken for damage."""
+"""Sound files that compilers, linkers and assemblers write, however odd: nothing of it is taken for
+damage."""
 
 from __future__ import annotations
 

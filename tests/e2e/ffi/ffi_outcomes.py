@@ -1,4 +1,4 @@
-"""What calls of the kernels of ffi_kernels.py come to: `python -m tests.e2e.ffi.ffi_outcomes
+"""Outcomes of calls of the kernels of ffi_kernels.py: `python -m tests.e2e.ffi.ffi_outcomes
 tvm|mblob LIBRARY`.
 
 Printed as JSON: [name, outcome] per call. An outcome is the result or the error (kind, text), what

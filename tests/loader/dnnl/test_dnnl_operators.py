@@ -1,5 +1,5 @@
-"""What TVM's DNNL code generator writes, all but convolutions (test_dnnl_convolutions.py), on
-oneDNN, against numpy."""
+"""The operators that TVM's DNNL code generator writes, all but convolutions
+(test_dnnl_convolutions.py), on oneDNN, against numpy."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What computes nothing in oneDNN's regions: reshapes, transpositions, concatenations; views where
-they can be."""
+"""Operators that compute nothing in oneDNN's regions: reshapes, transpositions, concatenations;
+views where they can be."""
 
 from __future__ import annotations
 

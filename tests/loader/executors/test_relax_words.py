@@ -1,4 +1,4 @@
-"""What errors of arguments of Relax programs say."""
+"""The texts of errors of arguments of Relax programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What dnnl_json modules compute, in numpy: a second reading of the JSON, against which generated
+"""The results of dnnl_json modules, in numpy: a second reading of the JSON, against which generated
 ones are checked."""
 
 from __future__ import annotations

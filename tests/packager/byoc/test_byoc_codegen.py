@@ -1,4 +1,4 @@
-"""What code generators get of a partitioned graph, and what becomes of what they give."""
+"""Code generators: what they get of a partitioned graph, and the use of what they give."""
 
 from __future__ import annotations
 

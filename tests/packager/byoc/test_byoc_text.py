@@ -1,4 +1,4 @@
-"""What each pass did as text: the modules that TVM prints, and what it has no words for."""
+"""The graph after each pass as text: the modules that TVM prints, and what it has no words for."""
 
 from __future__ import annotations
 

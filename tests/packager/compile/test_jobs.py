@@ -1,4 +1,4 @@
-"""What happens beside compilers, and in which order."""
+"""The jobs that run beside compilers, and their order."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What `swap` and `add_index` made goes through `strip`, `objcopy` and `patchelf`, and still
-loads."""
+"""Results of `swap` and `add_index` go through `strip`, `objcopy` and `patchelf`, and still load."""
 
 from __future__ import annotations
 

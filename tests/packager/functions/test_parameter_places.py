@@ -1,4 +1,4 @@
-"""Where parameters of a packed graph stand: aligned in the library, for use without a copy."""
+"""The places of parameters of a packed graph: aligned in the library, for use without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors about prototypes say to write works."""
+"""The remedies in errors about prototypes work."""
 
 from __future__ import annotations
 

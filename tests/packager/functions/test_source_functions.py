@@ -1,4 +1,4 @@
-"""What the compiler tells about the functions of a source: plain ones are listed, wrong prototypes
+"""Functions of a source, as the compiler tells them: plain ones are listed, wrong prototypes
 refused."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What TVM's executors cannot run is refused, mended or told when it is packed, and told of
+"""Graphs that TVM's executors cannot run are refused, mended or told when they are packed, and told of
 finished libraries."""
 
 from __future__ import annotations

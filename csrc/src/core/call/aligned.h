@@ -15,7 +15,7 @@ struct mb_aligned {
   size_t place_count;
 };
 
-/* Whether compiled code can take the value as it is. */
+/* True if compiled code can take the value as it is. */
 static inline bool mb_value_is_aligned(TVMValue value, int code) {
   if (code == kTVMNDArrayHandle && value.v_handle) {
     const DLTensor *t = value.v_handle;

@@ -1,4 +1,4 @@
-/* Whether the host wants long calls to end. The host's language may offer a function that tells, under
+/* Interrupts: asks the host if long calls should end. The host's language may offer a function for it, under
  * the name "mblob_interrupted" (TVMBackendRegisterEnvCAPI); without one nothing is asked. */
 #define _GNU_SOURCE
 #include "core/call/interrupt.h"

@@ -38,7 +38,7 @@ int mb_call_int(const struct mb_call *call, int i, int64_t *out);
 /* The same; an error says that `expected` ("a device") was expected. */
 int mb_call_expected_int(const struct mb_call *call, int i, const char *expected, int64_t *out);
 int mb_call_text(const struct mb_call *call, int i, const char **out);
-/* Whether it is a pointer of NULL, which stands for no name. */
+/* True if it is a pointer of NULL, which stands for no name. */
 static inline bool mb_call_is_null(const struct mb_call *call, int i) {
   return i < call->count && call->codes[i] == kTVMOpaqueHandle && !call->args[i].v_handle;
 }

@@ -12,7 +12,7 @@ struct mb_object;
 /* Type indices of TVM, the same in 0.8 to 0.19. */
 enum mb_object_type { MB_STRING_TYPE = 3, MB_ARRAY_TYPE = 4, MB_MAP_TYPE = 5, MB_SHAPE_TYPE = 6 };
 
-/* Whether the handle is such an object; it is not NULL. */
+/* True if the handle is such an object; it is not NULL. */
 bool mb_handle_is_object(const void *handle);
 /* The bytes of a text or a String; false if the value is neither. */
 bool mb_value_text(TVMValue value, int code, TVMByteArray *out);
@@ -37,7 +37,7 @@ const struct mb_return *mb_object_item(const struct mb_object *object, size_t i)
 TVMValue mb_object_value(const struct mb_object *object, size_t i);
 int mb_object_new_shape(const int64_t *extents, size_t count, struct mb_object **out);
 int mb_object_new_string(const char *data, size_t size, struct mb_object **out);
-/* Whether compiled code can take all tensors in it, however deep; also of handles that are no such
+/* True if compiled code can take all tensors in it, however deep; also of handles that are no such
  * objects. */
 bool mb_object_is_aligned(const void *handle);
 /* Another container of the same items, which only its maker changes. */

@@ -11,7 +11,7 @@ int mb_array_new(DLDevice device, int ndim, const int64_t *shape, DLDataType dty
 void mb_array_retain(DLTensor *array);
 void mb_array_release(DLTensor *array);
 size_t mb_array_references(const DLTensor *array);
-/* Whether its memory is another's: one that mb_array_view made. */
+/* True if its memory is another's: one that mb_array_view made. */
 bool mb_array_is_view(const DLTensor *array);
 /* What gives back an array that is the owner of a view; an owner of NULL is nobody. */
 void mb_array_release_owner(void *array);

@@ -20,18 +20,18 @@ const char *mb_device_name(int device_type);
 #define MB_DEVICE_TEXT 48
 const char *mb_device_text(DLDevice device, char text[MB_DEVICE_TEXT]);
 
-/* Whether this process can read memory of that kind with its own instructions. */
+/* True if this process can read memory of that kind with its own instructions. */
 static inline bool mb_device_is_host(int device_type) {
   return mb_is_device_of(MB_DEVICES_HOST, device_type);
 }
 
-/* Whether `data` of that kind of memory is a handle: two that differ are memory apart, however
+/* True if `data` of that kind of memory is a handle: two that differ are memory apart, however
  * close their numbers are. */
 static inline bool mb_device_has_handles(int device_type) {
   return mb_is_device_of(MB_DEVICES_OF_HANDLES, device_type);
 }
 
-/* Whether code for a target of TVM ("llvm", "opencl -device=..") can run here. */
+/* True if code for a target of TVM ("llvm", "opencl -device=..") can run here. */
 bool mb_device_is_target(const char *target);
 
 /* MBLOB_OK if the device is there, else MBLOB_E_INCOMPATIBLE with what there is. */

@@ -137,7 +137,7 @@ static int read_array(mblob_prepared *c, struct mb_argument *a, const struct cal
   return a->is_open ? MBLOB_OK : mb_call_measure(c, a);
 }
 
-/* Whether the words of a type are those of unsigned long, or of unsigned long long, in any order. */
+/* True if the words of a type are those of unsigned long, or of unsigned long long, in any order. */
 static bool is_unsigned_long(const char *p, const char *end) {
   bool is_unsigned = false, is_long = false;
   while (p < end) {

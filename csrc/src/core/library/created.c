@@ -52,10 +52,10 @@ int mblob_module_create(const mblob_loader *loader, void *self, mblob_module **o
 
 int mb_builtin_create(const struct mb_class *class, void *object, mblob_module **out) {
   const mblob_loader loader = mb_builtin_loader(class);
-  void *native = NULL;
+  void *builtin = NULL;
   *out = NULL;
-  int status = mb_builtin_new(class, object, &native);
-  if (!status) status = mblob_module_create(&loader, native, out);
-  if (status) free(native);
+  int status = mb_builtin_new(class, object, &builtin);
+  if (!status) status = mblob_module_create(&loader, builtin, out);
+  if (status) free(builtin);
   return status;
 }

@@ -1,4 +1,4 @@
-/* What data modules hold: payloads by type key, and tensors by name, as views of the file's bytes. */
+/* The contents of data modules: payloads by type key, and tensors by name, as views of the file's bytes. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

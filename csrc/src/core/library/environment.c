@@ -1,4 +1,4 @@
-/* What kernels get from TVMBackendGetFuncFromEnv: a function of the imports, else a global one.
+/* TVMBackendGetFuncFromEnv, by which kernels get functions: one of the imports, else a global one.
  *
  * Kernels keep these handles in static variables as long as their code is in memory, which can
  * be longer than the library is open (another dlopen of the file, C++ code that cannot be

@@ -201,7 +201,7 @@ static int open_first(struct mb_library *resident, struct mb_source *source,
   return status;
 }
 
-/* Whether somebody wrote into the file since it was loaded: what is in memory is then a mixture
+/* True if somebody wrote into the file since it was loaded: what is in memory is then a mixture
  * of both. */
 static bool was_overwritten(const struct mb_library *library, const struct mb_source *now) {
   const struct mb_source *then = &library->source;
@@ -209,7 +209,7 @@ static bool was_overwritten(const struct mb_library *library, const struct mb_so
          then->changed.tv_nsec != now->changed.tv_nsec;
 }
 
-/* Whether an option is none of its enumerators, which count from 0 to `last`; recorded. */
+/* True if an option is none of its enumerators, which count from 0 to `last`; recorded. */
 static bool is_wrong(const char *option, int32_t value, int32_t last) {
   if ((uint32_t)value <= (uint32_t)last) return false;
   (void)mb_fail(MBLOB_E_ARGUMENT, "options: %s is %d, expected a mblob_%s", option, value, option);

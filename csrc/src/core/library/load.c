@@ -1,5 +1,4 @@
-/* What one opening of a library does: reads its file, has it linked, and makes its tree of
- * modules. */
+/* The steps of opening a library: read its file, have it linked, and make its tree of modules. */
 #define _GNU_SOURCE
 #include "base/base.h"
 #include "core/library/library.h"

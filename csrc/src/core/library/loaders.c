@@ -1,4 +1,4 @@
-/* How modules of other type keys come to life: whose loader opens them, and what it opened. */
+/* Opens modules of type keys other than `library`: finds the loader, and keeps what it opened. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -24,7 +24,7 @@ static bool is_code(const struct mb_library *library, const ElfW(Sym) * symbol) 
          mb_elf_is_loaded(&library->elf, symbol->st_value, 1, PF_X);
 }
 
-/* Whether the library exports a function under that symbol. */
+/* True if the library exports a function under that symbol. */
 static bool is_symbol_there(const struct mb_library *library, const char *symbol_name) {
   ElfW(Sym) symbol;
   return mb_library_symbol(library, symbol_name, &symbol) && is_code(library, &symbol);
@@ -33,14 +33,14 @@ static bool is_symbol_there(const struct mb_library *library, const char *symbol
 /* A name of C++, whose functions take arguments in no way that we could know. */
 static bool is_mangled(const char *name) { return name[0] == '_' && name[1] == 'Z'; }
 
-/* Whether something says that a function is a packed one of the classic dialect: the row of its
+/* True if something says that a function is a packed one of the classic dialect: the row of its
  * symbol, or its library where there is no row. */
 static bool is_recorded_packed(const struct mb_library *library, const char *symbol,
                                const struct mb_function_row *row) {
   return row ? row->packed : library->is_compiled_by_tvm && !is_mangled(symbol);
 }
 
-/* Whether it is one because the opening says so of what nothing else tells anything about. A row
+/* True if it is one because the opening says so of what nothing else tells anything about. A row
  * without types may be of any function. */
 static bool is_assumed_packed(const mblob_module *module, const char *symbol,
                               const struct mb_function_row *row) {

@@ -14,7 +14,7 @@ const char *mb_ffi_function_name(const char *symbol);
 /* Find out which dialect the functions of the library have, and whether TVM compiled them. */
 void mb_ffi_recognize(struct mb_library *library);
 
-/* Whether its code, or some of it, uses the classes of tvm_ffi, whose parameters may be objects.
+/* The share of its code that uses the classes of tvm_ffi, whose parameters may be objects.
  * With its lock. */
 enum mb_cxx mb_ffi_cxx(struct mb_library *library);
 

@@ -72,7 +72,7 @@ static int open_folder(struct mb_source *source, const char **base) {
   return MBLOB_OK;
 }
 
-/* Whether $ORIGIN matters, and a name without the folder would lose it. */
+/* True if $ORIGIN matters, and a name without the folder would lose it. */
 static bool needs_folder(const struct mb_library *library) {
   return library->elf.needs_origin && *library->source.path == '/' && has_proc(library->source.fd);
 }
@@ -310,7 +310,7 @@ static uint64_t dynamic_address(const struct mb_elf *elf) {
   return 0;
 }
 
-/* Whether what the linker mapped is the file that was checked. */
+/* Check that the linker mapped the file that was checked. */
 static int check_mapping(struct mb_library *library) {
   struct link_map *map = NULL;
   if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0 || !map)

@@ -14,7 +14,7 @@ typedef int mb_opener(const char *path, mblob_module **out);
 int mb_library_link(struct mb_library *library, mb_opener *open);
 /* Let go of the libraries that one needed which is closed. */
 void mb_library_release_needed(struct mb_needed *needed);
-/* Whether nothing can run the code of a library whose last reference goes. */
+/* True if nothing can run the code of a library whose last reference goes. */
 bool mb_library_may_be_unmapped(const struct mb_library *library);
 /* What `keeps_no_address` is, as its file tells it. */
 bool mb_library_keeps_no_address(const struct mb_library *library);

@@ -112,7 +112,7 @@ static uint64_t page_size(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 static uint64_t round_down(uint64_t x) { return x & ~(page_size() - 1); }
 static uint64_t round_up_to_page(uint64_t x) { return round_down(x + page_size() - 1); }
 
-/* Whether the file's own pages can stand in for the copy's. */
+/* True if the file's own pages can stand in for the copy's. */
 static bool comes_back(const struct mb_elf *elf, const ElfW(Phdr) * s) {
   return s->p_type == PT_LOAD && !(s->p_flags & PF_W) && !mb_elf_relocates_text(elf);
 }

@@ -15,7 +15,7 @@
  * DT_NEEDED stands for, NULL if that needs no care. */
 int mb_link_copy(struct mb_library *library, const char *folder);
 
-/* Whether a name in DT_NEEDED is a library of TVM's, whose place this runtime takes. */
+/* True if a name in DT_NEEDED is a library of TVM's, whose place this runtime takes. */
 bool mb_link_is_runtime(const char *name);
 
 /* After loading: put the file itself over all of its copy that is read-only and unchanged. Code

@@ -1,4 +1,4 @@
-/* What loading a library changed in the process: handlers of signals, the locale. Nothing is put back, because the
+/* Changes of the process by loading a library: handlers of signals, the locale. Nothing is put back, because the
  * library may need it; the host is told. */
 #define _GNU_SOURCE
 #include <locale.h>

@@ -71,7 +71,7 @@ static bool has_part(char *prefix, size_t length) {
   return false;
 }
 
-/* Whether `name` is of a library whose prefix is longer than the first `own` characters of the
+/* True if `name` is of a library whose prefix is longer than the first `own` characters of the
  * name. With the lock. */
 static bool is_of_longer_prefix(const char *name, size_t own) {
   name = without_ffi(name);

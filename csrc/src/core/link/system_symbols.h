@@ -29,7 +29,7 @@ enum mb_part {
  * libraries. */
 void *mb_announced_part(const char *prefix, enum mb_part part);
 
-/* Whether any name is the prefix's own. */
+/* True if any name is the prefix's own. */
 bool mb_is_announced(const char *prefix);
 
 struct mb_announced_symbol {

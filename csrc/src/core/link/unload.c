@@ -1,4 +1,4 @@
-/* Whether the code of a library may be unmapped when its last reference goes.
+/* Decides if the code of a library may be unmapped when its last reference goes.
  *
  * A thread, a handler or a callback that a library left behind runs code that is no longer there,
  * and nothing tells of them. What a library can have left is told by the functions that it calls:
@@ -36,7 +36,7 @@ static void unfold(void) {
   }
 }
 
-/* Whether the table has the name, or the beginning of its family. The strings lie one behind the
+/* True if the table has the name, or the beginning of its family. The strings lie one behind the
  * other: a search by halves goes back to the start of the one that it meets. */
 static bool is_named(const char *name) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -164,7 +164,7 @@ static size_t undefined_end(const struct link_map *map) {
   return gnu ? gnu[1] : sysv ? sysv[1] : 0;
 }
 
-/* Whether a library that came along defines the symbol. What it does is told by its own symbols. */
+/* True if a library that came along defines the symbol. What it does is told by its own symbols. */
 static bool is_defined(const struct brought *all, void *handle, const char *name) {
   Dl_info info;
   const void *address = dlsym(handle, name);

@@ -30,7 +30,7 @@ struct mb_context {
   struct mb_library *library;
 };
 
-/* Whether code of a library uses the classes of tvm_ffi (ffi_library.h). */
+/* The share of the code of a library that uses the classes of tvm_ffi (ffi_library.h). */
 enum mb_cxx { MB_CXX_UNKNOWN, MB_CXX_NONE, MB_CXX_SOME, MB_CXX_ALL };
 
 /* ---- modules --------------------------------------------------------------------------------- */

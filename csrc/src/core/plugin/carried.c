@@ -87,7 +87,7 @@ enum mb_found mb_plugin_carried(struct mb_library *library, const char *type_key
   return status ? MB_BROKEN : MB_PRESENT;
 }
 
-/* Whether it can be used, has the name, NULL for any, and brings the device: 0 for any one, -1
+/* True if it can be used, has the name, NULL for any, and brings the device: 0 for any one, -1
  * for any or none. */
 static bool is_one(const struct mb_carried *one, const char *name, int device_type) {
   return !*one->head.problem && (!name || strcmp(one->head.name, name) == 0) &&

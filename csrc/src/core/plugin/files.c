@@ -211,7 +211,7 @@ static int start_file(const struct file *file, struct entry *entry, const mblob_
   return status;
 }
 
-/* Whether a plug-in in memory has it, too. */
+/* True if a plug-in in memory has it, too. */
 static bool wanted_of(const mblob_plugin *plugin,
                       bool (*wanted)(const struct mb_plugin_head *, const void *),
                       const void *what) {

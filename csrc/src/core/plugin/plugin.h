@@ -32,7 +32,7 @@ void mb_plugin_read_head(struct mb_slice bytes, const char *symbol, struct mb_pl
 /* The layout of a key, if the plug-in tells one. */
 void mb_plugin_layout(const struct mb_plugin_head *head, const char *type_key,
                       char out[MB_LAYOUT_SIZE]);
-/* Whether the comma separated list has that number. */
+/* True if the comma separated list has that number. */
 bool mb_plugin_lists_number(const char *list, int number);
 /* The tables of a library, in the order of its symbols: `visit` gets the symbol and its bytes;
  * ends at the first result that is not 0. */
@@ -100,7 +100,7 @@ int mb_plugin_convention(const mblob_convention **out);
 
 /* ---- loaders that a program registered ------------------------------------------------------- */
 
-/* Whether what a host gave as `loader` is none: NULL, too small, or without a type key;
+/* True if what a host gave as `loader` is none: NULL, too small, or without a type key;
  * recorded. */
 bool mb_no_loader(const char *function, const mblob_loader *loader);
 #define MB_LOADER_HAS(loader, member) ((loader)->struct_size > offsetof(mblob_loader, member))
@@ -126,7 +126,7 @@ void mb_list_registered_loaders(FILE *out, size_t *count);
 int mb_plugin_find_device(int device_type);
 /* The loader of a runtime: modules made of what it gives. */
 mblob_loader mb_plugin_loader(const mblob_runtime *runtime);
-/* Whether a plug-in's table is behind the function. */
+/* True if a plug-in's table is behind the function. */
 bool mb_plugin_has_function(const mblob_function *function);
 /* As mblob_register_plugin and mblob_plugin_describe. */
 int mb_plugin_register(const mblob_plugin *plugin);

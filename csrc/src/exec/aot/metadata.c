@@ -21,7 +21,7 @@ _Static_assert(sizeof(void *) != 8 ||
 
 static int bad_metadata(const char *what) { return mb_fail(MBLOB_E_FORMAT, GETTER ": %s", what); }
 
-/* Whether `size` bytes at `p` are memory of the library. One that is no file (system library,
+/* True if `size` bytes at `p` are memory of the library. One that is no file (system library,
  * made in code) cannot be asked. */
 static bool is_array_aligned(const void *p, size_t alignment) {
   return (uintptr_t)p % alignment == 0;

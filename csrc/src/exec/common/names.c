@@ -18,7 +18,7 @@ static bool is_plain(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-/* Whether `given`, with '_' for what C has not in names, is `name`. */
+/* True if `given`, with '_' for what C has not in names, is `name`. */
 static bool is_spelled(const char *name, const char *given) {
   for (; *name && *given; name++, given++)
     if (*name != (is_plain(*given) ? *given : '_')) return false;

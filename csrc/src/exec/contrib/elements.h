@@ -19,7 +19,7 @@ struct mb_number {
 int mb_element_tensor(const struct mb_call *call, int i, DLTensor **out, size_t *size);
 static inline char *mb_element_data(const DLTensor *t) { return (char *)t->data + t->byte_offset; }
 static inline size_t mb_element_size(DLDataType dtype) { return ((size_t)dtype.bits + 7) / 8; }
-/* Whether elements of the type can be read as numbers. */
+/* True if elements of the type can be read as numbers. */
 bool mb_element_is_number(DLDataType dtype);
 struct mb_number mb_element_read(const char *data, size_t i, DLDataType dtype);
 /* A NaN is larger than all numbers, as in numpy. */

@@ -1,4 +1,4 @@
-/* What debug executors have beside the rest: single nodes, values in between, time per node. */
+/* Functions of debug executors alone: single nodes, values in between, time per node. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -46,7 +46,7 @@ struct mb_graph_time {
 
 struct mb_schedule;
 
-/* Whether a run without a number of threads uses several (thread_choice.c). */
+/* The choice of a run without a number of threads: one thread, or several (thread_choice.c). */
 struct mb_thread_choice {
   enum {
     MB_THREADS_LEARNS,
@@ -122,7 +122,7 @@ void mb_graph_set_frames(const struct mb_graph_frame *frames);
 
 /* Give every root its bytes: parameters and linked ones in place, pools for the rest. */
 int mb_graph_memory_new(struct mb_graph_executor *executor, const struct mb_graph_source *source);
-/* Whether a tensor can be copied into an input. */
+/* Check that a tensor can be copied into an input. */
 int mb_graph_check_input(const struct mb_graph_executor *executor, uint32_t input,
                          const DLTensor *value);
 /* Copy into an input; it is in the executor's own memory then. */

@@ -1,4 +1,4 @@
-/* Where the bytes of values are. */
+/* Memory of the values of a graph: finds or allocates the bytes of each. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static bool is_memory_aligned(const struct mb_graph_executor *x, uint32_t root, 
   return needed < 2 || (uintptr_t)data % needed == 0;
 }
 
-/* Whether the functions of the graph can use the array where it is. */
+/* True if the functions of the graph can use the array where it is. */
 static bool is_placed_there(const struct mb_graph_executor *x, uint32_t root,
                             const DLTensor *array) {
   DLDevice wanted = x->views[root].device, found = array->device;

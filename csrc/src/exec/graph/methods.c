@@ -1,4 +1,4 @@
-/* What executors can be asked, under the names of TVM's graph executor. */
+/* Functions of graph executors, under the names of TVM's graph executor. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

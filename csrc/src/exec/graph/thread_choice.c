@@ -1,4 +1,4 @@
-/* Whether several threads run a graph.
+/* Chooses if several threads run a graph.
  *
  * They cost some microseconds a run, and save time only where steps that do not wait for each other
  * take longer. So the first runs use several threads, unless the schedule is a chain, and note what

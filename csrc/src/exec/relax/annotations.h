@@ -13,7 +13,7 @@ struct relax_expected {
   int64_t shape[MB_NDIM_LIMIT];
 };
 
-/* Whether two types are one; an 8-bit float has one of two names. */
+/* True if two types are one; an 8-bit float has one of two names. */
 bool relax_same_dtype(DLDataType a, DLDataType b);
 
 enum relax_annotated {
@@ -23,7 +23,7 @@ enum relax_annotated {
   RELAX_ANNOTATED_OTHER    /* neither a tensor nor a tuple */
 };
 
-/* Whether the text is about an argument of the function; its number, which may be any, and its
+/* True if the text is about an argument of the function; its number, which may be any, and its
  * annotation, with what stands behind that. */
 bool relax_annotation_find(struct mb_slice text, const char *function, int64_t *argument,
                            struct mb_slice *out);

@@ -40,7 +40,7 @@ static int check_tensor_info(void *unused, struct mb_call *call) {
                  mb_dtype_text(dtype, expected), mb_dtype_text(t->dtype, found));
 }
 
-/* Whether a value is an object to TVM. */
+/* True if a value is an object to TVM. */
 static bool is_object(const struct mb_call *call) {
   const int code = call->codes[0];
   return relax_is_counted(code) || code == kTVMNullptr || code == kTVMStr;

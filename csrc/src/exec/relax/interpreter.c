@@ -176,7 +176,7 @@ static const struct relax_function *callee(struct relax_machine *m,
              : NULL;
 }
 
-/* Whether the instrument says that the call is to be skipped. */
+/* Ask the instrument; *skip if it says that the call is to be skipped. */
 static int watch(struct relax_machine *m, size_t index, bool before,
                  const struct relax_value *result, const struct relax_frame *frame, int count,
                  bool *skip) {

@@ -1,4 +1,4 @@
-/* Programs as text, as TVM lists them. */
+/* Programs as text, as TVM lists them: in words, as calls of a builder, and in short. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

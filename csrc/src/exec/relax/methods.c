@@ -1,4 +1,4 @@
-/* What machines can be asked, under the names of TVM's VirtualMachine. */
+/* Functions of machines, under the names of TVM's VirtualMachine. */
 #include <stdlib.h>
 #include <string.h>
 

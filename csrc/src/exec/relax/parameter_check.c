@@ -1,4 +1,4 @@
-/* Whether a program takes a set of parameters.
+/* Checks that a program takes a set of parameters.
  *
  * The texts for errors of checks say which tensors an argument is, or holds (annotations.h). Bytecode also says it:
  * what is given to a kernel is a tensor. Neither says which function the set is for, and a tuple may be something
@@ -64,7 +64,7 @@ static int64_t for_input(const struct mb_tensor *const *tensors, const struct mb
   return found ? found - tensors : NO_TENSOR;
 }
 
-/* Whether inputs of the function have names of tensors; *last: how many of the last ones. */
+/* True if inputs of the function have names of tensors; *last: how many of the last ones. */
 static bool takes_by_name(const struct mb_map *by_name, const struct relax_function *f,
                           int64_t *last) {
   bool found = false;

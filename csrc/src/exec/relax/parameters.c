@@ -10,7 +10,7 @@
 
 #define LINE 64u /* bytes that each tensor's address is a multiple of */
 
-/* Whether the weights say that they are parameters: the text stands in their header. */
+/* 1 if the weights say that they are parameters: the text stands in their header. */
 static int is_of_parameters(mblob_module *module, void *found) {
   const size_t size = mb_size(module->payload_size);
   if (module->is_library || strcmp(module->type_key, MB_KEY_SAFETENSORS) != 0 || size < 8) return 0;

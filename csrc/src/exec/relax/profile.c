@@ -1,4 +1,4 @@
-/* Where the time of a program goes: per instruction, and so per call of a kernel. */
+/* The time that a program takes: per instruction, and so per call of a kernel. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

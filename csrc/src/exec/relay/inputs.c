@@ -1,4 +1,4 @@
-/* What functions of a program are run on, and where their results go. */
+/* Inputs of the functions of a program, and the places for their results. */
 #include <stdlib.h>
 
 #include "base/base.h"

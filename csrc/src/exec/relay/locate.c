@@ -1,4 +1,4 @@
-/* Where in a program an error happened, and what of the caller's it was about. */
+/* Adds to an error its place in the program, and the caller's value that it is about. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "exec/common/common.h"
 #include "exec/relay/machine.h"
 
-/* Whether a value is what the caller gave, or has its memory. */
+/* True if a value is what the caller gave, or has its memory. */
 static bool is_same_value(struct vm_value given, struct vm_value value) {
   if (given.kind != value.kind) return false;
   if (given.kind != VM_ARRAY) return given.u.compound == value.u.compound;

@@ -34,7 +34,7 @@ namespace dmlc {
 
 class Stream;
 
-/* Whether a value is stored as its memory; whether a class has Save and Load. */
+/* True if a value is stored as its memory; true if a class has Save and Load. */
 template <typename T>
 struct is_pod {
   static constexpr bool value =
@@ -121,7 +121,7 @@ class Stream {
       value.Save(this);
     }
   }
-  /* Whether there was one. */
+  /* True if there was one. */
   template <typename T>
   bool Read(T *value) {
     if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {

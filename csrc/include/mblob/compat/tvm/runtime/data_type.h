@@ -71,7 +71,7 @@ class MBLOB_HIDDEN DataType {
   DLDataType type_;
 };
 
-/* Whether an element of type `t` has exactly these parts. */
+/* True if an element of type `t` has exactly these parts. */
 inline bool TypeMatch(DLDataType t, int code, int bits, int lanes = 1) {
   return t.code == code && t.bits == bits && t.lanes == lanes;
 }

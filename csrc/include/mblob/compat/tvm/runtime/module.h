@@ -122,7 +122,7 @@ class MBLOB_HIDDEN ModuleNode : public Object {
   /* One of the two is overridden: that of TVM 0.13 and later, or that of 0.12 and before. */
   virtual PackedFunc GetFunction(const String &name, const ObjectPtr<Object> &sptr_to_self);
   virtual PackedFunc GetFunction(const std::string &name, const ObjectPtr<Object> &sptr_to_self);
-  /* Whether it has a function that GetFunction does not give. */
+  /* True if it has a function that GetFunction does not give. */
   virtual bool ImplementsFunction(const String &, bool = false) { return false; }
 
   /* For programs that export modules themselves; here nothing asks but they. Of a pair one is
@@ -144,7 +144,7 @@ inline std::ostream &operator<<(std::ostream &os, const Module &module) {
   return os << "Module(type_key= " << module->type_key() << ')';
 }
 
-/* Whether code for that target can run: "cpu", "llvm" and "c" here. */
+/* True if code for that target can run: "cpu", "llvm" and "c" here. */
 bool RuntimeEnabled(const std::string &target);
 
 MBLOB_FACE_END

@@ -15,7 +15,7 @@
 
 MBLOB_FACE_BEGIN
 
-/* Whether the elements lie in row-major order without gaps. */
+/* True if the elements lie in row-major order without gaps. */
 inline bool IsContiguous(const DLTensor &t) {
   int64_t expected = 1;
   for (int32_t i = t.ndim; t.strides && i-- > 0; expected *= t.shape[i])
@@ -106,7 +106,7 @@ class MBLOB_HIDDEN NDArray : public ObjectRef {
     copy.CopyFrom(tensor);
     return copy;
   }
-  /* Whether FromExternalDLTensor serves: the memory is that device's, and as aligned as kernels
+  /* True if FromExternalDLTensor serves: the memory is that device's, and as aligned as kernels
    * assume. */
   static bool AbilityOfZeroCopyForDLTensor(const DLTensor *tensor, const Device &device) {
     const auto address = reinterpret_cast<uintptr_t>(tensor->data) + tensor->byte_offset;

@@ -154,7 +154,7 @@ class MBLOB_HIDDEN ObjectView {
   ObjectView(void *handle, int type_code) : handle_(handle), type_code_(type_code) {}
   const ObjectView *operator->() const { return this; }
 
-  /* Whether it is of a class of objects: one's own, StringObj, NDArray::Container, ModuleNode, ...
+  /* True if it is of a class of objects: one's own, StringObj, NDArray::Container, ModuleNode, ...
    * Defined in packed_func.h, as are the others. */
   template <typename T>
   bool IsInstance() const;
@@ -271,7 +271,7 @@ template <typename T, typename = void>
 struct HasIsInstance : std::false_type {};
 template <typename T>
 struct HasIsInstance<T, std::void_t<decltype(T::IsInstance(nullptr))>> : std::true_type {};
-/* Whether a class of references is one of objects of one's own (TVM_DEFINE_OBJECT_REF_METHODS). */
+/* True for a class of references to objects of one's own (TVM_DEFINE_OBJECT_REF_METHODS). */
 template <typename T, typename = void>
 struct IsOwnRef : std::false_type {};
 template <typename T>
@@ -297,13 +297,13 @@ const T *Pointer(void *handle, int type_code) {
   return nullptr;
 }
 
-/* Whether it is a class of the runtime's own objects, which have fixed type indices. */
+/* True for a class of the runtime's own objects, which have fixed type indices. */
 template <typename T, typename = void>
 struct IsRuntimeClass : std::false_type {};
 template <typename T>
 struct IsRuntimeClass<T, std::void_t<decltype(T::RuntimeTypeIndex())>>
     : std::bool_constant<!std::is_base_of_v<Object, T>> {};
-/* Whether a class of references is one of values of its own, String or ShapeTuple, that are made of
+/* True for a class of references to values of its own, String or ShapeTuple, that are made of
  * an object. */
 template <typename T, typename = void>
 struct IsValue : std::false_type {};
@@ -320,7 +320,7 @@ inline uint32_t IndexOf(void *handle, int type_code) {
   return index;
 }
 
-/* Whether an object is what a reference of class T refers to. */
+/* True if an object is what a reference of class T refers to. */
 template <typename T>
 bool IsA(void *handle, int type_code) {
   if constexpr (std::is_same_v<T, ObjectRef>) {

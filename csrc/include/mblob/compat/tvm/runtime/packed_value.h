@@ -48,14 +48,14 @@ inline const char *ArgTypeCode2Str(int type_code) {
 }
 
 namespace detail {
-/* Whether values of that code are references. */
+/* True if values of that code are references. */
 inline bool IsCounted(int type_code) {
   return type_code == kTVMModuleHandle || type_code == kTVMPackedFuncHandle ||
          type_code == kTVMNDArrayHandle || type_code == kTVMObjectHandle ||
          type_code == ObjectRef::kOwnObject;
 }
 
-/* Whether values of that code can leave for the runtime. */
+/* Throws unless values of that code can leave for the runtime. */
 inline void CheckRuntime(int type_code) {
   if (type_code == ObjectRef::kOwnObject)
     throw InternalError(

@@ -24,8 +24,8 @@ inline LoaderHook &BinaryLoaderHook() {
 }
 }  // namespace detail
 
-/* Whether Python wants a signal to be handled: this runtime has no such hook, and so does TVM's
- * where none is registered. */
+/* In TVM, asks if Python wants a signal to be handled. This runtime has no such hook, as TVM's has
+ * none where none is registered. */
 inline void EnvCheckSignals() {}
 
 class MBLOB_HIDDEN Registry {
@@ -104,7 +104,7 @@ class MBLOB_HIDDEN Registry {
     given.push_back(std::make_unique<PackedFunc>(std::move(found)));
     return given.back().get();
   }
-  /* Whether there was one. */
+  /* True if there was one. */
   static bool Remove(const std::string &name) {
     if (!Find(name).defined()) return false;
     detail::CheckCall(TVMFuncRemoveGlobal(name.c_str()));

@@ -17,7 +17,7 @@ namespace tvm {
 namespace support MBLOB_HIDDEN {
 namespace detail {
 
-/* Whether this thread runs an iteration. */
+/* True if this thread runs an iteration. */
 inline bool &InLoop() {
   static thread_local bool in_loop = false;
   return in_loop;

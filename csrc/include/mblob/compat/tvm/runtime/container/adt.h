@@ -15,7 +15,7 @@ struct MBLOB_HIDDEN ADTObj {
   int32_t tag;
   uint32_t size; /* number of fields */
   static constexpr int kTypeCode = kTVMModuleHandle;
-  /* Whether a module is one. */
+  /* True if a module is one. */
   static bool IsInstance(void *handle) {
     return std::string(detail::ModuleTypeKey(handle)) == detail::kADTKey;
   }

@@ -7,7 +7,7 @@
 MBLOB_FACE_BEGIN
 
 namespace detail {
-/* Whether an object of one's own may be what a reference of class T refers to. */
+/* True if an object of one's own may be what a reference of class T refers to. */
 template <typename T>
 bool MayBe(const Object *object) {
   if constexpr (IsOwnRef<T>::value)
