@@ -16,6 +16,7 @@ from mblob.inspect.tensors import relax_program
 if TYPE_CHECKING:
     from mblob.format.functions_table import Row
     from mblob.format.plugin_table import Plugin
+    from mblob.inspect.graph_summary import GraphNode
     from mblob.inspect.library import EntryView, Library
     from mblob.inspect.models import Model
 
@@ -245,12 +246,14 @@ def _file_lines(library: Library) -> Iterator[str]:
             yield f"  {name:<10} {one_line(value)}"
 
 
-def _listed(title: str, found: Sequence[str], always: bool = False) -> Iterator[str]:
+def _listed(
+    title: str, found: Sequence[str], always: bool = False, more: str = "--json"
+) -> Iterator[str]:
     if found or always:
         yield f"  {title:<10} {len(found)}"
     yield from (f"    {line}" for line in found[:TREE_LINES])
     if len(found) > TREE_LINES:
-        yield f"    ... {len(found) - TREE_LINES} more: see --json"
+        yield f"    ... {len(found) - TREE_LINES} more: see {more}"
 
 
 def _undefined_lines(library: Library) -> Iterator[str]:
@@ -318,7 +321,7 @@ def entry_lines(library: Library, entry: EntryView) -> Iterator[str]:
             "shaders", [one_line(f"{s['name']}  {human_size(s['size'])}") for s in facts["shaders"]]
         )
     if "graph" in facts:
-        yield from _graph_lines(facts["graph"])
+        yield from _graph_lines(entry)
     if "executable" in facts:
         yield from _executable_lines(facts["executable"])
     if "symbols" in facts:
@@ -358,20 +361,38 @@ def _indices(library: Library, indices: Sequence[int]) -> str:
     return one_line(shown + (f", ... ({len(indices)})" if len(indices) > LISTED else "")) or "none"
 
 
-def _graph_lines(graph: dict[str, Any]) -> Iterator[str]:
+def _graph_lines(entry: EntryView) -> Iterator[str]:
+    graph = entry.content.facts["graph"]
+    nodes, _ = entry.graph() or ([], [])
+    constants = {node.name for node in nodes if node.kind == "constant"}
+    inputs = [v for v in graph["inputs"] if v["name"] not in constants]
+    held = [v for v in graph["inputs"] if v["name"] in constants]
     yield f"  graph      {_count(graph['nodes'], 'node')}"
-    for title in ("inputs", "outputs"):
-        values = [
-            one_line(f"{v['name']}  {v['dtype'] or '?'}{v['shape'] or ''}") for v in graph[title]
-        ]
-        yield from _listed(title, values, always=True)
+    for title, given in (("inputs", inputs), ("constants", held), ("outputs", graph["outputs"])):
+        values = [one_line(f"{v['name']}  {v['dtype'] or '?'}{v['shape'] or ''}") for v in given]
+        yield from _listed(title, values, always=title != "constants")
     yield from _listed(
         "operators",
         [one_line(f"{n} x {name}") for name, n in graph["operators"].items()],
         always=True,
     )
+    yield from _listed("calls", [*_calls(nodes)], more="--html")
     if graph["storage"] is not None:
         yield f"  storage    {_count(graph['storage']['buffers'], 'buffer')}, {human_size(graph['storage']['bytes'])}"
+
+
+def _calls(nodes: Sequence[GraphNode]) -> Iterator[str]:
+    """The operators of a graph in their order, with types and shapes, as far as it tells them."""
+    for number, node in enumerate(nodes):
+        if node.kind != "operator":
+            continue
+        taken = []
+        for source, at in node.inputs[:LISTED]:
+            values = nodes[source].values if 0 <= source < number else ()
+            taken.append(values[at] if 0 <= at < len(values) and values[at] else "?")
+        more = ", ..." if len(node.inputs) > LISTED else ""
+        made = ", ".join(value or "?" for value in node.values)
+        yield one_line(f"{number:>4}  {node.operator}({', '.join(taken)}{more}) -> {made}")
 
 
 def _executable_lines(machine: dict[str, Any]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
@@ -22,12 +21,18 @@ from mblob.cli.arrays import (
     write_outputs,
 )
 from mblob.cli.layout import load
-from mblob.cli.pages import write_page
 from mblob.cli.progress import remarks
 from mblob.cli.report import PROGRAM, UsageError, one_line
+from mblob.cli.run_profile import (
+    Row,
+    primitives_timed,
+    print_profile,
+    times_text,
+    with_primitives,
+    write_profile,
+)
 from mblob.errors import MblobError
 from mblob.format.type_keys import AOT_FACTORY, GRAPHS, RELAX_EXECUTABLES, RELAY_EXECUTABLE
-from mblob.inspect.html.profile import ProfileRow, profile_page
 from mblob.inspect.library import open_library
 
 if TYPE_CHECKING:
@@ -83,43 +88,6 @@ class Model(Protocol):
     def whole_time(self, rows: list[Row]) -> float:
         """Seconds that shares are of."""
         return sum(row.seconds for row in rows) or 1.0
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a profile.
-
-    Attributes:
-        node: position: of the node in a graph, of the instruction in a function, of the row.
-        name: of the node, instruction or function.
-        function: that it calls, None if it calls none.
-        count: how often, in all runs together.
-        seconds: of one run, mean.
-        start, end: of nodes of a graph: seconds from the beginning of the last run.
-        thread, device: of nodes of a graph: where they ran; 0 is the first thread.
-    """
-
-    node: int
-    name: str
-    function: str | None
-    count: int
-    seconds: float
-    start: float | None = None
-    end: float | None = None
-    thread: int | None = None
-    device: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields that are known, and `function`."""
-        found = asdict(self).items()
-        return {name: value for name, value in found if value is not None or name == "function"}
-
-    def place(self) -> str:
-        """When and where a node ran."""
-        if self.start is None or self.end is None:
-            return ""
-        times = f"{milliseconds(self.start)} to {milliseconds(self.end)}"
-        return f"  {times}, thread {self.thread}, {self.device}"
 
 
 class Executor(Model):
@@ -395,7 +363,11 @@ def run_model(args: argparse.Namespace) -> int:
     set_inputs(model, inputs, args.file)
     ready = time.perf_counter()
     seconds = measure_runs(model, args)
-    rows = model.profile(args.repeat, args.parallel) if args.profile else []
+    rows: list[Row] = []
+    if args.profile:
+        with primitives_timed(module) as primitives:
+            rows = model.profile(args.repeat, args.parallel)
+        rows = with_primitives(rows, primitives, args.repeat)
     finished = time.perf_counter()
     outputs = model.outputs()
     around = {
@@ -515,86 +487,9 @@ def print_times(report: dict[str, Any]) -> None:
     print(f"ran {report['model']} {times}: {times_text(report)}")
 
 
-def times_text(report: dict[str, Any]) -> str:
-    """The time of a run, as text; of several mean, median, least and most."""
-    seconds = report["seconds"]
-    if report["runs"] == 1:
-        return milliseconds(seconds["mean"])
-    return ", ".join(f"{name} {milliseconds(value)}" for name, value in seconds.items())
-
-
-def print_profile(report: dict[str, Any], model: Model) -> None:
-    """Print a profile; instructions of a machine that call no kernel in one line together."""
-    around = report["around"]
-    print(
-        f"around it: load {milliseconds(around['load'])}, inputs in {milliseconds(around['inputs'])}, "
-        f"outputs out {milliseconds(around['outputs'])}"
-    )
-    rows = [Row(**row) for row in report["nodes"]]
-    calls = [row for row in rows if row.function is not None]
-    rest = [row for row in rows if row.function is None]
-    total = model.whole_time(rows)
-    names = [one_line(row.name) for row in calls]
-    # Who ran the nodes is of interest if it was not one thread of the host.
-    placed = any(row.thread or (row.device or "cpu:0") != "cpu:0" for row in calls)
-    width = max(map(len, names), default=0)
-    for row, name in zip(calls, names):
-        function = "" if row.function == row.name else f"  {one_line(row.function or '')}"
-        share = 100 * row.seconds / total
-        place = row.place() if placed else ""
-        print(
-            f"  {row.node:>4}  {name:<{width}}  {milliseconds(row.seconds):>12}  {share:5.1f} %{function}{place}"
-        )
-    if placed:
-        print(f"  {at_once(rows)}")
-    if rest:
-        seconds = sum(row.seconds for row in rest)
-        print(
-            f"  {len(rest)} instructions that call no kernel: {milliseconds(seconds)}, {100 * seconds / total:.1f} %"
-        )
-    for sentence in model.parts:
-        print(f"  {sentence.format('line')}")
-
-
-def at_once(rows: list[Row]) -> str:
-    """The overlap of nodes in the last run of a graph; "" where that is not known."""
-    spans = [(r.start, r.end) for r in rows if r.start is not None and r.end is not None]
-    if not spans:
-        return ""
-    taken = sum(end - start for start, end in spans)
-    span = max(end for _, end in spans) - min(start for start, _ in spans)
-    share = f": {taken / span:.1f} at once on average" if span > 0 else ""
-    return f"the last run: the times of all nodes are {milliseconds(taken)}, in {milliseconds(span)}{share}"
-
-
-def write_profile(args: argparse.Namespace, report: dict[str, Any], model: Model) -> None:
-    """Write the page of `--html`."""
-    rows = [Row(**row) for row in report["nodes"]]
-    around = report["around"]
-    facts = [
-        ("model", report["model"]),
-        ("runs", str(report["runs"])),
-        ("one run", times_text(report)),
-        ("around it", ", ".join(f"{name} {milliseconds(value)}" for name, value in around.items())),
-    ]
-    note = " ".join(f"{sentence.format('bar').capitalize()}." for sentence in model.parts)
-    timed = [ProfileRow(**{**asdict(row), "function": row.function or ""}) for row in rows]
-    with open_library(args.file) as library:
-        entry = library.entries[0] if model.is_graph else None
-        page = profile_page(
-            args.file, facts, timed, model.whole_time(rows), note, entry, at_once(rows)
-        )
-        write_page(library, args.html, page)
-
-
 def print_outputs(report: dict[str, Any], outputs: list[tuple[str, Any]]) -> None:
     """The outputs, their values unless they went to a file."""
     for i, (node, array) in enumerate(outputs):
         shape = f"out{i} ({one_line(node)}) = {array.dtype}{list(array.shape)}"
         values = f" in {report['output_file']}" if report["output_file"] else values_text(array)
         print(shape + values)
-
-
-def milliseconds(seconds: float) -> str:
-    """A duration for people: `1.234 ms`."""
-    return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-6 else f"{seconds * 1e9:.0f} ns"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import pytest
 
 import mblob
 from mblob.cli.command_line import make_parser
-from mblob.errors import BuildError
+from mblob.errors import BuildError, KernelError
 from mblob.packager.byoc import onnx_models
 from tests.built_once import built_once
 from tests.e2e.programs import run
@@ -123,6 +124,55 @@ def test_a_library_that_differs_from_onnxruntime_is_not_written(
     assert done.returncode == 1
     assert "--check: the outputs differ from onnxruntime's: y: largest" in done.stderr
     assert (tmp_path / "model.so").read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ours", "differs"),
+    [
+        (np.float32([1e-3, 0]), np.float32([1.0005e-3, 0]), False),  # rounding of what came before
+        (np.float32([1e-3, 0]), np.float32([1.01e-3, 0]), True),
+        (np.float32([0, 0]), np.float32([0, 1e-5]), True),
+        (np.float32([1000, 0]), np.float32([1000.09, 0]), False),
+        (np.float32([1000, 0]), np.float32([1000.2, 0]), True),
+        (np.float32([np.inf, np.nan]), np.float32([np.inf, np.nan]), False),
+        (np.float32([np.inf, 1]), np.float32([1, 1]), True),
+        (np.int64([1]), np.int64([2]), True),
+    ],
+)
+def test_outputs_are_compared_by_their_own_scale(wanted: Any, ours: Any, differs: bool) -> None:
+    verb = importlib.import_module("mblob.cli.import")
+    if not differs:
+        assert verb.compared("y", wanted, ours).startswith("y: largest difference ")
+        return
+    with pytest.raises(KernelError, match="the outputs differ from onnxruntime's: y: largest"):
+        verb.compared("y", wanted, ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "links"), [("net.so", ["net.so"]), ("net.tar", ["checked.so", "net.tar"])]
+)
+def test_what_is_checked_is_what_is_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, links: list[str]
+) -> None:
+    made: list[str] = []
+
+    def export(path: Path, carry: Any) -> None:
+        made.append(path.name)
+        path.write_text(f"library {len(made)}")
+
+    relax = SimpleNamespace(
+        from_onnx=lambda *_: None, build=lambda *_, **__: SimpleNamespace(export_library=export)
+    )
+    verb = importlib.import_module("mblob.cli.import")
+    monkeypatch.setattr(mblob.byoc, "relax", relax)
+    monkeypatch.setattr(verb, "_onnxruntime", lambda: SimpleNamespace())
+    monkeypatch.setattr(verb, "_check", lambda *_: None)
+    monkeypatch.setattr(verb, "tell_written", lambda *_, **__: None)
+    words = ["import", str(tmp_path / "m.onnx"), "-o", str(tmp_path / name), "--check", "--quiet"]
+    args = make_parser().parse_args(words)
+    assert args.run(args) == 0
+    assert made == links
+    assert (tmp_path / name).read_text() == f"library {len(made)}"
 
 
 def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:

@@ -68,3 +68,22 @@ def test_rows_without_times_have_no_timeline(browser: Page, tmp_path: Path) -> N
     assert browser.value("document.getElementById('timeline')") is None
     heads = browser.value("[...document.querySelectorAll('#rows th')].map((e) => e.textContent)")
     assert heads == ["node", "name", "function", "gives", "calls", "time", "share"]
+
+
+def test_regions_have_a_table_of_what_their_engine_ran(browser: Page, tmp_path: Path) -> None:
+    ran = (3, "dnnl.conv2d_<bias>", "convolution", "jit:avx2", 2, 0.015)
+    rows = (
+        *ROWS[:1],
+        ROWS[1]._replace(primitives=(ran, (None, "an output", "reorder", "jit:uni", 1, 0.01))),
+    )
+    browser.open(write(tmp_path, rows))
+    assert browser.problems == []
+    cells = browser.value(
+        "[...document.querySelectorAll('#primitives tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+    )
+    assert cells == [
+        ["dense", "3", "dnnl.conv2d_<bias>", "convolution", "jit:avx2", "2", "15.00 ms", "21.4 %"],
+        ["dense", "", "an output", "reorder", "jit:uni", "1", "10.00 ms", "14.3 %"],
+    ]
+    browser.open(write(tmp_path, ROWS))
+    assert browser.value("document.getElementById('primitives')") is None

@@ -265,7 +265,8 @@ static int submit(struct dn_build *build, struct dn_operation *op, void *desc) {
   if (!chosen || (status = place_result(build, op->dst_view, chosen, &written, &result)))
     return chosen ? status : MBLOB_E_KERNEL;
   if (op->sum.md && (status = begin_with_sum(build, op, &written, &result))) return status;
-  struct dn_step_operands list = {.sources = op->sources,
+  struct dn_step_operands list = {.kind = dn_kind_name(op->problem.kind),
+                                  .sources = op->sources,
                                   .source_count = (size_t)op->problem.source_count};
   dn_add_operand(&list, DN_ARG_SRC, &op->src);
   dn_add_operand(&list, second_source(op) ? DN_ARG_SRC_1 : DN_ARG_WEIGHTS, &op->weights);

@@ -37,6 +37,14 @@ const char *dn_status_text(int status) {
   }
 }
 
+const char *dn_kind_name(enum dn_kind kind) {
+  static const char *const kinds[] = {
+      "convolution", "deconvolution", "inner_product", "matmul",     "pooling",    "resampling",
+      "eltwise",     "softmax",       "binary",        "batch_norm", "layer_norm", "concat",
+  };
+  return kinds[kind];
+}
+
 size_t dn_type_size(enum dn_type type) {
   return type == DN_F32 || type == DN_S32 ? 4 : type == DN_F16 || type == DN_BF16 ? 2 : 1;
 }
@@ -131,6 +139,7 @@ static const char *bind_common(void *handle, struct dn_library *lib) {
       {"dnnl_memory_desc_equal", (void **)&lib->md_equal},
       {"dnnl_memory_desc_get_size", (void **)&lib->md_size},
       {"dnnl_primitive_desc_query_md", (void **)&lib->query_md},
+      {"dnnl_primitive_desc_query", (void **)&lib->query},
       {"dnnl_primitive_desc_destroy", (void **)&lib->primitive_desc_destroy},
       {"dnnl_primitive_create", (void **)&lib->primitive_create},
       {"dnnl_primitive_destroy", (void **)&lib->primitive_destroy},

@@ -30,7 +30,13 @@ enum dn_type {
   DN_S8 = 5,
   DN_U8 = 6
 };
-enum dn_query { DN_SRC_MD = 129, DN_WEIGHTS_MD = 131, DN_DST_MD = 133, DN_SCRATCHPAD_MD = 136 };
+enum dn_query {
+  DN_IMPLEMENTATION = 8, /* a text that the primitive descriptor owns */
+  DN_SRC_MD = 129,
+  DN_WEIGHTS_MD = 131,
+  DN_DST_MD = 133,
+  DN_SCRATCHPAD_MD = 136
+};
 enum dn_argument {
   DN_ARG_SRC = 1,
   DN_ARG_SRC_1 = 2,
@@ -175,6 +181,7 @@ struct dn_library {
   size_t (*md_size)(const dn_md *md);
   const dn_md *(*query_md)(const void *primitive_desc, int what,
                            int index); /* belongs to the primitive descriptor */
+  int (*query)(const void *primitive_desc, int what, int index, void *out);
   int (*primitive_desc_destroy)(void *primitive_desc);
   int (*primitive_create)(void **primitive, const void *primitive_desc);
   int (*primitive_destroy)(void *primitive);
@@ -201,6 +208,8 @@ struct dn_library {
  * tried. */
 const struct dn_library *dn_library_open(void);
 const char *dn_status_text(int status);
+/* What oneDNN's texts call primitives of a kind. */
+const char *dn_kind_name(enum dn_kind kind);
 /* The number of a format by oneDNN's name for it ("aBcd16b"), 0 if this version has none of that
  * name. */
 int dn_find_tag(const struct dn_library *library, const char *name);

@@ -105,6 +105,7 @@ void dn_plan_free(struct dn_plan *plan) {
   for (size_t i = 0; i < plan->step_count; ++i) {
     if (plan->steps[i].primitive) (void)plan->library->primitive_destroy(plan->steps[i].primitive);
     free(plan->steps[i].arguments);
+    free(plan->steps[i].implementation);
   }
   for (size_t i = 0; i < plan->mds.count; ++i) plan->library->version->md_free(plan->mds.items[i]);
   for (size_t i = 0; i < plan->constant_count; ++i)

@@ -4,6 +4,8 @@
 #ifndef DN_PLAN_H
 #define DN_PLAN_H
 
+#include <stdatomic.h>
+
 #include "graph.h"
 #include "onednn.h"
 
@@ -30,6 +32,9 @@ struct dn_step {
   int threads; /* that it was made for */
   size_t count;
   struct dn_step_argument *arguments;
+  const char *kind;                     /* of its primitive: "convolution", "reorder" */
+  char *implementation;                 /* oneDNN's name of what runs it, "" if it tells none */
+  _Atomic(uint64_t) calls, nanoseconds; /* of calls that were timed (run.h) */
 };
 
 /* Bytes in the arena that are needed from step `first` to step `last`. */

@@ -2,7 +2,7 @@
  * library runs.
  *
  * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs...,
- * outputs...). The graph is read when the module opens; primitives are made by __init_, with the
+ * outputs...); and mblob's own get_primitives, profile_primitives (docs/plugins.md). The graph is read when the module opens; primitives are made by __init_, with the
  * constants, which are not needed afterwards. Another __init_ takes the place of the one before;
  * calls that run end with what they began with. */
 #define _GNU_SOURCE
@@ -19,7 +19,7 @@
 #include "threads.h"
 
 struct module {
-  const char *names[3]; /* of its functions */
+  const char *names[5]; /* of its functions */
   struct dn_graph graph;
   struct dn_calls calls;
 };
@@ -27,6 +27,8 @@ struct module {
 enum function {
   GET_SYMBOL = 1,
   GET_CONST_VARS,
+  GET_PRIMITIVES,
+  PROFILE_PRIMITIVES,
   INIT,
   RUN
 }; /* as the addresses that `function` gives */
@@ -61,6 +63,8 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
   m->names[0] = m->graph.symbol;
   m->names[1] = "get_symbol";
   m->names[2] = "get_const_vars";
+  m->names[3] = "get_primitives";
+  m->names[4] = "profile_primitives";
   host->names(info->module, m->names, sizeof(m->names) / sizeof(*m->names));
   *self = m;
   return MBLOB_OK;
@@ -68,9 +72,11 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
 
 static int find_function(void *self, const char *name, void **function) {
   const struct module *m = self;
-  enum function found = !strcmp(name, "get_symbol")       ? GET_SYMBOL
-                        : !strcmp(name, "get_const_vars") ? GET_CONST_VARS
-                        : !strcmp(name, m->graph.symbol)  ? RUN
+  enum function found = !strcmp(name, "get_symbol")           ? GET_SYMBOL
+                        : !strcmp(name, "get_const_vars")     ? GET_CONST_VARS
+                        : !strcmp(name, "get_primitives")     ? GET_PRIMITIVES
+                        : !strcmp(name, "profile_primitives") ? PROFILE_PRIMITIVES
+                        : !strcmp(name, m->graph.symbol)      ? RUN
                         : !strncmp(name, "__init_", 7) && !strcmp(name + 7, m->graph.symbol) ? INIT
                                                                                              : 0;
   *function = (void *)(uintptr_t)found;
@@ -194,6 +200,29 @@ static int initialize(struct module *m, const TVMValue *args, const int *codes, 
   return status;
 }
 
+/* ---- primitives ---- */
+
+static int return_primitives(struct module *m, void *ret) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) return mb_fail_memory(1);
+  dn_calls_write(&m->calls, out);
+  int status = fclose(out) ? mb_fail_memory(size) : MBLOB_OK;
+  if (!status) status = mb_plugin_host()->return_value(ret, (TVMValue){.v_str = text}, kTVMStr);
+  free(text);
+  return status;
+}
+
+static int profile_primitives(struct module *m, const TVMValue *args, const int *codes, int count) {
+  if (count != 1 || (codes[0] != kTVMArgInt && codes[0] != kTVMArgBool))
+    return mb_fail_argument(count == 1 ? MB_ARGUMENT_TYPE : MB_ARGUMENT_COUNT,
+                            "profile_primitives of dnnl_json %s: expected true or false",
+                            m->graph.symbol);
+  dn_calls_time(&m->calls, args[0].v_int64 != 0);
+  return MBLOB_OK;
+}
+
 #define FEW_ARGUMENTS 32
 
 static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
@@ -230,6 +259,8 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
     case GET_SYMBOL: return host->return_value(ret, (TVMValue){.v_str = m->graph.symbol}, kTVMStr);
     case GET_CONST_VARS:
       return host->return_strings(ret, m->graph.const_names, m->graph.const_count);
+    case GET_PRIMITIVES: return return_primitives(m, ret);
+    case PROFILE_PRIMITIVES: return profile_primitives(m, args, codes, count);
     case INIT: {
       int status = initialize(m, args, codes, count);
       return status ? status : host->return_value(ret, (TVMValue){.v_int64 = 0}, kTVMArgInt);

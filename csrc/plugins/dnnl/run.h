@@ -4,6 +4,7 @@
 #define DN_RUN_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/base.h"
 #include "plan.h"
@@ -18,6 +19,7 @@ struct dn_calls {
   struct mb_lock lock;
   _Atomic(struct dn_prepared *) current; /* NULL before the first __init_; changed under the lock */
   _Atomic(struct dn_context *) spare;
+  atomic_bool timed; /* calls note the time of each primitive */
 };
 
 int dn_calls_begin(struct dn_calls *calls, const struct dn_graph *graph);
@@ -30,6 +32,11 @@ int dn_calls_check(struct dn_calls *calls);
 /* After dn_calls_check. `arguments`: addresses of the graph's inputs, then its outputs. A
  * mblob_status. */
 int dn_run(struct dn_calls *calls, void *const *arguments);
+/* From now on note the time of each primitive, from zero; or no longer. */
+void dn_calls_time(struct dn_calls *calls, bool timed);
+/* Write what calls now run as JSON, a list of primitives in their order; [] before the first
+ * dn_calls_replace. */
+void dn_calls_write(struct dn_calls *calls, FILE *out);
 /* No call is running. */
 void dn_calls_end(struct dn_calls *calls);
 

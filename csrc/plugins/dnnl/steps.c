@@ -69,6 +69,13 @@ static int add_scratchpad(struct dn_build *build, void *desc, struct dn_step_ope
   return status;
 }
 
+static int name_implementation(struct dn_build *build, void *desc, struct dn_step *step) {
+  const char *name = NULL;
+  if (build->library->query(desc, DN_IMPLEMENTATION, 0, (void *)&name) || !name) name = "";
+  step->implementation = strdup(name);
+  return step->implementation ? MBLOB_OK : mb_fail_memory(strlen(name) + 1);
+}
+
 int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operands *operands) {
   struct dn_plan *plan = build->plan;
   struct dn_step_operands list = *operands;
@@ -80,9 +87,11 @@ int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operand
   if (!step) return MBLOB_E_MEMORY; /* what is taken below, the plan frees with the step */
   step->node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX;
   step->threads = build->threads;
+  step->kind = operands->kind;
   step->arguments = calloc(list.count + list.source_count, sizeof(*step->arguments));
   if (!step->arguments)
     return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
+  status = name_implementation(build, desc, step);
   for (size_t i = 0; i < list.count && !status; ++i)
     status = add_argument(build, step, number, list.items[i].argument, &list.items[i].operand);
   for (size_t i = 0; i < list.source_count && !status; ++i)
@@ -110,7 +119,7 @@ static int reorder_desc(struct dn_build *build, const dn_md *from, const dn_md *
 int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
                    const struct dn_operand *to) {
   const struct dn_library *lib = build->library;
-  struct dn_step_operands list = {0};
+  struct dn_step_operands list = {.kind = "reorder"};
   void *attributes = NULL, *desc = NULL;
   int threads = dn_choose_threads(build, (double)lib->md_size(from->md));
   int error = lib->attr_create(&attributes);

@@ -11,6 +11,7 @@ struct dn_step_operands {
     int argument;
     struct dn_operand operand;
   } items[DN_STEP_OPERANDS];
+  const char *kind;                 /* of the primitive */
   const struct dn_operand *sources; /* of a concatenation, beside the items */
   size_t source_count;
 };

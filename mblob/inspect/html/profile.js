@@ -38,6 +38,18 @@ function makeRows() {
   return makeTable({ label: "time", rows: data.rows, leftOut: data.left_out, find: (r) => `${r[1]} ${r[2]} ${r[5]}`, columns }).element;
 }
 
+// What engines ran inside of regions.
+function makePrimitives() {
+  const columns = [
+    { name: "region", of: (r) => named(r[0]) }, { name: "node", of: (r) => r[1] ?? "", num: true }, { name: "operator", of: (r) => named(r[2]) },
+    { name: "primitive", of: (r) => r[3] }, { name: "implementation", of: (r) => r[4], mono: true }, { name: "threads", of: (r) => r[5], num: true },
+    { name: "time", of: (r) => r[6], text: (r) => duration(r[6]), num: true, large: true },
+    { name: "share", of: (r) => r[6], text: (r) => percent(shareOf(r[6]), 1), num: true, large: true },
+  ];
+  const find = (r) => `${r[0]} ${r[2]} ${r[3]} ${r[4]}`;
+  return makeTable({ label: "primitives", rows: data.primitives, leftOut: data.primitives_left_out, find, columns }).element;
+}
+
 const drawing = data.graph && data.graph.boxes.length
   ? makeGraph(data.graph, { share: (node) => (seconds.has(node) ? shareOf(seconds.get(node)) : undefined) }) : null;
 const timeline = ran.length ? makeTimeline(ran, data.said) : null;
@@ -45,6 +57,7 @@ showPage("where the time went", "", [
   ["bars", "Where the time went", data.rows.length ? makeBars() : el("p", null, "Nothing was called.")],
   ["timeline", "When each node ran", timeline && timeline.element],
   ["graph", "Graph", drawing && el("div", null, el("p", { class: "soft" }, "The coloured part at the left of a box is its share of the time."), drawing.element)],
+  ["primitives", "Primitives of regions", data.primitives.length ? makePrimitives() : null],
   ["rows", "All rows", data.rows.length ? makeRows() : null],
 ], makeFacts());
 if (drawing) drawing.start();

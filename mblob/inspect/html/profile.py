@@ -18,7 +18,8 @@ SCRIPTS = ("base.js", "table.js", "graph.js", "timeline.js", "profile.js")
 
 class ProfileRow(NamedTuple):
     """An operator, instruction or function, and the seconds that one run spent in it. Nodes of graphs
-    have a start and an end, in seconds of the last run, a thread and a device."""
+    have a start and an end, in seconds of the last run, a thread and a device. Calls of regions have
+    primitives: node, operator, kind, implementation, threads and seconds of each."""
 
     node: int
     name: str
@@ -29,6 +30,7 @@ class ProfileRow(NamedTuple):
     end: float | None = None
     thread: int | None = None
     device: str | None = None
+    primitives: tuple[tuple[Any, ...], ...] = ()
 
 
 def profile_page(
@@ -55,6 +57,11 @@ def profile_page(
     nodes = None if entry is None else entry.graph()
     values = [] if nodes is None else [n.values for n in nodes[0]]
     drawn = sorted(rows, key=lambda row: -row.seconds)[:ROWS]
+    primitives = [
+        [cut(r.function), node, cut(operator), kind, cut(implementation), threads, seconds]
+        for r in drawn
+        for node, operator, kind, implementation, threads, seconds in r.primitives
+    ]
     data: dict[str, Any] = {
         "file": cut(file, MESSAGE),
         "facts": [[label, cut(text, MESSAGE)] for label, text in facts],
@@ -65,6 +72,8 @@ def profile_page(
             for r in drawn
         ],
         "left_out": len(rows) - len(drawn),
+        "primitives": primitives[:ROWS],
+        "primitives_left_out": max(len(primitives) - ROWS, 0),
         "total": total,
         "note": note,
         "said": said,

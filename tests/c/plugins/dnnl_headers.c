@@ -18,6 +18,7 @@ SAME(DN_F32, dnnl_f32);
 SAME(DN_S32, dnnl_s32);
 SAME(DN_S8, dnnl_s8);
 SAME(DN_U8, dnnl_u8);
+SAME(DN_IMPLEMENTATION, dnnl_query_impl_info_str);
 SAME(DN_SRC_MD, dnnl_query_src_md);
 SAME(DN_WEIGHTS_MD, dnnl_query_weights_md);
 SAME(DN_DST_MD, dnnl_query_dst_md);
