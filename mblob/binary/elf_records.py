@@ -201,7 +201,8 @@ def global_symbol(
 ) -> Symbol:
     """A symbol of another format, in ELF's terms."""
     binding, kind = STB_WEAK if weak else STB_GLOBAL, STT_FUNC if function else STT_OBJECT
-    return Symbol(name, value, 0, binding << 4 | kind, 0, section, 0)
+    info = binding << 4 | kind
+    return Symbol(name, value, 0, info, st_other=0, st_shndx=section, offset=0)
 
 
 class SymbolTable(NamedTuple):

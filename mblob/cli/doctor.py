@@ -106,7 +106,9 @@ def build_findings() -> Iterator[Finding]:
 
 def load_findings() -> Iterator[Finding]:
     """The C runtime, the loaders it knows, and what the system lets it do."""
-    yield Finding("load", "Python", True, True, sys.version.split()[0], sys.executable)
+    yield Finding(
+        "load", "Python", ok=True, needed=True, version=sys.version.split()[0], place=sys.executable
+    )
     yield attempt("load", "C runtime", native_runtime, needed=True)
     yield attempt("load", "registered loaders", registered_loaders)
     yield attempt("load", "open from memory", memory_file)
@@ -137,11 +139,17 @@ def plugin_findings() -> Iterator[Finding]:
 
         found = plugins()
     except Exception as error:  # without the C runtime there are none, which is reported above
-        yield Finding("plug-ins", "plug-ins", False, False, f"{type(error).__name__}: {error}")
+        yield Finding(
+            "plug-ins",
+            "plug-ins",
+            ok=False,
+            needed=False,
+            version=f"{type(error).__name__}: {error}",
+        )
         return
     if not found:
         where = "none; they are looked for on MBLOB_PLUGIN_PATH and beside libmblob"
-        yield Finding("plug-ins", "plug-ins", False, False, where)
+        yield Finding("plug-ins", "plug-ins", ok=False, needed=False, version=where)
     first: dict[str, PluginInfo] = {}  # who opens a type key
     for plugin in found:
         if not plugin.problem:
@@ -185,13 +193,13 @@ def entry_point_findings() -> Iterator[Finding]:
         yield Finding(
             "plug-ins",
             "Python loaders",
-            False,
+            ok=False,
             needed=False,
             version=f"{type(error).__name__}: {error}",
         )
         return
     if not found:
-        yield Finding("plug-ins", "Python loaders", True, False, "none")
+        yield Finding("plug-ins", "Python loaders", ok=True, needed=False, version="none")
     taken: dict[str, str] = {}  # the value that counts, by key
     for point in found:
         finding = attempt(
@@ -241,13 +249,20 @@ def extra_findings() -> Iterator[Finding]:
         found = util.find_spec(MODULES.get(package, package))
         if found is None:
             missing = f"{package} is not installed: pip install 'mblob[{extra}]'"
-            yield Finding("command line", name, False, False, missing)
+            yield Finding("command line", name, ok=False, needed=False, version=missing)
             continue
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
             version = "of no known version"
-        yield Finding("command line", name, True, False, f"{package} {version}", found.origin or "")
+        yield Finding(
+            "command line",
+            name,
+            ok=True,
+            needed=False,
+            version=f"{package} {version}",
+            place=found.origin or "",
+        )
 
 
 # -- link and run ----------------------------------------------------------------------------------

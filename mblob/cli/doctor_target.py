@@ -47,10 +47,15 @@ def findings(target: str) -> Iterator[Finding]:
         chain = find(None, target)
     except Exception as error:  # whatever is wrong with this machine is what the report is about
         advice = f"{error}{_advice(target, 'gcc-{}')}"
-        yield Finding(section, "C compiler", False, True, advice)
+        yield Finding(section, "C compiler", ok=False, needed=True, version=advice)
         return
     yield Finding(
-        section, "C compiler", True, True, _version(chain), shutil.which(chain.cc[0]) or ""
+        section,
+        "C compiler",
+        ok=True,
+        needed=True,
+        version=_version(chain),
+        place=shutil.which(chain.cc[0]) or "",
     )
     yield attempt(section, "C library", partial(_links, chain, target), needed=True)
     yield attempt(section, "packing", partial(_packs, chain, target), needed=True)

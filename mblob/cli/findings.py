@@ -50,7 +50,9 @@ def tool(section: str, name: str, command: str, *, needed: bool = False) -> Find
     words = command.split()
     place = shutil.which(words[0]) if words else None
     if place is None:
-        return Finding(section, name, False, needed, f"{command!r} is not on PATH")
+        return Finding(
+            section, name, ok=False, needed=needed, version=f"{command!r} is not on PATH"
+        )
     try:
         done = subprocess.run(
             [place, *words[1:], "--version"],
@@ -60,9 +62,11 @@ def tool(section: str, name: str, command: str, *, needed: bool = False) -> Find
             timeout=20,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(section, name, False, needed, str(error), place)
+        return Finding(section, name, ok=False, needed=needed, version=str(error), place=place)
     lines = (done.stdout or done.stderr).splitlines() or ["says no version"]
-    return Finding(section, name, done.returncode == 0, needed, lines[0], place)
+    return Finding(
+        section, name, ok=done.returncode == 0, needed=needed, version=lines[0], place=place
+    )
 
 
 def attempt(
@@ -72,5 +76,7 @@ def attempt(
     try:
         version, place = look()
     except Exception as error:  # whatever is wrong with this machine is what the report is about
-        return Finding(section, name, False, needed, f"{type(error).__name__}: {error}")
-    return Finding(section, name, True, needed, version, place)
+        return Finding(
+            section, name, ok=False, needed=needed, version=f"{type(error).__name__}: {error}"
+        )
+    return Finding(section, name, ok=True, needed=needed, version=version, place=place)

@@ -401,7 +401,17 @@ class _Writer:
         offset = None if e.payload is None else self.pos
         if e.payload is not None and not bulk:
             size, value = self._copy(i)
-        record = Entry(i, e.type_key, offset, size, e.imports, e.data, 1, value, item, bulk)
+        record = Entry(
+            i,
+            e.type_key,
+            offset,
+            size,
+            e.imports,
+            e.data,
+            digest=value,
+            item_offset=item,
+            bulk=bulk,
+        )
         self.records.append(record)
         return record
 

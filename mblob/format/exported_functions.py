@@ -261,7 +261,7 @@ def of_table(rows: Iterable[functions_table.Row]) -> list[HostFunction]:
 def _of_row(row: functions_table.Row, *, assumed: bool = False) -> HostFunction:
     abi = "packed" if assumed and row.types == "?" else row.abi
     prototype, origin = row.prototype or None, row.origin or None
-    return HostFunction(row.name, row.symbol, abi, row.types, None, None, prototype, origin)
+    return HostFunction(row.name, row.symbol, abi, row.types, prototype=prototype, origin=origin)
 
 
 def _order(f: HostFunction) -> tuple[str, bool, str]:

@@ -78,7 +78,8 @@ def decode(data: bytes, symbol: str, byte_order: str, bits: int) -> Plugin:
         raise fail(f"{len(data)} bytes, a table of a plug-in has {table_size(bits)}")
     abi, said = struct.unpack_from(f"{byte_order}2I", data)
     if abi != ABI:  # of another version nothing else is known
-        return Plugin(symbol, abi, symbol.removeprefix(SYMBOL_PREFIX), "", (), (), "")
+        name = symbol.removeprefix(SYMBOL_PREFIX)
+        return Plugin(symbol, abi, name, version="", type_keys=(), devices=(), needs="")
     if min(said, len(data)) < table_size(bits):
         raise fail(f"{min(said, len(data))} bytes, a table of a plug-in has {table_size(bits)}")
     texts = _texts(data, _TEXTS, 8, fail)

@@ -105,12 +105,13 @@ def releases_of(
         facts.append(Fact("names have a prefix", 13, LAST))
     unique = tuple(dict.fromkeys(facts))
     if not unique:
-        return Releases(None, None, None, (), False)
+        return Releases(first=None, last=None, dialect=None, facts=(), contradiction=False)
     first, last = max(f.first for f in unique), min(f.last for f in unique)
     if first > last:
-        return Releases(None, None, blob.dialect if blob else None, unique, True)
+        known = blob.dialect if blob else None
+        return Releases(first=None, last=None, dialect=known, facts=unique, contradiction=True)
     dialect = blob.dialect if blob else "ffi" if first >= 21 else "classic" if last <= 20 else None
-    return Releases(f"0.{first}", f"0.{last}", dialect, unique, False)
+    return Releases(f"0.{first}", f"0.{last}", dialect, unique, contradiction=False)
 
 
 def _names(exports: Mapping[str, bool], undefined: Set[str]) -> Iterator[Fact]:

@@ -184,7 +184,15 @@ class Composite(Operator):
         inside = {id(t) for o in operators for t in o.outputs}
         outer = tuple(t for o in operators for t in o.inputs if id(t) not in inside)
         last = operators[-1]
-        return cls(last.name, name, "", {}, outer, last.outputs, operators)
+        return cls(
+            last.name,
+            name,
+            function="",
+            attrs={},
+            inputs=outer,
+            outputs=last.outputs,
+            operators=operators,
+        )
 
     def __repr__(self) -> str:
         return f"<Composite {self.op} of {', '.join(o.name for o in self.operators)}>"

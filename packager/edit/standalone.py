@@ -68,7 +68,7 @@ def standalone(
         export_options["addons"] = [file.path for file, _ in parts]
         dialect = dialect_with(opened, (), {})
         joined, _ = with_code(
-            opened, dialect, (), False, work, export_options,
+            opened, dialect, code=(), replace=False, work=work, export_options=export_options,
             needs_runtime=True, rows=asked.rows(),
         )  # fmt: skip
         with Library(joined) as library:

@@ -204,7 +204,7 @@ def merge_data(host: ElfFile, part: ElfFile, symbol: Entry) -> MergeInput:
         [MergedRelocation(r, _numbered(of_host, r.symbol, host)) for r in table]
         for table in relocations.read(host)
     )
-    return MergeInput(host, part, [*of_host, symbol], {}, early, late, 0)
+    return MergeInput(host, part, [*of_host, symbol], versions={}, early=early, late=late, thread=0)
 
 
 def _check_part(part: ElfFile) -> None:

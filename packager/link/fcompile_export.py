@@ -263,5 +263,7 @@ def _machine(request: Request, triple: str | None, work: Path) -> ElfTarget | No
         name, bits, byte_order, e_flags = known
         if name == MACHINES[EM_ARM] and triple.endswith("hf"):
             e_flags |= 0x400  # EF_ARM_ABI_FLOAT_HARD
-        return ElfTarget(bits, byte_order, _NUMBERS[name], e_flags, 0, b"", name)
+        return ElfTarget(
+            bits, byte_order, _NUMBERS[name], e_flags, os_abi=0, properties=b"", name=name
+        )
     return probe(request.tools(), request.options, work)

@@ -171,7 +171,9 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     refuse_unlinkable(
         request, objects, [*host, *addons], texts=lambda: _own_texts(tools, request, work)
     )
-    gathered = ExportObjects(request, tools, machine, host, with_table, words, addons, [], [])
+    gathered = ExportObjects(
+        request, tools, machine, host, with_table, words, addons, carried=[], plugins=[]
+    )
     if not request.carry:
         return gathered
     carried = carried_plugins.close_plugins(plugins, work, request.type_keys(), [*host, *addons])

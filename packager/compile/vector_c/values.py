@@ -82,7 +82,7 @@ class Source:
         helpers: Helpers, names: Names,
     ) -> None:  # fmt: skip
         self.refuse, self.helpers, self.names = refuse, helpers, names
-        self.tokens = [*tokens, Token("end", "", tail, 0, "")]
+        self.tokens = [*tokens, Token("end", text="", space=tail, start=0, out="")]
         self._words = [t.text for t in self.tokens]
         self._ends = ends(self.tokens)
         self._space = [t.space for t in self.tokens]
