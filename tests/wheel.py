@@ -44,7 +44,11 @@ def _digest() -> str:
     folders = [ROOT / name for name in ("mblob", "packager", "loader", "csrc")]
     files = [p for folder in folders for p in folder.rglob("*") if p.is_file()]
     skipped = {"build", "_lib", "__pycache__"}
-    files = [p for p in files if skipped.isdisjoint(p.parts) and p.suffix not in (".so", ".o")]
+    files = [
+        p
+        for p in files
+        if skipped.isdisjoint(p.relative_to(ROOT).parts) and p.suffix not in (".so", ".o")
+    ]
     for path in sorted([*files, ROOT / "setup.py", ROOT / "pyproject.toml", ROOT / "MANIFEST.in"]):
         if path.name not in ("_native.c", "_programs.c"):
             found.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
