@@ -20,6 +20,7 @@ from typing import Any
 
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
+from mblob.packager.byoc.activations import number_of
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.patterns import OpPattern, Pattern, is_op, register_pattern_table, wildcard
@@ -29,18 +30,24 @@ _ROOTS = ("conv2d", "dense")  # what others are fused with
 _ACTIVATIONS = ("relu", "tanh", "sigmoid")
 _RELAY = ("tanh", "sigmoid", "add", "multiply")  # all others begin with nn.
 # What our plug-in has beside them, and TVM's runtime has not.
-_PLUG_IN_ROOTS = (*_ROOTS, "conv1d", "conv2d_transpose")
-_PLUG_IN_ACTIVATIONS = (*_ACTIVATIONS, "clip", "hardswish")
+_PLUG_IN_ROOTS = (
+    *_ROOTS, "conv1d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose", "matmul",
+)  # fmt: skip
+_PLUG_IN_ACTIVATIONS = (*_ACTIVATIONS, "clip", "hardswish", "silu", "gelu", "gelu_tanh", "mish")
+_WITH_ALPHA = ("elu", "leaky_relu")  # as `linear` has, which does not follow them
 _PLUG_IN = frozenset((
     "add", "subtract", "multiply", "divide", "maximum", "minimum",
     "nn.relu", "tanh", "sigmoid", "clip", "hardswish", "linear", "exp", "log", "sqrt", "abs",
-    "nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense",
-    "nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool2d", "image.resize2d",
-    "nn.softmax", "reshape", "transpose", "concatenate",
+    "negative", "power", "nn.leaky_relu", "nn.prelu", "gelu", "gelu_tanh", "silu",
+    "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "nn.matmul",
+    "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose",
+    "nn.max_pool1d", "nn.avg_pool1d", "nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d",
+    "nn.avg_pool3d", "nn.global_avg_pool2d", "image.resize2d", "mean", "sum", "max", "min",
+    "nn.softmax", "nn.log_softmax", "nn.layer_norm", "reshape", "transpose", "concatenate",
 ))  # fmt: skip
 _MOST_AXES = 12  # of oneDNN's descriptors
 _MOST_SOURCES = 1024  # of a concatenation, in the plug-in
-_OWN_NUMBERS = ("clip", "linear")  # composites keep their attributes
+_OWN_NUMBERS = ("clip", "linear", *_WITH_ALPHA)  # composites keep their attributes
 
 
 def kind(operator: Operator) -> str:
@@ -75,6 +82,7 @@ def runs(operator: Operator) -> bool:
         and 0 < len(operator.inputs) <= _MOST_SOURCES
         and all(t.dtype == "float32" and 0 not in t.shape for t in tensors)
         and all(len(t.shape) <= _MOST_AXES for t in tensors)
+        and (operator.op != "power" or number_of(operator.inputs[1]) is not None)
         and len(operator.outputs[0].shape) > 0
     )
 
@@ -215,7 +223,15 @@ def _attributes(o: Operator) -> dict[str, Any]:
         }
     if what in _CHECKS:
         return {}
-    return {n: o.ints(n) if o.text(n).startswith("[") else o.text(n) for n in o.attrs}
+    return {name: _value(o, name) for name in o.attrs}
+
+
+def _value(o: Operator, name: str) -> Any:
+    """An attribute as `JsonGraph.kernel` takes it."""
+    text = o.text(name)
+    if text in ("True", "False"):
+        return o.flag(name)
+    return o.ints(name) if text.startswith("[") else text
 
 
 # -- what oneDNN computes at once ------------------------------------------------------------------
@@ -226,26 +242,31 @@ def _attributes(o: Operator) -> dict[str, Any]:
 def pattern_table() -> list[tuple[str, Pattern]]:
     """Convolutions and dense layers with the bias, sum and activation behind them, by TVM's names.
     The longest come first."""
-    return _layers(_ROOTS, _ACTIVATIONS, ("relu", ""))
+    return _layers(_ROOTS, _ACTIVATIONS, ("conv2d",), ("relu", ""))
 
 
 def plug_in_table() -> list[tuple[str, Pattern]]:
     """The same, with what our plug-in has beside: other roots and activations, and `linear` (x *
     alpha + beta) as the last of all."""
-    found = _layers(_PLUG_IN_ROOTS, _PLUG_IN_ACTIVATIONS, (*_PLUG_IN_ACTIVATIONS, ""))
+    before = _layers(_PLUG_IN_ROOTS, _PLUG_IN_ACTIVATIONS)
     alone = [(f"dnnl.{root}", _layer(root, 2)) for root in _PLUG_IN_ROOTS]
-    linear = [(f"{name}_linear", _op("linear")(p)) for name, p in (*found, *alone)]
-    return [*linear, *found]
+    linear = [(f"{name}_linear", _op("linear")(p)) for name, p in (*before, *alone)]
+    return [*linear, *_layers(_PLUG_IN_ROOTS, (*_PLUG_IN_ACTIVATIONS, *_WITH_ALPHA))]
 
 
 def _layers(
-    roots: Sequence[str], activations: Sequence[str], behind_sums: Sequence[str]
+    roots: Sequence[str],
+    activations: Sequence[str],
+    with_sums: Sequence[str] | None = None,
+    behind_sums: Sequence[str] | None = None,
 ) -> list[tuple[str, Pattern]]:
     found = []
     for root, (bias, sum_), activation in product(
         roots, ((True, True), (True, False), (False, False)), (*activations, "")
     ):
-        if sum_ and (root == "dense" or activation not in behind_sums):
+        if sum_ and with_sums is not None and root not in with_sums:
+            continue
+        if sum_ and behind_sums is not None and activation not in behind_sums:
             continue
         pattern: Pattern = _layer(root, 2)
         if bias:

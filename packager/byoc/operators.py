@@ -14,7 +14,7 @@ from typing import Any
 
 from mblob.errors import ArgumentValueError
 from mblob.format.graph_json import CALL
-from mblob.format.ndarray import ArrayRecord
+from mblob.format.ndarray import ArrayRecord, as_record
 from mblob.packager.errors import BuildError
 
 OP = "op"  # the attribute that names the operator
@@ -62,6 +62,14 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"<Tensor {self.name} {self.dtype}{list(self.shape)}{' constant' if self.is_constant else ''}>"
+
+
+def constant_tensor(name: str, array: Any) -> Tensor:
+    """A constant, of a numpy array."""
+    import numpy as np  # who has a frontend's module has it
+
+    kept = np.ascontiguousarray(array)
+    return Tensor(name, kept.shape, str(kept.dtype), as_record(kept))
 
 
 @dataclass(eq=False)

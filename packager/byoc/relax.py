@@ -10,6 +10,7 @@ inputs and the tensors to write, and which a module of the code generator has.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from mblob.arguments import wrong_type
 from mblob.errors import ToolchainError, needs_package
 from mblob.module import Module
 from mblob.packager.byoc import dnnl
+from mblob.packager.byoc.activations import is_gelu
 from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
@@ -78,8 +80,7 @@ def partition(
     mod = _prepared(relax, mod)
     if engine is None:
         return mod, []
-    mod = relax.transform.FuseOpsByPattern(patterns or _patterns(engine))(mod)
-    mod = relax.transform.MergeCompositeFunctions()(mod)
+    mod = _grouped(relax, mod, patterns or _patterns(engine))
     regions: dict[str, Region] = {}  # by the function that TVM made
     for variable, function in mod.functions.items():
         if (getattr(function, "attrs", None) or {}).get("Codegen") == engine:
@@ -162,6 +163,27 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None
         trace(f"TVM: {number} {name}, which is not taken {why}")
 
 
+def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
+    """The module with a function for each region: of operators that lie together; alone, where TVM
+    cannot merge them, in a function that casts shapes or calls functions by name."""
+    fuse = relax.transform.FuseOpsByPattern
+    single = False
+
+    def look(expression: Any) -> None:
+        nonlocal single
+        named = type(getattr(expression, "op", None)).__name__ == "ExternFunc"
+        single = single or named
+
+    for function in mod.functions.values():
+        if type(function).__name__ == "Function":
+            relax.analysis.post_order_visit(function, look)
+            bindings = [b for block in function.body.blocks for b in block.bindings]
+            single = single or any(type(b).__name__ == "MatchCast" for b in bindings)
+    if single:
+        return fuse(patterns, annotate_codegen=True)(mod)
+    return relax.transform.MergeCompositeFunctions()(fuse(patterns)(mod))
+
+
 # -- before ----------------------------------------------------------------------------------------
 
 
@@ -209,11 +231,20 @@ def _with_operators(relax: Any, mod: Any) -> Any:
 
     import tvm_ffi
 
-    def is_loop_of(function: Any, name: str, arguments: Sequence[Any]) -> bool:
+    def numbers_in(function: Any) -> list[float]:
+        """The number of a loop over one tensor, which TVM writes into it."""
+        found = {*re.findall(r"T\.float32\((-?[0-9.e+-]+)\)", str(function))}
+        return [*map(float, found)]
+
+    def is_loop_of(
+        function: Any, name: str, arguments: Sequence[Any], numbers: Sequence[float]
+    ) -> bool:
+        if len(arguments) + len(numbers) != 2:
+            return False
         builder = relax.BlockBuilder()
         given = [relax.Var(f"p{i}", type_of(a)) for i, a in enumerate(arguments)]
         with builder.function("main", given):
-            builder.emit_func_output(builder.emit_te(getattr(topi, name), *given))
+            builder.emit_func_output(builder.emit_te(getattr(topi, name), *given, *numbers))
         made = builder.get().functions.values()
         return any(tvm_ffi.structural_equal(loop, function) for loop in made)
 
@@ -222,8 +253,10 @@ def _with_operators(relax: Any, mod: Any) -> Any:
             return call
         loop, arguments = call.args[0], [*call.args[1].fields]
         name = loop.name_hint.rstrip("0123456789_")
-        if name in names and is_loop_of(mod[loop], name, arguments):
-            return getattr(relax.op, name)(*arguments)
+        numbers = numbers_in(mod[loop]) if name in names and len(arguments) == 1 else []
+        if name in names and is_loop_of(mod[loop], name, arguments, numbers):
+            constants = [relax.const(number, "float32") for number in numbers]
+            return getattr(relax.op, name)(*arguments, *constants)
         return call
 
     return relax.transform.DeadCodeElimination()(_with_each_call(mod, replace))
@@ -245,10 +278,54 @@ def _patterns(engine: str) -> list[Any]:
         operator = Reader().operator(context.matched_expr)
         return operator is not None and agrees(f"the predicate of {engine!r}", predicate, operator)
 
+    def gelu(context: Any) -> bool:
+        return is_gelu(_read_bindings(context.matched_bindings))
+
+    gelus: list[Any] = [(f"{engine}.gelu", _gelu(dpl), {}, gelu)] if engine in _PLUG_INS else []
     return [
-        (f"{engine}.{name}", dpl.is_op(name)(*_wildcards(dpl, rule.arguments)), {}, taken)
-        for name, rule in RULES.items()
+        *gelus,
+        *(
+            (f"{engine}.{name}", dpl.is_op(name)(*_wildcards(dpl, rule.arguments)), {}, taken)
+            for name, rule in RULES.items()
+        ),
     ]
+
+
+def _gelu(dpl: Any) -> Any:
+    """A pattern of x * (1 + erf(x * ...)) * ...: engines have no erf outside of it."""
+
+    def both(name: str, a: Any, b: Any) -> Any:
+        return dpl.is_op(name)(a, b) | dpl.is_op(name)(b, a)
+
+    def scaled(a: Any) -> Any:
+        made: Any = both("relax.multiply", a, dpl.is_const())
+        return made | dpl.is_op("relax.divide")(a, dpl.is_const())
+
+    x = dpl.wildcard()
+    gate = both("relax.add", dpl.is_op("relax.erf")(scaled(x)), dpl.is_const())
+    return (
+        scaled(both("relax.multiply", x, gate))
+        | both("relax.multiply", scaled(x), gate)
+        | both("relax.multiply", x, scaled(gate))
+    )
+
+
+def _read_bindings(bindings: Mapping[Any, Any]) -> list[Operator]:
+    """The operators of bindings, in an order in which they can run."""
+    reader, seen = Reader(), set()
+    made: list[Operator] = []
+
+    def read(variable: Any) -> None:
+        if variable in bindings and variable not in seen:
+            seen.add(variable)
+            for argument in bindings[variable].args:
+                read(argument)
+            operator = reader.operator(bindings[variable], variable)
+            made.extend([operator] if operator is not None else [])
+
+    for variable in bindings:
+        read(variable)
+    return made
 
 
 def _wildcards(dpl: Any, count: int) -> list[Any]:

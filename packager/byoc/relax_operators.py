@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple, Optional
 
-from mblob.packager.byoc.operators import Operator, Tensor
-from mblob.packager.byoc.simplify import constant_tensor
+from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
 
 
 def type_of(expression: Any) -> Any:
@@ -103,7 +102,9 @@ def _plain(op: str, *names: str) -> Make:
 def _value(attribute: Any) -> Any:
     if isinstance(attribute, (str, bool)):
         return attribute
-    return [int(i) for i in attribute] if hasattr(attribute, "__len__") else int(attribute)
+    if hasattr(attribute, "__len__"):
+        return [int(i) for i in attribute]
+    return attribute if isinstance(attribute, float) else int(attribute)
 
 
 def _layer(op: str) -> Make:
@@ -123,15 +124,35 @@ def _pool(op: str) -> Make:
     make = _plain(op, *names, "count_include_pad")
 
     def checked(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
-        return make(call, inputs, out) if call.attrs.out_layout in ("", call.attrs.layout) else None
+        attrs = call.attrs
+        counted = "avg" in op and attrs.count_include_pad and attrs.ceil_mode
+        if attrs.out_layout not in ("", attrs.layout) or (
+            counted and _reaches_out(call, inputs, out)
+        ):
+            return None
+        return make(call, inputs, out)
 
     return checked
 
 
+def _reaches_out(call: Any, inputs: Sequence[Tensor], out: Tensor) -> bool:
+    """True if the last window ends behind the padding, which engines count and TVM does not."""
+    attrs, axes = call.attrs, len(call.attrs.pool_size)
+    first = str(attrs.layout).index("W") - axes + 1
+    for i in range(axes):
+        room = inputs[0].shape[first + i] + int(attrs.padding[i]) + int(attrs.padding[axes + i])
+        reach = (int(attrs.pool_size[i]) - 1) * int(attrs.dilation[i]) + 1
+        if (out.shape[first + i] - 1) * int(attrs.strides[i]) + reach > room:
+            return True
+    return False
+
+
 def _matmul(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
     data, weights = inputs
-    if not weights.is_constant or len(weights.shape) != 2 or len(data.shape) < 2:
+    if min(len(data.shape), len(weights.shape)) < 2:
         return None
+    if not weights.is_constant or len(weights.shape) != 2:
+        return "nn.matmul", {}, inputs
     return "nn.dense", {}, (data, constant_tensor(weights.name, weights.numpy().T))
 
 
@@ -145,12 +166,29 @@ def _transpose(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
     return "transpose", {"axes": [int(axis) for axis in order]}, inputs
 
 
-def _mean(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
-    """The mean over an image is a global pooling."""
-    axes = sorted(int(axis) % len(inputs[0].shape) for axis in call.attrs.axis or ())
-    if len(inputs[0].shape) != 4 or axes != [2, 3] or not call.attrs.keepdims:
+def _reduction(op: str) -> Make:
+    def make(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
+        """The mean over an image is a global pooling."""
+        rank, given = len(inputs[0].shape), call.attrs.axis
+        axes = sorted(int(axis) % rank for axis in (range(rank) if given is None else given))
+        keep = bool(call.attrs.keepdims)
+        if op == "mean" and rank == 4 and axes == [2, 3] and keep:
+            return "nn.global_avg_pool2d", {"layout": "NCHW"}, inputs
+        return (op, {"axis": axes, "keepdims": keep}, inputs) if axes else None
+
+    return make
+
+
+def _layer_norm(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
+    """Over the last axes: `trailing`, if there are more than one."""
+    rank, attrs = len(out.shape), call.attrs
+    axes = sorted(int(axis) % rank for axis in attrs.axes)
+    if axes != [*range(rank - len(axes), rank)]:
         return None
-    return "nn.global_avg_pool2d", {"layout": "NCHW"}, inputs
+    made = _plain("nn.layer_norm", "epsilon", "center", "scale")(call, inputs, out)
+    assert made is not None
+    made[1].update(axis=axes[0], **({"trailing": True} if len(axes) > 1 else {}))
+    return made
 
 
 def _clip(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
@@ -177,19 +215,30 @@ def _resize(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
 RULES: dict[str, Rule] = {
     "relax.nn.conv1d": Rule(_layer("nn.conv1d"), 2, 2),
     "relax.nn.conv2d": Rule(_layer("nn.conv2d"), 2, 2),
+    "relax.nn.conv3d": Rule(_layer("nn.conv3d"), 2, 2),
+    "relax.nn.conv1d_transpose": Rule(_layer("nn.conv1d_transpose"), 2, 2),
     "relax.nn.conv2d_transpose": Rule(_layer("nn.conv2d_transpose"), 2, 2),
+    "relax.nn.conv3d_transpose": Rule(_layer("nn.conv3d_transpose"), 2, 2),
     "relax.matmul": Rule(_matmul, 2, 2),
     **{f"relax.{op}": Rule(_plain(op), 2, 2) for op in (
-        "add", "subtract", "multiply", "divide", "maximum", "minimum",
+        "add", "subtract", "multiply", "divide", "maximum", "minimum", "power",
     )},
-    **{f"relax.{op}": Rule(_plain(op)) for op in ("sigmoid", "tanh", "exp", "sqrt", "log", "abs")},
+    **{f"relax.{op}": Rule(_plain(op)) for op in (
+        "sigmoid", "tanh", "exp", "sqrt", "log", "abs", "negative", "erf",
+    )},
     "relax.nn.relu": Rule(_plain("nn.relu")),
-    "relax.nn.softmax": Rule(_plain("nn.softmax", "axis")),
-    "relax.nn.max_pool2d": Rule(_pool("nn.max_pool2d")),
-    "relax.nn.avg_pool2d": Rule(_pool("nn.avg_pool2d")),
-    "relax.mean": Rule(_mean),
+    "relax.nn.leakyrelu": Rule(_plain("nn.leaky_relu", "alpha")),
+    "relax.nn.prelu": Rule(_plain("nn.prelu", "axis"), 2, 2),
+    **{f"relax.nn.{op}": Rule(_plain(op)) for op in ("gelu", "gelu_tanh", "silu")},
+    **{f"relax.nn.{op}": Rule(_plain(f"nn.{op}", "axis")) for op in ("softmax", "log_softmax")},
+    "relax.nn.layer_norm": Rule(_layer_norm, 3, 3),
+    **{f"relax.nn.{op}": Rule(_pool(f"nn.{op}")) for op in (
+        "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    )},
+    **{f"relax.{op}": Rule(_reduction(op)) for op in ("mean", "sum", "max", "min")},
     "relax.clip": Rule(_clip, 3),
     "relax.reshape": Rule(_reshape, 2),
+    **{f"relax.{op}": Rule(_reshape) for op in ("squeeze", "expand_dims", "flatten")},
     "relax.permute_dims": Rule(_transpose),
     "relax.concat": Rule(_plain("concatenate", "axis")),
     "relax.image.resize2d": Rule(_resize, 2),

@@ -1,8 +1,8 @@
 """Operators of a region that an engine computes at once, found in the arithmetic that frontends write.
 
 A batch norm is a subtraction, division, product and sum for each channel: `fold_channels` makes them
-weights and bias of the layer in front. `name_activations` finds clip, hardswish, and x * a + b.
-`untangled` is for engines that are slow at transposed convolutions.
+weights and bias of the layer in front. `activations.py` finds what is written out of operators of one
+element. `untangled` is for engines that are slow at transposed convolutions.
 Numbers are float32; sums are made in float64.
 """
 
@@ -11,22 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mblob.format.ndarray import as_record
-from mblob.packager.byoc.operators import Operator, Tensor
+from mblob.packager.byoc.activations import is_float, name_activations, needed, users_of
+from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
 
-_LAYERS = ("nn.conv1d", "nn.conv2d", "nn.conv2d_transpose", "nn.dense")
+_TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
+_LAYERS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", *_TRANSPOSED, "nn.dense")
 _OF_ONE_ELEMENT = (
-    "nn.relu", "sigmoid", "tanh", "clip", "hardswish", "linear", "exp", "log", "sqrt", "abs",
+    "nn.relu", "nn.leaky_relu", "sigmoid", "tanh", "clip", "hardswish", "silu", "gelu", "gelu_tanh",
+    "elu", "mish", "linear", "exp", "log", "sqrt", "abs",
 )  # fmt: skip
 _ARITHMETIC = ("add", "subtract", "multiply", "divide")
-
-
-def constant_tensor(name: str, array: Any) -> Tensor:
-    """A constant, of a numpy array."""
-    import numpy as np  # who has a frontend's module has it
-
-    kept = np.ascontiguousarray(array)
-    return Tensor(name, kept.shape, str(kept.dtype), as_record(kept))
 
 
 def simplified(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
@@ -38,7 +32,7 @@ def simplified(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list
     """
     fold_channels(operators, outputs)
     name_activations(operators, outputs)
-    return _needed(operators, outputs)
+    return needed(operators, outputs)
 
 
 # -- weights ---------------------------------------------------------------------------------------
@@ -47,10 +41,10 @@ def simplified(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list
 def fold_channels(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> None:
     """Make arithmetic with one constant for each channel, behind a layer of constant weights, part
     of its weights and bias."""
-    users = _users(operators)
+    users = users_of(operators)
     kept = {id(t) for t in outputs}
     for layer in operators:
-        if layer.op in _LAYERS and len(layer.inputs) == 2 and _is_float(layer.inputs[1]):
+        if layer.op in _LAYERS and len(layer.inputs) == 2 and is_float(layer.inputs[1]):
             followers = [*_followers(layer, users, kept)]
             if followers:
                 _fold(layer, followers)
@@ -70,7 +64,7 @@ def _followers(
     import numpy as np
 
     axis, along = _channels(layer)
-    if layer.op == "nn.conv2d_transpose" and layer.integer("groups", 1) != 1:
+    if layer.op in _TRANSPOSED and layer.integer("groups", 1) != 1:
         return
     result = layer.outputs[0]
     wanted = [1] * len(result.shape)
@@ -81,7 +75,7 @@ def _followers(
             return
         first, second = user.inputs
         other = second if first is result else first
-        if not _is_float(other) or (first is not result and user.op in ("subtract", "divide")):
+        if not is_float(other) or (first is not result and user.op in ("subtract", "divide")):
             return
         number = other.numpy().astype(np.float64)
         shape = [1] * (len(wanted) - number.ndim) + list(number.shape)
@@ -118,97 +112,6 @@ def _fold(layer: Operator, followers: Sequence[tuple[Operator, Any]]) -> None:
         user.outputs = ()  # nobody needs it
 
 
-# -- activations -----------------------------------------------------------------------------------
-
-
-def name_activations(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> None:
-    """Give clip, hardswish and `linear` (x * alpha + beta) their names."""
-    for o in operators:
-        found = _with_number(o, "minimum")
-        inner = _with_number(found[0].producer, "maximum") if found else None
-        if found and inner:
-            _become(o, "clip", inner[0], a_min=inner[1], a_max=found[1])
-    for o in operators:
-        if data := _hardswish(o):
-            _become(o, "hardswish", data)
-    users, kept = _users(_needed(operators, outputs)), {id(t) for t in outputs}
-    for o in operators:
-        if line := _line(o):
-            data, alpha, beta = line
-            before = data.producer
-            alone = len(users.get(id(data), ())) == 1 and id(data) not in kept
-            if before is not None and before.op == "linear" and alone:
-                beta += alpha * before.number("beta")
-                alpha *= before.number("alpha")
-                data = before.inputs[0]
-            _become(o, "linear", data, alpha=alpha, beta=beta)
-
-
-def _become(o: Operator, op: str, data: Tensor, **numbers: float) -> None:
-    o.op, o.inputs = op, (data,)
-    o.attrs = {name: repr(number) for name, number in numbers.items()}
-
-
-def _number(tensor: Tensor) -> float | None:
-    """The element of a constant of one."""
-    if not _is_float(tensor) or any(extent != 1 for extent in tensor.shape):
-        return None
-    return float(tensor.numpy().reshape(()))
-
-
-def _with_number(o: Operator | None, op: str) -> tuple[Tensor, float] | None:
-    """The data and the number of an operator of that name with one constant of one element."""
-    if o is None or o.op != op or len(o.inputs) != 2 or not o.outputs:
-        return None
-    ways = [o.inputs] if op in ("subtract", "divide") else [o.inputs, o.inputs[::-1]]
-    for data, other in ways:
-        number = _number(other)
-        if number is not None and data.shape == o.outputs[0].shape:
-            return data, number
-    return None
-
-
-def _scaled(o: Operator | None) -> tuple[Tensor, float] | None:
-    """The data and the factor of a product with, or a division by, a number."""
-    found = _with_number(o, "divide")
-    if found and found[1]:
-        return found[0], 1 / found[1]
-    return _with_number(o, "multiply")
-
-
-def _line(o: Operator) -> tuple[Tensor, float, float] | None:
-    """(data, alpha, beta) of one step of x * alpha + beta."""
-    if found := _scaled(o):
-        return found[0], found[1], 0.0
-    if found := _with_number(o, "add"):
-        return found[0], 1.0, found[1]
-    if found := _with_number(o, "subtract"):
-        return found[0], 1.0, -found[1]
-    return None
-
-
-def _hardswish(o: Operator) -> Tensor | None:
-    """The x of x * clip(x + 3, 0, 6) / 6, in each order of its steps."""
-    products: list[tuple[Tensor, Tensor, float]] = []  # x, clip, factor
-    if o.op == "multiply" and len(o.inputs) == 2:
-        for data, gate in (o.inputs, o.inputs[::-1]):
-            if scaled := _scaled(gate.producer):
-                products.append((data, *scaled))
-    scaled = _scaled(o)
-    inner = scaled[0].producer if scaled else None
-    if scaled and inner is not None and inner.op == "multiply" and len(inner.inputs) == 2:
-        products += [(a, b, scaled[1]) for a, b in (inner.inputs, inner.inputs[::-1])]
-    for data, gate, factor in products:
-        clip = gate.producer
-        if clip is None or clip.op != "clip" or abs(factor * 6 - 1) > 1e-6:
-            continue
-        moved = _with_number(clip.inputs[0].producer, "add")
-        limits = (clip.number("a_min"), clip.number("a_max"))
-        if limits == (0, 6) and moved and moved[0] is data and moved[1] == 3:
-            return data
-    return None
-
-
 # -- transposed convolutions -----------------------------------------------------------------------
 
 
@@ -218,7 +121,7 @@ def untangled(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[
 
     Operators of one element that follow come before the change of shape, where engines fuse them.
     """
-    users, kept = _users(operators), {id(t) for t in outputs}
+    users, kept = users_of(operators), {id(t) for t in outputs}
     behind: dict[int, Sequence[Operator]] = {}
     for layer in operators:
         if not _makes_tiles(layer):
@@ -288,30 +191,3 @@ def _untangle(chain: Sequence[Operator]) -> list[Operator]:
         made.append(out.producer)
         data = out
     return made
-
-
-# -- who uses what ---------------------------------------------------------------------------------
-
-
-def _is_float(tensor: Tensor) -> bool:
-    return tensor.is_constant and tensor.dtype == "float32"
-
-
-def _users(operators: Sequence[Operator]) -> dict[int, list[Operator]]:
-    """The operators that use a tensor, by its id; twice, if they use it twice."""
-    found: dict[int, list[Operator]] = {}
-    for o in operators:
-        for tensor in o.inputs:
-            found.setdefault(id(tensor), []).append(o)
-    return found
-
-
-def _needed(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
-    """The operators that lead to an output."""
-    needed = {id(t) for t in outputs}
-    kept = []
-    for o in reversed(operators):
-        if any(id(t) in needed for t in o.outputs):
-            kept.append(o)
-            needed.update(id(t) for t in o.inputs)
-    return kept[::-1]

@@ -92,7 +92,8 @@ static double work_of(const struct dn_build *build, const struct dn_operation *o
     case DN_DECONVOLUTION:
     case DN_INNER_PRODUCT: return weights * results / (double)op->dst_view->dims[1];
     case DN_MATMUL:
-      return weights * results / (double)(op->dst_view->dims[0] * op->dst_view->dims[2]);
+      return results * (double)build->graph->tensors[op->src.tensor]
+                           .dims[build->graph->tensors[op->src.tensor].rank - 1];
     default:
       if (op->src.md && elements(&tensors[op->src.tensor]) > most)
         most = elements(&tensors[op->src.tensor]);

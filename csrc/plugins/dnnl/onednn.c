@@ -69,6 +69,7 @@ int dn_eltwise_number(int major, enum dn_eltwise algorithm) {
       [DN_EXP] = {DN_V2_EXP, DN_V3_EXP},
       [DN_LOGISTIC] = {DN_V2_LOGISTIC, DN_V3_LOGISTIC},
       [DN_LOG] = {DN_V2_LOG, DN_V3_LOG},
+      [DN_GELU_TANH] = {DN_V2_GELU_TANH, DN_V3_GELU_TANH},
       [DN_GELU_ERF] = {DN_V2_GELU_ERF, DN_V3_GELU_ERF},
       [DN_CLIP] = {DN_V2_CLIP, DN_V3_CLIP},
       [DN_ROUND] = {DN_V2_ROUND, DN_V3_ROUND},
@@ -76,6 +77,8 @@ int dn_eltwise_number(int major, enum dn_eltwise algorithm) {
       [DN_MISH] = {DN_V2_MISH, DN_V3_MISH},
       [DN_HARDSWISH] = {DN_V2_HARDSWISH, DN_V3_HARDSWISH},
       [DN_LINEAR] = {DN_V2_LINEAR, DN_V3_LINEAR},
+      [DN_ELU] = {DN_V2_ELU, DN_V3_ELU},
+      [DN_POWER] = {DN_V2_POWER, DN_V3_POWER},
   };
   return numbers[algorithm][major - 2];
 }

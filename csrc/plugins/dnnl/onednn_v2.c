@@ -21,6 +21,8 @@ static struct {
   int (*eltwise)(void *, int, int, const void *, float, float);
   int (*resampling)(void *, int, int, const float *, const void *, const void *);
   int (*softmax)(void *, int, int, const void *, const void *, int);
+  int (*prelu)(void *, int, const void *, const void *);
+  int (*reduction)(void *, int, const void *, const void *, float, float);
   int (*binary)(void *, int, const void *, const void *, const void *);
   int (*batch_normalization)(void *, int, const void *, float, unsigned);
   int (*layer_normalization)(void *, int, const void *, const void *, float, unsigned);
@@ -43,6 +45,8 @@ static const char *bind(void *handle) {
       {"dnnl_eltwise_forward_desc_init", (void **)&api.eltwise},
       {"dnnl_resampling_forward_desc_init", (void **)&api.resampling},
       {"dnnl_softmax_v2_forward_desc_init", (void **)&api.softmax},
+      {"dnnl_prelu_forward_desc_init", (void **)&api.prelu},
+      {"dnnl_reduction_desc_init", (void **)&api.reduction},
       {"dnnl_binary_desc_init", (void **)&api.binary},
       {"dnnl_batch_normalization_forward_desc_init", (void **)&api.batch_normalization},
       {"dnnl_layer_normalization_forward_desc_init", (void **)&api.layer_normalization},
@@ -121,6 +125,8 @@ static int describe(const struct dn_problem *p, void *desc) {
                          p->beta);
     case DN_SOFTMAX:
       return api.softmax(desc, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis);
+    case DN_PRELU: return api.prelu(desc, DN_FORWARD_INFERENCE, p->src, p->weights);
+    case DN_REDUCTION: return api.reduction(desc, p->algorithm, p->src, p->dst, 0.0f, 0.0f);
     case DN_BINARY: return api.binary(desc, p->algorithm, p->src, p->weights, p->dst);
     case DN_BATCH_NORMALIZATION:
       return api.batch_normalization(desc, DN_FORWARD_INFERENCE, p->src, p->epsilon,

@@ -24,6 +24,8 @@ static struct {
   int (*resampling)(void **, void *, int, int, const float *, const void *, const void *,
                     const void *);
   int (*softmax)(void **, void *, int, int, const void *, const void *, int, const void *);
+  int (*prelu)(void **, void *, int, const void *, const void *, const void *, const void *);
+  int (*reduction)(void **, void *, int, const void *, const void *, float, float, const void *);
   int (*binary)(void **, void *, int, const void *, const void *, const void *, const void *);
   int (*batch_normalization)(void **, void *, int, const void *, const void *, float, unsigned,
                              const void *);
@@ -49,6 +51,8 @@ static const char *bind(void *handle) {
       {"dnnl_resampling_forward_primitive_desc_create", (void **)&api.resampling},
       {"dnnl_eltwise_forward_primitive_desc_create", (void **)&api.eltwise},
       {"dnnl_softmax_forward_primitive_desc_create", (void **)&api.softmax},
+      {"dnnl_prelu_forward_primitive_desc_create", (void **)&api.prelu},
+      {"dnnl_reduction_primitive_desc_create", (void **)&api.reduction},
       {"dnnl_binary_primitive_desc_create", (void **)&api.binary},
       {"dnnl_batch_normalization_forward_primitive_desc_create", (void **)&api.batch_normalization},
       {"dnnl_layer_normalization_forward_primitive_desc_create", (void **)&api.layer_normalization},
@@ -119,6 +123,11 @@ static int primitive_desc(const struct dn_problem *p, void *engine, void **out) 
     case DN_SOFTMAX:
       return api.softmax(out, engine, DN_FORWARD_INFERENCE, p->algorithm, p->src, p->dst, p->axis,
                          p->attributes);
+    case DN_PRELU:
+      return api.prelu(out, engine, DN_FORWARD_INFERENCE, p->src, p->weights, p->dst,
+                       p->attributes);
+    case DN_REDUCTION:
+      return api.reduction(out, engine, p->algorithm, p->src, p->dst, 0.0f, 0.0f, p->attributes);
     case DN_BINARY:
       return api.binary(out, engine, p->algorithm, p->src, p->weights, p->dst, p->attributes);
     case DN_BATCH_NORMALIZATION:

@@ -1,4 +1,4 @@
-/* op_dense.c - dense (fully connected) and batch_matmul. */
+/* op_dense.c - dense (fully connected) and products of matrices. */
 #include <string.h>
 
 #include "common.h"
@@ -69,52 +69,73 @@ int dn_dense(struct dn_build *build) {
   return status;
 }
 
-/* ---- batch_matmul ---- */
+/* ---- matmul ---- */
 
-/* The last two axes, exchanged where the attribute says so. */
-static int view_factor(struct dn_build *build, const char *attribute, struct dn_operand *operand,
-                       struct dn_view *view) {
+/* A factor with as many axes as the result: others are 1 and lie in front. The last two are
+ * exchanged where the attribute says so, which batch_matmul has. */
+static int view_factor(struct dn_build *build, const char *attribute, int rank,
+                       struct dn_operand *operand, struct dn_view *view) {
   const struct dn_tensor *tensor = &build->graph->tensors[operand->tensor];
-  bool transposed;
-  int status = dn_get_bool(build->graph, build->node, attribute, &transposed);
+  int64_t dims[DN_MAX_RANK];
+  bool transposed = false;
+  int missing = rank - tensor->rank,
+      status = dn_has_attribute(build->node, attribute)
+                   ? dn_get_bool(build->graph, build->node, attribute, &transposed)
+                   : MBLOB_OK;
   if (status) return status;
-  *view = dn_view_same(tensor);
-  if (tensor->rank != 3)
-    return dn_fail_build(build, MBLOB_E_FORMAT, "an input has %d axes, expected 3", tensor->rank);
-  if (!transposed) return MBLOB_OK;
-  view->how = DN_PERMUTED;
-  view->permutation[1] = 2;
-  view->permutation[2] = 1;
-  view->dims[1] = tensor->dims[2];
-  view->dims[2] = tensor->dims[1];
+  if (tensor->rank < 2 || missing < 0 || (transposed && missing))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "a factor has %d axes, and the result %d",
+                         tensor->rank, rank);
+  for (int i = 0; i < rank; ++i) dims[i] = i < missing ? 1 : tensor->dims[i - missing];
+  *view = dn_view_reshaped(tensor, rank, dims);
+  if (transposed) {
+    view->how = DN_PERMUTED;
+    for (int i = 0; i < rank; ++i) view->permutation[i] = i;
+    view->permutation[rank - 2] = rank - 1;
+    view->permutation[rank - 1] = rank - 2;
+    view->dims[rank - 2] = dims[rank - 1];
+    view->dims[rank - 1] = dims[rank - 2];
+  }
   return dn_view_apply(build, view, operand);
 }
 
-int dn_batch_matmul(struct dn_build *build) {
+static int check_factors(struct dn_build *build, const struct dn_view *a, const struct dn_view *b,
+                         const struct dn_tensor *result) {
+  int rank = result->rank;
+  bool fits = a->dims[rank - 1] == b->dims[rank - 2] &&
+              result->dims[rank - 2] == a->dims[rank - 2] &&
+              result->dims[rank - 1] == b->dims[rank - 1];
+  for (int i = 0; i + 2 < rank && fits; ++i) {
+    int64_t most = a->dims[i] > b->dims[i] ? a->dims[i] : b->dims[i];
+    fits = result->dims[i] == most && (a->dims[i] == most || a->dims[i] == 1) &&
+           (b->dims[i] == most || b->dims[i] == 1);
+  }
+  if (fits) return MBLOB_OK;
+  char one[160], other[160], text[160];
+  const struct dn_tensor *tensors = build->graph->tensors;
+  return dn_fail_build(build, MBLOB_E_FORMAT, "factors of %s and %s do not give %s",
+                       dn_tensor_text(&tensors[build->node->inputs[0]], one, sizeof(one)),
+                       dn_tensor_text(&tensors[build->node->inputs[1]], other, sizeof(other)),
+                       dn_tensor_text(result, text, sizeof(text)));
+}
+
+int dn_matmul(struct dn_build *build) {
   const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
   struct dn_operation op = {.problem = {.kind = DN_MATMUL}};
   struct dn_view src, weights, dst = dn_view_same(result);
-  int status = dn_input(build, 0, &op.src);
+  int rank = result->rank, status = dn_input(build, 0, &op.src);
   if (status || (status = dn_input(build, 1, &op.weights)) ||
-      (status = view_factor(build, "transpose_a", &op.src, &src)) ||
-      (status = view_factor(build, "transpose_b", &op.weights, &weights)))
+      (status = view_factor(build, "transpose_a", rank, &op.src, &src)) ||
+      (status = view_factor(build, "transpose_b", rank, &op.weights, &weights)) ||
+      (status = check_factors(build, &src, &weights, result)))
     return status;
-  int64_t batch = src.dims[0] > weights.dims[0] ? src.dims[0] : weights.dims[0];
-  if (dst.rank != 3 || src.dims[2] != weights.dims[1] || dst.dims[1] != src.dims[1] ||
-      dst.dims[2] != weights.dims[2] || dst.dims[0] != batch ||
-      (src.dims[0] != batch && src.dims[0] != 1) ||
-      (weights.dims[0] != batch && weights.dims[0] != 1)) {
-    char text[160];
-    return dn_fail_build(build, MBLOB_E_FORMAT,
-                         "factors of [%lld, %lld, %lld] and [%lld, %lld, %lld] do not give %s",
-                         (long long)src.dims[0], (long long)src.dims[1], (long long)src.dims[2],
-                         (long long)weights.dims[0], (long long)weights.dims[1],
-                         (long long)weights.dims[2], dn_tensor_text(result, text, sizeof(text)));
-  }
   op.dst_view = &dst;
   if (op.weights.place == DN_CONSTANT &&
-      !(op.problem.weights = dn_any_md(build, 3, weights.dims, weights.type)))
+      !(op.problem.weights = dn_any_md(build, rank, weights.dims, weights.type)))
     return MBLOB_E_KERNEL;
-  if (!(op.problem.dst = dn_plain_md(build, 3, dst.dims, dst.type))) return MBLOB_E_KERNEL;
-  return dn_build_operation(build, &op);
+  if (!(op.problem.dst = dn_plain_md(build, rank, dst.dims, dst.type))) return MBLOB_E_KERNEL;
+  status = dn_fuse(build, &op, rank - 1);
+  if (!status) status = dn_build_operation(build, &op);
+  if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);
+  return status;
 }

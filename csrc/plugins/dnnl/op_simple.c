@@ -123,14 +123,38 @@ int dn_batch_norm(struct dn_build *build) {
   return dn_build_operation(build, &op);
 }
 
+/* x, or x times a slope where it is negative: one for all, or for each channel. */
+int dn_prelu(struct dn_build *build) {
+  struct dn_view dst;
+  struct dn_operation op = {.problem = {.kind = DN_PRELU}};
+  int axis, status = same_shape(build, &op, &dst);
+  if (status || (status = dn_get_axis(build, dst.rank, &axis)) ||
+      (status = dn_input(build, 1, &op.weights)))
+    return status;
+  const struct dn_tensor *slope = &build->graph->tensors[op.weights.tensor];
+  int64_t dims[DN_MAX_RANK], count = (int64_t)(slope->bytes / dn_type_size(slope->type));
+  char text[160];
+  if (count != 1 && count != dst.dims[axis])
+    return dn_fail_build(build, MBLOB_E_FORMAT, "the slope is %s, and there are %lld channels",
+                         dn_tensor_text(slope, text, sizeof(text)), (long long)dst.dims[axis]);
+  dst = channels_second(&build->graph->tensors[op.src.tensor], axis);
+  for (int i = 0; i < dst.rank; ++i) dims[i] = i == 1 ? count : 1;
+  struct dn_view spread = dn_view_reshaped(slope, dst.rank, dims);
+  if ((status = dn_view_apply(build, &dst, &op.src)) ||
+      (status = dn_view_apply(build, &spread, &op.weights)))
+    return status;
+  op.problem.dst = op.src.md;
+  return dn_build_operation(build, &op);
+}
+
 /* oneDNN normalizes over the last axis, of 2 to 5. */
 static int lay_out_rows(struct dn_build *build, struct dn_operation *op, struct dn_view *dst,
-                        int axis) {
+                        int axis, int64_t count) {
   const struct dn_tensor *tensor = &build->graph->tensors[op->src.tensor];
-  int64_t rows[2] = {1, tensor->dims[axis]};
-  for (int i = 0; i < tensor->rank; ++i)
-    if (i != axis) rows[0] *= tensor->dims[i];
-  if (axis == tensor->rank - 1)
+  int64_t rows[2] = {1, count};
+  for (int i = 0; i < tensor->rank; ++i) rows[0] *= tensor->dims[i];
+  rows[0] /= count;
+  if (axis == tensor->rank - 1 || count != tensor->dims[axis])
     *dst = dn_view_reshaped(tensor, 2, rows);
   else
     move_axis(dst, tensor, axis, dst->rank - 1);
@@ -146,8 +170,12 @@ int dn_layer_norm(struct dn_build *build) {
   int axis, status = same_shape(build, &op, &dst);
   if (status || (status = dn_get_axis(build, dst.rank, &axis))) return status;
   int64_t count = dst.dims[axis];
-  if (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5)
-    status = lay_out_rows(build, &op, &dst, axis);
+  bool trailing = false; /* this axis and those behind it, as in ONNX */
+  if (dn_has_attribute(build->node, "trailing"))
+    status = dn_get_bool(build->graph, build->node, "trailing", &trailing);
+  for (int i = axis + 1; i < dst.rank && trailing; ++i) count *= dst.dims[i];
+  if (!status && (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5))
+    status = lay_out_rows(build, &op, &dst, axis, count);
   if (status || (status = add_scale_and_shift(build, &op, count))) return status;
   op.problem.dst = op.src.md;
   return dn_build_operation(build, &op);
@@ -229,6 +257,55 @@ int dn_binary(struct dn_build *build) {
   } else if (!whole[0] && (status = expand(build, &op.src, &dst))) {
     return status;
   }
+  op.dst_view = &dst;
+  op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type);
+  return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;
+}
+
+/* ---- fewer elements ---- */
+
+/* The shape of the result, axes that are gone as 1. */
+static int reduced(struct dn_build *build, const struct dn_tensor *data, int64_t *dims) {
+  int64_t axes[DN_MAX_RANK];
+  size_t count = dn_count_texts(build->node, "axis");
+  if (count > DN_MAX_RANK) count = 0; /* refused below */
+  int status = dn_get_ints(build->graph, build->node, "axis", count, -data->rank, axes);
+  memcpy(dims, data->dims, sizeof(data->dims));
+  for (size_t i = 0; i < count && !status; ++i) {
+    if (axes[i] >= data->rank)
+      return dn_fail_build(build, MBLOB_E_FORMAT,
+                           "the attribute axis is %lld, and the data has %d axes",
+                           (long long)axes[i], data->rank);
+    dims[axes[i] < 0 ? axes[i] + data->rank : axes[i]] = 1;
+  }
+  return status;
+}
+
+int dn_reduce(struct dn_build *build) {
+  static const struct {
+    const char *name;
+    int algorithm;
+  } kinds[] = {{"mean", DN_REDUCTION_MEAN},
+               {"sum", DN_REDUCTION_SUM},
+               {"max", DN_REDUCTION_MAXIMUM},
+               {"min", DN_REDUCTION_MINIMUM}};
+  size_t kind = 0;
+  while (strcmp(kinds[kind].name, build->node->name)) ++kind;
+  struct dn_operation op = {.problem = {.kind = DN_REDUCTION, .algorithm = kinds[kind].algorithm}};
+  const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
+  struct dn_tensor wanted = {.type = result->type};
+  char one[160], other[160];
+  int status = dn_input(build, 0, &op.src);
+  if (status) return status;
+  const struct dn_tensor *data = &build->graph->tensors[op.src.tensor];
+  if ((status = reduced(build, data, wanted.dims))) return status;
+  wanted.rank = data->rank;
+  if (dn_tensor_bytes(&wanted) != result->bytes)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%s over these axes of %s does not make %s",
+                         build->node->name, dn_tensor_text(data, one, sizeof(one)),
+                         dn_tensor_text(result, other, sizeof(other)));
+  if (data->bytes == result->bytes && data->type == result->type) return dn_reshape(build);
+  struct dn_view dst = dn_view_reshaped(result, wanted.rank, wanted.dims);
   op.dst_view = &dst;
   op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type);
   return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;

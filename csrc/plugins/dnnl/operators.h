@@ -8,7 +8,7 @@
 int dn_convolution(struct dn_build *build);
 int dn_transposed_convolution(struct dn_build *build);
 int dn_dense(struct dn_build *build);
-int dn_batch_matmul(struct dn_build *build);
+int dn_matmul(struct dn_build *build);
 int dn_max_pool(struct dn_build *build);
 int dn_average_pool(struct dn_build *build);
 int dn_resize(struct dn_build *build);
@@ -17,6 +17,8 @@ int dn_layer_norm(struct dn_build *build);
 int dn_softmax(struct dn_build *build);
 int dn_log_softmax(struct dn_build *build);
 int dn_eltwise(struct dn_build *build);
+int dn_prelu(struct dn_build *build);
+int dn_reduce(struct dn_build *build);
 int dn_binary(struct dn_build *build);
 int dn_concatenate(struct dn_build *build);
 int dn_transpose(struct dn_build *build);

@@ -17,6 +17,7 @@ static const struct {
   enum dn_eltwise algorithm;
 } eltwise_names[] = {
     {"abs", DN_ABS},         {"clip", DN_CLIP},           {"exp", DN_EXP},
+    {"elu", DN_ELU},         {"gelu_tanh", DN_GELU_TANH}, {"pow", DN_POWER},
     {"gelu", DN_GELU_ERF},   {"hardswish", DN_HARDSWISH}, {"gelu_erf", DN_GELU_ERF},
     {"leaky_relu", DN_RELU}, {"linear", DN_LINEAR},       {"log", DN_LOG},
     {"mish", DN_MISH},       {"nn.leaky_relu", DN_RELU},  {"nn.relu", DN_RELU},
@@ -48,7 +49,11 @@ int dn_eltwise_numbers(struct dn_build *build, enum dn_eltwise algorithm, float 
     int status = dn_get_float(build->graph, node, "alpha", alpha);
     return status ? status : dn_get_float(build->graph, node, "beta", beta);
   }
-  return algorithm == DN_RELU && strstr(node->name, "leaky_relu")
+  if (algorithm == DN_POWER) {
+    *alpha = 1.0f;
+    return dn_get_float(build->graph, node, "exponent", beta);
+  }
+  return algorithm == DN_ELU || (algorithm == DN_RELU && strstr(node->name, "leaky_relu"))
              ? dn_get_float(build->graph, node, "alpha", alpha)
              : MBLOB_OK;
 }
@@ -227,38 +232,49 @@ static int fuse_attributes(struct dn_build *build, struct dn_operation *op, int 
 
 /* ---- what the name says ---- */
 
+static int append_named(struct dn_build *build, struct dn_operation *op,
+                        enum dn_eltwise algorithm) {
+  float alpha, beta;
+  int status = dn_eltwise_numbers(build, algorithm, &alpha, &beta);
+  return status ? status : append_eltwise(build, op, algorithm, alpha, beta);
+}
+
 static int fuse_name(struct dn_build *build, struct dn_operation *op) {
   static const struct {
     const char *part;
     enum dn_eltwise algorithm;
-  } parts[] = {{"_relu", DN_RELU},        {"_tanh", DN_TANH},   {"_clip", DN_CLIP},
-               {"_sigmoid", DN_LOGISTIC}, {"_swish", DN_SWISH}, {"_hardswish", DN_HARDSWISH},
-               {"_gelu", DN_GELU_ERF},    {"_mish", DN_MISH},   {"_linear", DN_LINEAR}};
+  } parts[] = {{"_gelu_tanh", DN_GELU_TANH}, /* before its parts */
+               {"_relu", DN_RELU},           {"_tanh", DN_TANH},
+               {"_clip", DN_CLIP},           {"_sigmoid", DN_LOGISTIC},
+               {"_swish", DN_SWISH},         {"_silu", DN_SWISH},
+               {"_hardswish", DN_HARDSWISH}, {"_gelu", DN_GELU_ERF},
+               {"_mish", DN_MISH},           {"_elu", DN_ELU}};
   const struct dn_node *node = build->node;
   int status = MBLOB_OK;
   if (strstr(node->name, "_sum")) {
     if (!node->input_count) return dn_fail_build(build, MBLOB_E_FORMAT, "a sum without inputs");
     status = append_sum(build, op, node->inputs[node->input_count - 1], 1.0f);
   }
-  for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !status; ++i) {
-    float alpha, beta;
-    if (!strstr(node->name, parts[i].part)) continue;
-    if (!(status = dn_eltwise_numbers(build, parts[i].algorithm, &alpha, &beta)))
-      status = append_eltwise(build, op, parts[i].algorithm, alpha, beta);
-  }
-  return status;
+  for (size_t i = 0; i < sizeof(parts) / sizeof(*parts) && !status; ++i)
+    if (strstr(node->name, parts[i].part)) {
+      status = append_named(build, op, parts[i].algorithm);
+      break;
+    }
+  return status || !strstr(node->name, "_linear") ? status : append_named(build, op, DN_LINEAR);
 }
 
 /* Bias may have any shape of as many numbers as there are channels. */
 static int add_bias(struct dn_build *build, struct dn_operation *op, size_t tensor,
                     int channel_axis) {
   const struct dn_tensor *bias = &build->graph->tensors[tensor];
-  int64_t channels = op->dst_view->dims[channel_axis];
+  int64_t channels = op->dst_view->dims[channel_axis], dims[DN_MAX_RANK];
+  int rank = op->problem.kind == DN_MATMUL ? op->dst_view->rank : 1;
   char text[160];
   if (bias->bytes / dn_type_size(bias->type) != (uint64_t)channels)
     return dn_fail_build(build, MBLOB_E_FORMAT, "the bias is %s, and there are %lld channels",
                          dn_tensor_text(bias, text, sizeof(text)), (long long)channels);
-  struct dn_view flat = dn_view_reshaped(bias, 1, &channels);
+  for (int i = 0; i < rank; ++i) dims[i] = i + 1 == rank ? channels : 1;
+  struct dn_view flat = dn_view_reshaped(bias, rank, dims);
   int status = dn_operand(build, tensor, &op->bias);
   return status ? status : dn_view_apply(build, &flat, &op->bias);
 }

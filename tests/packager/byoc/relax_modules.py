@@ -109,6 +109,67 @@ def tiles(net: Net, x: Any) -> list[Any]:
     return [net(op.nn.conv2d(b, constant(4, 6, 3, 3))), c]
 
 
+def gates(net: Net, x: Any) -> list[Any]:
+    """[2, 6, 8]: functions of one element, as frontends write them out, behind products."""
+    one, two, half = relax.const(1.0), relax.const(2.0), relax.const(0.5)
+    root = relax.const(2**0.5)
+
+    def layer(x: Any) -> Any:
+        return net(op.add(net(op.matmul(x, constant(8, 8))), constant(8)))
+
+    def erf(x: Any) -> Any:
+        return net(op.add(one, net(op.erf(net(op.divide(x, root))))))
+
+    a = layer(x)
+    a = net(op.multiply(net(op.multiply(a, erf(a))), half))
+    b = layer(a)
+    b = net(op.multiply(net(op.multiply(half, b)), erf(b)))
+    c = layer(b)
+    cube = net(op.multiply(relax.const(0.044715), net(op.power(c, relax.const(3.0)))))
+    inner = net(op.multiply(net(op.add(c, cube)), relax.const((2 / np.pi) ** 0.5)))
+    tanh = net(op.add(net(op.tanh(inner)), one))
+    c = net(op.multiply(net(op.multiply(c, half)), tanh))
+    d = layer(c)
+    d = net(op.multiply(d, net(op.sigmoid(d))))
+    e = layer(net(op.nn.gelu(layer(d))))
+    rest = net(op.nn.relu(net(op.subtract(one, net(op.exp(e))))))
+    e = net(op.add(net(op.multiply(relax.const(-0.5), rest)), net(op.nn.relu(e))))
+    f = layer(net(op.nn.leakyrelu(layer(e), 0.1)))
+    g = layer(net(op.multiply(f, net(op.tanh(net(op.log(net(op.add(one, net(op.exp(f)))))))))))
+    alone = net(op.erf(net(op.divide(g, two))))
+    return [net(op.nn.prelu(g, constant(6), 1)), alone]
+
+
+def attention(net: Net, x: Any) -> list[Any]:
+    """[2, 6, 8]: a block of a transformer, whose norms are written out, or not."""
+
+    def norm(x: Any) -> Any:
+        apart = net(op.subtract(x, net(op.mean(x, [-1], keepdims=True))))
+        squared = net(op.mean(net(op.power(apart, relax.const(2.0))), [-1], keepdims=True))
+        root = net(op.sqrt(net(op.add(squared, relax.const(1e-5)))))
+        made = net(op.multiply(net(op.divide(apart, root)), constant(8)))
+        return net(op.add(made, constant(8)))
+
+    def heads(x: Any, axes: list[int]) -> Any:
+        projected = net(op.add(net(op.matmul(x, constant(8, 8))), constant(8)))
+        return net(op.permute_dims(net(op.reshape(projected, (2, 6, 2, 4))), axes))
+
+    a = norm(x)
+    queries, keys = heads(a, [0, 2, 1, 3]), heads(a, [0, 2, 3, 1])
+    scores = net(op.divide(net(op.matmul(queries, keys)), relax.const(2.0)))
+    mask = relax.const(np.triu(np.full((6, 6), -1e9, "float32"), 1))
+    shares = net(op.nn.softmax(net(op.add(scores, mask)), axis=-1))
+    mixed = net(op.permute_dims(net(op.matmul(shares, heads(a, [0, 2, 1, 3]))), [0, 2, 1, 3]))
+    b = net(op.matmul(net(op.reshape(mixed, (2, 6, 8))), constant(8, 8)))
+    c = net(op.add(x, net(op.add(b, constant(8)))))
+    made = op.nn.layer_norm(c, constant(6, 8), constant(6, 8), axes=[-2, -1], epsilon=1e-6)
+    pooled = net(op.mean(net(made), [1]))
+    long = net(op.squeeze(net(op.nn.conv1d_transpose(
+        net(op.expand_dims(pooled, 1)), constant(1, 1, 3), strides=2, padding=1, output_padding=1
+    )), [1]))  # fmt: skip
+    return [net(op.nn.log_softmax(pooled, axis=0)), net(op.negative(long)), net(op.max(c, [0, 1]))]
+
+
 def left(net: Net, x: Any) -> list[Any]:
     """[1, 3, 4, 4]: operators and types that code generators have no word for."""
     most = net(op.max(net(op.nn.conv2d(x, constant(4, 3, 1, 1))), [1], keepdims=True))
@@ -127,6 +188,8 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "shapes": (shapes, (2, 4, 6)),
     "twice": (twice, (1, 4, 5, 5)),
     "tiles": (tiles, (2, 3, 5, 4)),
+    "gates": (gates, (2, 6, 8)),
+    "attention": (attention, (2, 6, 8)),
     "left": (left, (1, 3, 4, 4)),
     "unknown": (unknown, (5, 4)),
 }

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.packager.byoc.operators import Operator, Tensor
-from mblob.packager.byoc.simplify import constant_tensor, simplified, untangled
+from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
+from mblob.packager.byoc.simplify import simplified, untangled
 from tests.built_once import built_once
 from tests.e2e.programs import run
 
 pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
-CASES = ("layers", "shapes", "twice", "tiles", "left", "unknown")
+CASES = ("layers", "shapes", "twice", "tiles", "gates", "attention", "left", "unknown")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_module_gives_with_the_engine_what_tvm_gives_without(
 
 
 def test_all_that_an_engine_has_words_for_is_one_region(built: Path) -> None:
-    for case in ("layers", "shapes", "twice", "tiles"):
+    for case in ("layers", "shapes", "twice", "tiles", "attention"):
         (line,) = (built / f"{case}.txt").read_text().splitlines()
         assert line.startswith("tvmgen_dnnl_main_0: ")
 
@@ -71,9 +71,27 @@ def test_transposed_convolutions_that_make_tiles_run_as_convolutions_of_1x1(buil
     assert {"1 dnnl.conv2d_bias_relu", "1 dnnl.conv2d_sigmoid", "2 nn.conv2d"} <= {*told}
 
 
+def test_functions_that_frontends_write_out_are_part_of_the_layer_before_them(built: Path) -> None:
+    told = (built / "gates.txt").read_text().splitlines()
+    kernels = told[0].partition(": ")[2].split(", ")
+    assert kernels == [
+        "3 dnnl.dense_bias_gelu", "1 dnnl.dense_bias_gelu_tanh", "1 dnnl.dense_bias_silu",
+        "1 dnnl.dense_bias_elu", "1 dnnl.dense_bias_leaky_relu", "1 dnnl.dense_bias_mish",
+        "1 dnnl.dense_bias", "1 linear", "1 nn.prelu",
+    ]  # fmt: skip
+    assert told[1:] == ["TVM: 1 relax.erf, which is not taken for these shapes or types"]
+
+
+def test_a_block_of_a_transformer_has_its_products_norms_and_sums(built: Path) -> None:
+    (line,) = (built / "attention.txt").read_text().splitlines()
+    told = {*line.partition(": ")[2].split(", ")}
+    assert {"2 nn.layer_norm", "1 dnnl.matmul_linear", "1 nn.matmul", "1 nn.softmax",
+            "1 dnnl.dense_bias_sum", "3 dnnl.dense_bias"} <= told  # fmt: skip
+
+
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     left = (built / "left.txt").read_text().splitlines()
-    assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d"
+    assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
     assert "TVM: 1 relax.cumsum, which is not taken at all" in left
     assert "TVM: 1 relax.add, which is not taken for these shapes or types" in left
     unknown = (built / "unknown.txt").read_text().splitlines()

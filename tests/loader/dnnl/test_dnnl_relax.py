@@ -1,0 +1,163 @@
+"""Operators of Relax modules that TVM's own code generator for oneDNN does not have: products with any number of
+axes, reductions, norms over several axes, and more functions of one element."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.loader.dnnl import dnnl_graphs as ref
+from tests.loader.dnnl.dnnl_graphs import Graph, floats
+
+pytestmark = pytest.mark.own_process
+CASES = ref.Cases()
+X = floats(2, 6, 4, 3)
+
+
+def product(symbol: str, left: Any, right: Any, name: str = "nn.matmul", **more: Any) -> None:
+    """`constant`: the second factor is one. `bias`, `summand`: behind it. `of`: how its axes lie."""
+    g = Graph(symbol)
+    y = left.astype("float64") @ right
+    inputs = [g.input(left), g.const(right) if more.get("constant") else g.input(right)]
+    for part in ("bias", "summand"):
+        if part in more:
+            value = floats(*(y.shape[-1:] if part == "bias" else y.shape))
+            inputs.append(g.const(value) if part == "bias" else g.input(value))
+            y = y + value
+    y = more.get("of", lambda x: x)(y)
+    attrs = more.get("attrs", {})
+    CASES.add(g.result(g.kernel(name, inputs, y.shape, **attrs), y.astype("float32")))
+
+
+product("matmul", floats(5, 7), floats(7, 3))
+product("matmul_4d", floats(2, 3, 5, 7), floats(2, 3, 7, 4))
+product("matmul_spread", floats(2, 1, 5, 7), floats(3, 7, 4))
+product("matmul_2d_second", floats(2, 3, 5, 7), floats(7, 4))
+product("matmul_2d_first", floats(5, 7), floats(2, 3, 7, 4))
+product("matmul_constant", floats(3, 5, 7), floats(3, 7, 4), constant=True)
+product("matmul_bias", floats(3, 5, 7), floats(3, 7, 4), "dnnl.matmul_bias", bias=True)
+product(
+    "matmul_sum_gelu", floats(2, 3, 5, 7), floats(2, 3, 7, 4), "dnnl.matmul_bias_sum_gelu",
+    bias=True, summand=True, of=ref.ACTIVATIONS["gelu"],
+)  # fmt: skip
+product(
+    "matmul_linear", floats(2, 5, 7), floats(2, 7, 4), "dnnl.matmul_linear",
+    of=lambda y: y * 0.25 + 1, attrs={"alpha": 0.25, "beta": 1},
+)  # fmt: skip
+
+
+def attention() -> Graph:
+    """The keys are a view of other axes, and nobody copies them but oneDNN."""
+    g = Graph("attention")
+    q, k, v = floats(2, 5, 3, 8), floats(2, 6, 3, 8), floats(2, 6, 3, 8)
+    turned = [
+        g.kernel("transpose", [g.input(t)], np.transpose(t, axes).shape, axes=axes)
+        for t, axes in ((q, (0, 2, 1, 3)), (k, (0, 2, 3, 1)), (v, (0, 2, 1, 3)))
+    ]
+    scores = np.einsum("bqhd,bkhd->bhqk", q, k, dtype="float64") / 4
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    y = np.einsum("bhqk,bkhd->bhqd", e / e.sum(-1, keepdims=True), v)
+    made = g.kernel("dnnl.matmul_linear", turned[:2], scores.shape, alpha=0.25, beta=0)
+    made = g.kernel("nn.softmax", [made], scores.shape, axis=-1)
+    made = g.kernel("nn.matmul", [made, turned[2]], y.shape)
+    return g.result(made, y.astype("float32"))
+
+
+CASES.add(attention())
+
+
+def one(symbol: str, name: str, value: Any, wanted: Any, *more: Any, **attrs: Any) -> None:
+    g = Graph(symbol)
+    inputs = [g.input(value), *map(g.const, more)]
+    CASES.add(g.result(g.kernel(name, inputs, wanted.shape, **attrs), wanted.astype("float32")))
+
+
+one("elu", "elu", X, np.where(X > 0, X, 1.5 * np.expm1(X)), alpha=1.5)
+one("gelu_tanh", "gelu_tanh", X,
+    X / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X.astype("float64") ** 3))))  # fmt: skip
+one("pow", "pow", np.abs(X) + np.float32(0.5), (np.abs(X) + 0.5) ** 1.5, exponent=1.5)
+one("pow_of_negative", "pow", X, X**2, exponent=2)
+for at, slope in ((1, floats(6)), (1, floats(1)), (-1, floats(3)), (0, floats(2))):
+    spread = slope.reshape([-1 if i == at % 4 else 1 for i in range(4)])
+    one(
+        f"prelu_{at % 4}_{slope.size}",
+        "nn.prelu",
+        X,
+        np.where(X > 0, X, X * spread),
+        slope,
+        axis=at,
+    )
+W = floats(6, 4, 3, 3)
+for name, function, attrs in (
+    ("elu", lambda y: np.where(y > 0, y, 0.5 * np.expm1(y)), {"alpha": 0.5}),
+    ("leaky_relu", lambda y: np.where(y > 0, y, 0.1 * y), {"alpha": 0.1}),
+    ("silu", lambda y: y * ref.sigmoid(y), {}),
+    ("gelu_tanh", lambda y: y / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (y + 0.044715 * y**3))), {}),
+):
+    data = floats(1, 4, 6, 6)
+    made = function(ref.convolve(data, W, [1, 1], [1] * 4, [1, 1]))
+    one(f"conv2d_{name}", f"dnnl.conv2d_{name}", data, made, W, **{**ref.CONVOLUTION, **attrs})
+
+for kind, reduce in (("mean", np.mean), ("sum", np.sum), ("max", np.max), ("min", np.min)):
+    for axes, keep in (((-1,), True), ((1,), False), ((0, 1, 2, 3), False), ((2, 3), False)):
+        one(f"{kind}_{'_'.join(map(str, axes)).replace('-', 'm')}_{keep:d}", kind, X,
+            np.asarray(reduce(X, axis=axes, keepdims=keep)), axis=axes)  # fmt: skip
+one("mean_of_one", "mean", floats(2, 1, 3), np.zeros((2, 3)), axis=[1])
+CASES["mean_of_one"].expected = [CASES["mean_of_one"].inputs[0].reshape(2, 3)]
+
+flat = X.reshape(2, 6, -1).astype("float64")
+normal = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
+gamma, beta = floats(4, 3), floats(4, 3)
+one("layer_norm_two_axes", "nn.layer_norm", X, normal.reshape(X.shape) * gamma + beta, gamma, beta,
+    axis=2, trailing=True, epsilon=1e-5, center=True, scale=True)  # fmt: skip
+one("layer_norm_alone", "nn.layer_norm", X, normal.reshape(X.shape),
+    axis=2, trailing=True, epsilon=1e-5, center=False, scale=False)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory, onednn: str) -> mblob.Module:
+    return ref.export([g.module() for g in CASES.values()], tmp_path_factory.mktemp("relax"))
+
+
+@pytest.mark.parametrize("symbol", CASES)
+def test_operator(symbol: str, lib: mblob.Module) -> None:
+    CASES[symbol].check(lib)
+
+
+# ---- what is wrong ----
+
+
+def shape_of_result(*shape: int) -> Callable[[dict[str, Any]], Any]:
+    return lambda node: node["attrs"].update(shape=[[shape]])
+
+
+LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
+    "product": ("matmul_4d", shape_of_result(2, 3, 5, 5),
+                r"factors of float32\[2, 3, 5, 7\] and float32\[2, 3, 7, 4\] do not give float32\[2, 3, 5, 5\]"),
+    "flat": ("matmul", shape_of_result(15), "a factor has 2 axes, and the result 1"),
+    "slope": ("prelu_1_6", lambda node: node["attrs"].update(axis=[["2"]]),
+              r"the slope is float32\[6\], and there are 4 channels"),
+    "axis": ("mean_1_0", lambda node: node["attrs"].update(axis=[["4"]]),
+             "the attribute axis is 4, and the data has 4 axes"),
+    "reduced": ("mean_1_0", shape_of_result(2, 6, 4), "mean over these axes of .* does not make"),
+    "many": ("mean_1_0", lambda node: node["attrs"].update(axis=[["1"] * 13]), "has 13 values"),
+    "exponent": ("pow", lambda node: node["attrs"].pop("exponent"), "exponent is missing"),
+    "trailing": ("layer_norm_alone", lambda node: node["attrs"].update(trailing=[["2"]]),
+                 "trailing is 2, expected 0 or 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_is_wrong_is_named(onednn: str, tmp_path: Any, lie: str) -> None:
+    symbol, change, said = LIES[lie]
+    case = CASES[symbol]
+    graph = json.loads(case.text())
+    change(graph["nodes"][-1])
+    lib = ref.export([case.module(json.dumps(graph))], tmp_path)
+    with pytest.raises(mblob.MblobError, match=said):
+        case.run(lib)

@@ -1,0 +1,41 @@
+"""ONNX's own tests of operators, as apache-tvm compiles them, with and without oneDNN."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import run
+
+pytestmark = pytest.mark.own_process  # oneDNN
+SCRIPT = Path(__file__).with_name("onnx_nodes.py")
+
+
+@pytest.mark.parametrize(
+    "words, at_least", [((), 18), pytest.param(("all",), 330, marks=pytest.mark.nightly)]
+)
+def test_operators_of_onnx_give_with_the_engine_what_they_give_without(
+    package_of: Callable[[str], Path],
+    onednn: str,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    at_least: int,
+) -> None:
+    package_of("tvm"), package_of("onnx")
+    run(sys.executable, SCRIPT, tmp_path, *words)
+    told = json.loads((tmp_path / "told.json").read_text())
+    done = {name: entry for name, entry in told.items() if "refused" not in entry}
+    wrong = {
+        name: entry
+        for name, entry in done.items()
+        if "failed" in entry or max(entry["from TVM"], entry["from ONNX"] or 0) > 1e-4
+    }
+    assert not wrong and len(done) >= at_least, (len(done), wrong)
+    by_engine = [
+        name for name, entry in done.items() if entry["told"][:1] and "tvmgen" in entry["told"][0]
+    ]
+    assert len(by_engine) >= 0.75 * at_least, by_engine
