@@ -7,11 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import worker
 from tvm import relax
-from tvm.relax.frontend.onnx import from_onnx
 
 import mblob
 
@@ -21,7 +19,7 @@ CALLS: dict[str, Callable[[], Any]] = {}
 def build(path: str, shapes: dict[str, list[int]], engine: str, plain: str) -> str:
     """Write the library of a network with oneDNN and that without; else why there is none."""
     try:
-        program = from_onnx(onnx.load(path), shape_dict=shapes, keep_params_in_input=False)
+        program = mblob.byoc.relax.from_onnx(path, shapes)
     except Exception as error:
         return " ".join(str(error).split())[-120:] or type(error).__name__
     mblob.byoc.relax.build(program, "llvm", "dnnl").export_library(engine)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import did_you_mean, needs_package
+from mblob.packager.byoc.onnx_folding import fold_shapes
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import checked_path
 
@@ -49,6 +50,7 @@ def from_onnx(
     if not model.graph.output:
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
+    fold_shapes(onnx, model, fixed)
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for
         warnings.simplefilter("always")
         try:

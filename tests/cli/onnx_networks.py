@@ -39,6 +39,14 @@ if __name__ == "__main__":
     (folder / "model.onnx").write_bytes(
         model([helper.make_node("Conv", ["x", "w"], ["y"])], weights, x="x", size=32)
     )
+    ends = [numpy_helper.from_array(np.array([i]), f"i{i}") for i in (-1, 0, 1)]
+    computed = [  # [n, -1], and the shape from before
+        helper.make_node("Conv", ["x.1", "w"], ["c"]), helper.make_node("Shape", ["c"], ["s"]),
+        helper.make_node("Slice", ["s", "i0", "i1"], ["b"]),
+        helper.make_node("Concat", ["b", "i-1"], ["t"], axis=0),
+        helper.make_node("Reshape", ["c", "t"], ["f"]), helper.make_node("Reshape", ["f", "s"], ["y"]),
+    ]  # fmt: skip
+    (folder / "shapes.onnx").write_bytes(model(computed, weights, *ends))
     (folder / "damaged.onnx").write_bytes(small[:-40])
     (folder / "empty.onnx").touch()
     unknown = model([helper.make_node("Unheard", ["x.1"], ["y"], domain="acme")])

@@ -93,6 +93,15 @@ def test_a_model_of_onnx_is_a_library_whose_outputs_are_compared(
     assert y.numpy().shape == (2, 4, 6, 6)
 
 
+def test_shapes_that_the_network_computes_are_computed_before_tvm_reads_it(
+    imported: Imported, tmp_path: Path
+) -> None:
+    done = imported("shapes.onnx", "--shape", "x.1=2,3,8,8", "--check", more="0")
+    assert done.returncode == 0, done.stderr
+    with mblob.open(tmp_path / "model.so") as library:
+        assert [value.name for value in library.models[0].inputs] == ["x_1"]
+
+
 @pytest.mark.parametrize(
     ("name", "words", "code", "said"),
     [

@@ -1,0 +1,139 @@
+"""What a model of ONNX computes of shapes, computed when they are known: TVM's frontend takes no reshape
+to a shape that the network computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+_LARGEST = 4096  # elements of a value that is computed here
+_OF_SHAPES = ("Shape", "Size")
+_RANDOM = (
+    "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
+    "Multinomial", "Dropout",
+)  # fmt: skip
+
+
+def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]) -> None:
+    """Put constants in place of small values that follow from the shapes of the inputs.
+
+    Args:
+        onnx: the package.
+        model: changed in place.
+        shapes: of the inputs.
+    """
+    graph = model.graph
+    if not any(node.op_type in _OF_SHAPES for node in graph.node):
+        return
+    values = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if _is_small(t.dims)}
+    folded: dict[str, Any] = {}
+    while found := _computed(onnx, model, _inferred(onnx, model, shapes), values):
+        values.update(found)
+        folded.update(found)
+        left = [node for node in graph.node if not (node.output and node.output[0] in found)]
+        del graph.node[:]
+        graph.node.extend(left)
+        made = [onnx.numpy_helper.from_array(array, name) for name, array in found.items()]
+        graph.initializer.extend(made)
+    used = {name for node in graph.node for name in node.input}
+    if not any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute):
+        kept = [t for t in graph.initializer if t.name not in folded or t.name in used]
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+
+
+def _is_small(shape: Sequence[int]) -> bool:
+    return prod(shape) <= _LARGEST
+
+
+def _inferred(
+    onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
+) -> dict[str, Sequence[int]]:
+    """The shapes that are known of values, by the rules of ONNX."""
+    light = onnx.ModelProto()  # without the weights, which may be gigabytes
+    light.ir_version = max(model.ir_version, 4)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    graph = light.graph
+    graph.name = "shapes"
+    graph.node.extend(model.graph.node)
+    weights = {t.name: t for t in model.graph.initializer}
+    graph.initializer.extend(t for t in weights.values() if _is_small(t.dims))
+    make = onnx.helper.make_tensor_value_info
+    graph.input.extend(
+        make(v.name, v.type.tensor_type.elem_type, shapes.get(v.name))
+        for v in model.graph.input
+        if v.name not in weights
+    )
+    graph.input.extend(
+        make(t.name, t.data_type, t.dims) for t in weights.values() if not _is_small(t.dims)
+    )
+    graph.output.extend(
+        make(v.name, v.type.tensor_type.elem_type, None) for v in model.graph.output
+    )
+    done = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    found: dict[str, Sequence[int]] = {}
+    for value in (*done.value_info, *done.input):
+        kind = value.type.tensor_type
+        sizes = [
+            d.dim_value for d in kind.shape.dim if d.HasField("dim_value") and d.dim_value >= 0
+        ]
+        if kind.HasField("shape") and len(sizes) == len(kind.shape.dim):
+            found[value.name] = sizes
+    return found
+
+
+def _computed(
+    onnx: Any, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values of nodes whose inputs are known, or whose input's shape is.
+
+    Args:
+        values: what is known already.
+    """
+    import numpy as np
+
+    known, found = dict(values), {}
+    results = {value.name for value in model.graph.output}
+    for node in model.graph.node:
+        names = [name for name in node.input if name]
+        is_shape = node.op_type in _OF_SHAPES and names and names[0] in shapes
+        if not is_shape and not all(name in known for name in names):
+            continue
+        if node.domain or node.op_type in _RANDOM or results.intersection(node.output):
+            continue
+        if len(node.output) != 1 or any(a.HasField("g") or a.graphs for a in node.attribute):
+            continue
+        out = node.output[0]
+        if node.op_type == "Constant":
+            array = _run(onnx, model, node, {})
+        elif is_shape:  # of which the elements do not matter
+            data = np.broadcast_to(np.float32(0), shapes[names[0]])
+            array = _run(onnx, model, node, {names[0]: data})
+        elif out in shapes and _is_small(shapes[out]):
+            array = _run(onnx, model, node, {name: known[name] for name in names})
+        else:
+            continue
+        if array is None or not _is_small(array.shape):
+            continue
+        known[out] = array
+        if node.op_type != "Constant":
+            found[out] = array
+    return found
+
+
+def _run(onnx: Any, model: Any, node: Any, inputs: Mapping[str, Any]) -> Any:
+    """The result of a node as ONNX defines it; None if its package cannot tell."""
+    from onnx.reference import ReferenceEvaluator
+
+    graph = onnx.GraphProto(name="one")
+    graph.node.append(node)
+    graph.input.extend(onnx.ValueInfoProto(name=name) for name in inputs)
+    graph.output.append(onnx.ValueInfoProto(name=node.output[0]))
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    try:
+        (array,) = ReferenceEvaluator(graph, opsets=opsets).run(None, dict(inputs))
+    except Exception:
+        return None
+    return array
