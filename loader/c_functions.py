@@ -28,6 +28,7 @@ from mblob.loader.c_types import (
     CDeclaration,
     Refusal,
     Sizes,
+    has_values,
     of_dwarf,
     of_row,
 )
@@ -60,7 +61,15 @@ def declared(node: OpenedNode, name: str) -> CDeclaration:
     symbol = name
     for row in rows:
         if row.abi == "plain" and name in (row.name, row.symbol):
-            declaration, symbol = of_row(row), row.symbol
+            # a function that a packed one calls takes and returns structs that are known
+            is_called = any(r.abi == "packed" and r.name == row.name for r in rows)
+            has_structs = is_called and has_values(row)
+            declaration = of_row(row, layouts_of(node) if has_structs else {})
+            symbol = row.symbol
+            if has_structs and declaration.refusal is not None:
+                instead = f"call module[{row.name!r}], which takes and returns it"
+                refusal = declaration.refusal._replace(instead=instead)
+                declaration = declaration._replace(refusal=refusal)
             for made in declaration.argtypes or ():
                 if isinstance(made, Memory):
                     made.layouts = partial(layouts_of, node)

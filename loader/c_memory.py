@@ -188,6 +188,15 @@ def check_layout(
         layouts: of structs, by name.
 
     Raises:
+        As of `check_fields`.
+    """
+    check_fields(value, declared, size, lambda: layouts().get(_type_name(declared), ""))
+
+
+def check_fields(value: Any, declared: str, size: int, layout_of: Callable[[], str]) -> None:
+    """The same for a struct of a known layout.
+
+    Raises:
         ArgumentTypeError: they lie at other places, or have other types.
     """
     if isinstance(value, Reference):
@@ -206,7 +215,7 @@ def check_layout(
     # others tell of too few bytes, and of objects of Python
     if count * item_size < size or getattr(given, "hasobject", False):
         return
-    layout = layouts().get(_type_name(declared))
+    layout = layout_of()
     if not layout:
         return
     if wrong := difference(layout, size, given, count == 1):

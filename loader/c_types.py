@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
 
 from mblob.format import functions_table
+from mblob.loader.by_value import ByValue, structure_of
 from mblob.loader.c_arguments import (
     Number,
     Pointer,
@@ -131,17 +133,27 @@ def _number_behind(value: Any) -> Any:
 _DESCRIPTORS = ("array descriptor", "class descriptor")  # of Fortran, which no argument is
 
 
-def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
+_NO_LAYOUTS: Mapping[str, str] = {}
+
+
+def _parameter(
+    text: str, type_text: str = "", layouts: Mapping[str, str] = _NO_LAYOUTS
+) -> tuple[str, Any]:
     """Name and type of a parameter; the type is None if ctypes has none.
 
     Args:
         type_text: its type as a row has it.
+        layouts: of structs that C passes by value, by their names.
     """
     p = functions_table.parameter(text)
     if text.lstrip().startswith(_DESCRIPTORS):
         return p.name, None
     if not p.pointer:
         number = number_of(list(p.words))
+        if number is None and p.type_name in layouts:
+            told = re.search(r":([0-9]+)$", type_text)
+            number_of_bytes = int(told[1]) if told else 0
+            return p.name, _by_value(p.text, p.type_name, layouts[p.type_name], number_of_bytes)
         return p.name, number_type(number) if number else None
     const = bool(re.search(r"\bconst\b", re.split(r"[*[]", text)[0]))
     element = number_of(list(p.words))
@@ -159,6 +171,11 @@ def _parameter(text: str, type_text: str = "") -> tuple[str, Any]:
     return p.name, Pointer(p.text, element, const, p.dims)
 
 
+def _by_value(declared: str, name: str, layout: str, size: int) -> Any:
+    made = structure_of(name, layout, size)
+    return None if made is None else ByValue(declared, made, layout)
+
+
 def _pointers(declared: str, pointed: Pointed, dims: tuple[str, ...]) -> Memory:
     return Memory(declared, True, dims, POINTER_SIZE, 1, pointed)
 
@@ -168,7 +185,17 @@ def _name_of(element: Number | None) -> str:
     return element.name if element is not None else ""
 
 
-def of_texts(name: str, result: str, parameters: str, text: str, types: str = "") -> CDeclaration:
+_WORD = rf"({functions_table.OBJECT}|:[0-9:]+)$"  # of ours behind a type
+
+
+def of_texts(
+    name: str,
+    result: str,
+    parameters: str,
+    text: str,
+    types: str = "",
+    layouts: Mapping[str, str] = _NO_LAYOUTS,
+) -> CDeclaration:
     """A function whose types are told in C.
 
     Args:
@@ -176,6 +203,7 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         parameters: in C, separated by commas; "?" if they are unknown.
         text: all of it, for people.
         types: of the parameters as a row has them, if that tells more.
+        layouts: as of `_parameter`.
     """
     argtypes: list[Any] | None = None
     names: list[str] = []
@@ -187,17 +215,18 @@ def of_texts(name: str, result: str, parameters: str, text: str, types: str = ""
         argtypes = []
         of_row = functions_table.split(types)
         for i, one in enumerate(found[:-1] if variadic else found):
-            parameter, ctype = _parameter(one, of_row[i] if i < len(of_row) else "")
+            parameter, ctype = _parameter(one, of_row[i] if i < len(of_row) else "", layouts)
             if ctype is None:
-                type_text = (
-                    of_row[i].removesuffix(functions_table.OBJECT) if i < len(of_row) else one
-                )
+                type_text = re.sub(_WORD, "", of_row[i]) if i < len(of_row) else one
                 refusal = _no_type(f"parameter {i}", " ".join(type_text.split()))
                 argtypes = None
                 break
             argtypes.append(ctype)
             names.append(parameter)
     known, restype = result_of(result) if result else (False, None)
+    if not known and result in layouts:
+        restype = structure_of(result, layouts[result])
+        known = restype is not None
     of_result = None
     if not known:
         of_result = _no_type("its result", result) if result else UNKNOWN_RESULT
@@ -226,15 +255,26 @@ def _no_type(what: str, text: str) -> Refusal:
 _BY_POINTER = "pack a C function that takes a pointer to the number, or to memory for the result"
 
 
-def of_row(row: functions_table.Row) -> CDeclaration:
-    """A function as the table of its library has it."""
+def has_values(row: functions_table.Row) -> bool:
+    """True if a function may take or return a struct by value."""
+    result = row.prototype.partition("(")[0]
+    of_values = (t for t in functions_table.split(row.types) if "*" not in t)
+    return any(":" in t for t in of_values) or not result_of(result.rpartition(" ")[0])[0]
+
+
+def of_row(row: functions_table.Row, layouts: Mapping[str, str] = _NO_LAYOUTS) -> CDeclaration:
+    """A function as the table of its library has it.
+
+    Args:
+        layouts: as of `_parameter`.
+    """
     start, end = row.prototype.find("("), row.prototype.rfind(")")
     if not 0 < start < end:
         types = "..." if row.types == "?" else row.types
         return of_texts(row.name, "", row.types, f"{row.name}({types})")
     result = row.prototype[:start].rstrip().removesuffix(row.name)
     parameters = row.prototype[start + 1 : end]
-    return of_texts(row.name, result.strip(), parameters, row.prototype, row.types)
+    return of_texts(row.name, result.strip(), parameters, row.prototype, row.types, layouts)
 
 
 def of_dwarf(name: str, function: Function) -> CDeclaration:
@@ -284,6 +324,8 @@ def _parameter_of_dwarf(found: CType) -> Any:
             return None if found.is_reference else Object(found.spelling, True)
         size = target.size if target.kind == "record" else 0
         return Memory(found.spelling, const, dims, size, target.alignment or 1)
+    if found.value is not None and found.kind == "record":
+        return _by_value(found.spelling, found.spelling, found.layout, found.value.size)
     number = _number_of_dwarf(found)
     return number_type(number) if number else None
 
@@ -307,6 +349,9 @@ def _result_of_dwarf(found: CType) -> tuple[bool, Any]:
     if found.kind == "pointer" and found.target is not None:
         number = _number_of_dwarf(found.target)
         return True, pointer_result(number, found.target.text.startswith("const "))
+    if found.value is not None and found.kind == "record":
+        made = structure_of(found.spelling, found.layout, found.value.size)
+        return made is not None, made
     number = _number_of_dwarf(found)
     restype = number and number.passed
     return restype is not None, restype

@@ -12,7 +12,7 @@ from mblob.devices import Device
 from mblob.dtype import TypeName
 from mblob.errors import ArgumentTypeError, MblobError
 from mblob.format.functions_table import parameters
-from mblob.loader import c_memory, prototype
+from mblob.loader import by_value, c_memory, prototype
 from mblob.loader.c_arguments import complex_type
 from mblob.loader.c_callbacks import mismatch as mismatch
 from mblob.loader.c_callbacks import not_of_ctypes as not_of_ctypes
@@ -107,7 +107,8 @@ def one_complex(number: Any, parameter: tuple[str, str], place: str) -> memoryvi
         place: what errors begin with.
     """
     dtype, declared = parameter
-    if not declared.endswith("[static 1]"):
+    is_value = "*" not in declared and "[" not in declared
+    if not (is_value or declared.endswith("[static 1]")):
         return None
     made = empty((1,), dtype)
     try:
@@ -117,6 +118,25 @@ def one_complex(number: Any, parameter: tuple[str, str], place: str) -> memoryvi
         raise
     ctypes.memmove(made.data_ptr(), ctypes.byref(parts), ctypes.sizeof(parts))
     return memoryview(made)
+
+
+def int128(number: Any, declared: str, place: str) -> bytes | None:
+    """As of `by_value.int128`, for a call."""
+    try:
+        return by_value.int128(number, declared)
+    except MblobError as exc:
+        exc.prefix(place)
+        raise
+
+
+def returned(owner: OpenedNode, name: str, data: bytes) -> Any:
+    """The value that a function returned as bytes."""
+    layouts = partial(_layout, owner)
+    return by_value.value_of(prototype_of(owner, name), layouts, data)
+
+
+def _layout(owner: OpenedNode, name: str) -> str:
+    return layouts_of(owner).get(name, "")
 
 
 _parameters = lru_cache(256)(parameters)

@@ -84,6 +84,8 @@ def _check_type(parameter: Parameter, value: Any, who: str) -> None:
         is_number = parameter.words and set(parameter.words) <= WORDS
         kinds = [argument_types.KINDS.get(word, "") for word in parameter.words]
         kind = "float" if {"float", "bfloat"} & set(kinds) else "int"
+        if "_Complex" in parameter.words:
+            kind = "complex"
         expected = kind if is_number else ""
         fits = not (value is None or isinstance(value, (str, bytes, bytearray)))
     if expected and not fits:

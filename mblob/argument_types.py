@@ -58,6 +58,21 @@ class ArgumentType(NamedTuple):
     largest: str = ""
 
 
+class Value(NamedTuple):
+    """A type of C that is passed by value as another one is.
+
+    Attributes:
+        text: in C.
+        size, alignment: bytes.
+        offsets: of the members of a struct, m0, m1, ...
+    """
+
+    text: str
+    size: int
+    alignment: int
+    offsets: tuple[int, ...] = ()
+
+
 def _integer(kind: str, bits: int, passed: str, *others: str) -> ArgumentType:
     """An integer of <stdint.h>. Where there is one of exactly these bits the least of them is it."""
     least = f"{kind}_least{bits}_t"

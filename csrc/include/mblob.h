@@ -400,7 +400,9 @@ MBLOB_API void mblob_function_release(mblob_function *function);
  * mblob_function_alignment() bytes.
  * Ownership: arguments are borrowed for the call. A returned module or function is a new reference,
  * given back with mblob_module_release(), mblob_function_release() or mblob_value_release(). So is
- * a returned array or object. Returned text is borrowed until the next call on this thread.
+ * a returned array or object. Returned text is borrowed until the next call on this thread. A C function that
+ * returns a struct by value, a complex number or an integer of 128 bits gives its bytes (kTVMBytes), which are
+ * borrowed in the same way.
  * Errors: MBLOB_E_KERNEL, or the status that the function recorded. MBLOB_E_ARGUMENT.
  * Threads: any, if the kernel allows it. */
 MBLOB_API int mblob_function_call(mblob_function *function, const TVMValue *args, const int *codes,
@@ -466,7 +468,8 @@ MBLOB_API mblob_argument_mode mblob_function_argument_mode(const mblob_function 
  * `tensor`, and mblob_value_release() takes it with the code kTVMNDArrayHandle.
  * A pointer to pointers is an array of addresses (uint64[n], which a bound in the prototype is compared
  * with), a pointer to a struct its bytes (uint8[size]), a pointer to a function a `handle`; `handle`
- * passes any address unchecked.
+ * passes any address unchecked. A struct by value is the same bytes, as an argument and as a result; a complex
+ * number is complex128[1], an integer of 128 bits uint64[2].
  * Pass an int8_t or a float without a cast. Cast a constant for `int64`: (int64_t)3. A uint64 above
  * INT64_MAX is an error, unless the function's prototype has a uint64_t there. If data is less
  * aligned than the kernel needs, mblob passes an aligned copy, and copies the outputs back.

@@ -273,6 +273,8 @@ bool call_takes_complex(const call_frame *frame, int i);
 /* An array with a number for a pointer to one complex number that the function reads, None for other
  * pointers. */
 PyObject *call_complex_array(const call_frame *frame, int i, PyObject *number);
+/* The bytes of a number for an integer of 128 bits, None for other pointers to structs. */
+PyObject *call_int128(const call_frame *frame, int i, PyObject *number);
 /* True if the buffer that the slot holds is of a number of ctypes, c_int(3), of the parameter's type. */
 bool call_is_number_of_ctypes(const call_frame *frame, int i, PyObject *arg);
 /* What converts itself to a number of the kind that the signature says. */

@@ -32,8 +32,12 @@ static bool number_for_array(call_frame *frame, int i, PyObject *number) {
   if (frame->parameters[i].indirect)
     return call_no_addresses(frame, i,
                              number ? PyUnicode_FromFormat("the number %R", number) : NULL);
-  if (is_struct(&frame->parameters[i]))
+  if (is_struct(&frame->parameters[i])) {
+    PyObject *bytes = number ? call_int128(frame, i, number) : NULL;
+    if (bytes != Py_None && number != NULL) return call_convert_instead(frame, i, bytes);
+    Py_XDECREF(bytes);
     return call_no_struct(frame, i, number ? PyUnicode_FromFormat("the number %R", number) : NULL);
+  }
   if (number == NULL) return false;
   PyObject *made = call_complex_array(frame, i, number);
   if (made != Py_None) return call_convert_instead(frame, i, made);
@@ -296,9 +300,11 @@ static bool convert_small_floats(call_frame *frame, int i, PyObject *arg) {
   return convert_view(frame, i, arg);
 }
 
-/* Structs of ctypes and numpy; ctypes has the format of a byte for a union or a packed struct. */
+/* Structs of ctypes and numpy, and bytes of numpy ("8x"); ctypes has the format of a byte for a union or a packed
+ * struct. */
 static bool is_record(const Py_buffer *view) {
-  return view->format[0] == 'T' || (strcmp(view->format, "B") == 0 && view->itemsize > 1);
+  return view->format[0] == 'T' || view->format[strspn(view->format, "0123456789")] == 'x' ||
+         (strcmp(view->format, "B") == 0 && view->itemsize > 1);
 }
 
 /* True if the elements of an array are Python's objects, or have some; sets the error for it. */

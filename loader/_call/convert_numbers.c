@@ -21,6 +21,15 @@ PyObject *call_complex_array(const call_frame *frame, int i, PyObject *number) {
   return made;
 }
 
+PyObject *call_int128(const call_frame *frame, int i, PyObject *number) {
+  PyObject *declared = call_function_declared(frame->function, i);
+  PyObject *place = declared ? call_frame_place(frame, i) : NULL;
+  PyObject *made = place ? call_uncommon("int128", number, declared, place) : NULL;
+  Py_XDECREF(place);
+  Py_XDECREF(declared);
+  return made;
+}
+
 bool call_is_number_of_ctypes(const call_frame *frame, int i, PyObject *arg) {
   const call_slot *slot = &frame->slots[i];
   return slot->u.view.ndim == 0 &&

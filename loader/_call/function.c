@@ -215,6 +215,12 @@ PyObject *call_function_invoke(PyObject *function, call_frame *frame) {
   if (ret_code == kTVMArgInt) ret_code = self->int_code;
   PyObject *result = ret_code == kTVMNullptr ? Py_NewRef(Py_None)
                                              : call_convert_result(ret, ret_code, self->owner);
+  if (ret_code == kTVMBytes && result != NULL && self->owner != Py_None &&
+      *mblob_function_prototype(self->handle) != '\0') { /* a struct by value, and its like */
+    PyObject *data = result;
+    result = call_uncommon("returned", self->owner, self->name, data);
+    Py_DECREF(data);
+  }
   if (self->keeps && ret_code == kTVMObjectHandle) result = call_container_tuples(result);
   if (ret_code == kTVMModuleHandle && self->owner != Py_None && result != NULL &&
       !remember(self, frame, result))

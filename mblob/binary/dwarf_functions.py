@@ -14,9 +14,11 @@ from mblob.binary.dwarf_layouts import layout_of
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
-    array_ranges,
     children,
     constant_of,
+    extents,
+    is_fortran,
+    language_of,
     name_of,
     record_behind,
     referred,
@@ -25,13 +27,13 @@ from mblob.binary.dwarf_types import (
     unnamed,
     with_sign,
 )
+from mblob.binary.dwarf_values import value_of
 from mblob.binary.elf import ElfFile
 from mblob.binary.function_names import MANGLED
 from mblob.named_tuple import NamedTuple
 
 _LANG_ASSEMBLER = 0x8001  # DW_LANG_Mips_Assembler, of any machine
 _LANG_C = (0x01, 0x02, 0x0C, 0x1D, 0x2C)  # those of C with old-style definitions: 89, C, 99, 11, 17
-_LANG_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
 # DW_CC_normal, and DW_CC_program, the main program of Fortran.
 _ORDINARY_CALLS = (1, 2)
 _SCOPES = ("DW_TAG_namespace", "DW_TAG_module")  # of C++ and of Fortran
@@ -266,16 +268,16 @@ def _add(
         code = instances.get(die.offset, ())
         entry = (die, declared, pointer_size, code)
         is_exported = not name.startswith(_MANGLED) and "DW_AT_external" in declared.attributes
-        is_fortran = _language(die) in _LANG_FORTRAN
-        function = function_of(symbol, *entry) if is_exported or terse or is_fortran else None
-        if is_fortran and function is not None:
+        of_fortran = is_fortran(die)
+        function = function_of(symbol, *entry) if is_exported or terse or of_fortran else None
+        if of_fortran and function is not None:
             path = (*places.get(declared.offset, ()), name_of(declared))
             function = function._replace(source_name=b"::".join(path).decode(errors="replace"))
         if terse and function is not None and _is_bare(die, function):
             made.whole = False
             continue
         if function is not None:
-            if is_fortran and not code and not _CODE.intersection(die.attributes):
+            if of_fortran and not code and not _CODE.intersection(die.attributes):
                 merged.add(symbol)
             else:
                 candidates.append(function)
@@ -311,7 +313,7 @@ def _origin(die: Any) -> int | None:
 
 def _is_assembler(top: Any) -> bool:
     """True if a unit is assembler text, whose functions an assembler names without their types."""
-    return _language(top) == _LANG_ASSEMBLER
+    return language_of(top) == _LANG_ASSEMBLER
 
 
 _LEVEL = re.compile(rb" -g(?:gdb)?([0-3]?)(?= |$)")
@@ -358,20 +360,21 @@ def function_of(
     parameters: list[CType] = []
     names: list[str] = []
     variadic = False
-    is_fortran = _language(die) in _LANG_FORTRAN
+    of_fortran = is_fortran(die)
     is_old_style = _is_old_style(die, declared)
     machine = die.dwarfinfo.config.machine_arch
     for child in children(die):
         if child.tag == "DW_TAG_formal_parameter":
             declared_type = referred(child)
             found = with_sign(type_of(declared_type, pointer_size), machine)
-            if found.kind == "pointer" and not is_fortran:
+            if found.kind == "pointer" and not of_fortran:
                 record = record_behind(declared_type)
                 layout = "" if record is None else layout_of(record, pointer_size)
                 found = found._replace(layout=layout)
+            found = _by_value(found, declared_type, pointer_size)
             if is_old_style:
                 found = _promoted(found)
-            if is_fortran:
+            if of_fortran:
                 there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
             parameters.append(found)
@@ -379,9 +382,11 @@ def function_of(
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
+    of_result = referred(declared)
+    result = with_sign(type_of(of_result, pointer_size), machine)
     return Function(
         name=name,
-        result=with_sign(type_of(referred(declared), pointer_size), machine),
+        result=_by_value(result, of_result, pointer_size),
         parameters=tuple(parameters),
         variadic=variadic,
         pointer_size=pointer_size,
@@ -392,13 +397,19 @@ def function_of(
     )
 
 
+def _by_value(found: CType, declared: Any, pointer_size: int) -> CType:
+    """A type with what a call passes, if it is a struct."""
+    if found.kind not in ("record", "complex") or found.is_object:
+        return found
+    value = value_of(declared, pointer_size)
+    if value is None:
+        return found
+    layout = layout_of(unnamed(declared)[0], pointer_size)
+    return found._replace(value=value, layout=layout)
+
+
 def _line(die: Any) -> int:
     return constant_of(die.attributes, "DW_AT_decl_line", 0, 0) or 0
-
-
-def _language(die: Any) -> int:
-    """The language of the unit of an entry, 0 if it does not tell."""
-    return constant_of(die.cu.get_top_DIE().attributes, "DW_AT_language", 0, 0) or 0
 
 
 def _is_old_style(die: Any, declared: Any) -> bool:
@@ -407,7 +418,7 @@ def _is_old_style(die: Any, declared: Any) -> bool:
     if "DW_AT_prototyped" in die.attributes or "DW_AT_prototyped" in declared.attributes:
         return False
     producer = text_of(die.cu.get_top_DIE(), "DW_AT_producer")
-    return _language(die) in _LANG_C and any(name in producer for name in _OF_C)
+    return language_of(die) in _LANG_C and any(name in producer for name in _OF_C)
 
 
 _OF_C = (b"GNU C", b"clang", b"Intel")
@@ -447,7 +458,7 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     if tag == "DW_TAG_array_type":
         target = ARRAY_DESCRIPTOR
         if "DW_AT_data_location" not in die.attributes and found.target:
-            target, dims = found.target, _extents(die)
+            target, dims = found.target, tuple(extents(die))
             if target.kind == "pointer" and target.target and target.target.kind == "void":
                 target = target.target  # the same
     elif tag == "DW_TAG_structure_type" and not name_of(die):  # types of the source have names
@@ -464,16 +475,6 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
         if answers == {False}:
             return found
     return _address(target, pointer_size)._replace(dims=dims)
-
-
-def _extents(die: Any) -> tuple[int | None, ...]:
-    """The extents of an array of Fortran, whose lower bounds are 1 where nothing is said."""
-    found: list[int | None] = []
-    for r in array_ranges(die):
-        upper = constant_of(r, "DW_AT_upper_bound", 1, None)
-        lower = constant_of(r, "DW_AT_lower_bound", 0, None if "DW_AT_lower_bound" in r else 1)
-        found.append(None if upper is None or lower is None else upper - lower)
-    return tuple(found)
 
 
 def _is_passed_by_address(parameter: Any) -> bool | None:

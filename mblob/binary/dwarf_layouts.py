@@ -8,12 +8,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from mblob.binary.dwarf_types import (
+    COMPLEX,
     ENCODINGS,
     POINTERS,
     RECORDS,
-    array_ranges,
     children,
     constant_of,
+    extents,
     name_of,
     referred,
     unnamed,
@@ -66,14 +67,13 @@ def _field(die: Any, pointer_size: int, at: int, name: str) -> Iterator[_Field]:
     if die is None:
         return
     size = constant_of(die.attributes, "DW_AT_byte_size", 0, 0) or 0
-    if die.tag in RECORDS:
+    if die.tag in RECORDS and COMPLEX.get(name_of(die).decode(errors="replace")) == size:
+        yield at, name, f"complex{8 * size}", 1
+    elif die.tag in RECORDS:
         yield from _record(die, pointer_size, at, name)
     elif die.tag == "DW_TAG_array_type":
         element, _, _ = unnamed(referred(die))
-        sizes = [
-            constant_of(r, "DW_AT_count", 0, constant_of(r, "DW_AT_upper_bound", 1, 0)) or 0
-            for r in array_ranges(die)
-        ]
+        sizes = [size or 0 for size in extents(die)]
         step = constant_of(element.attributes, "DW_AT_byte_size", 0, 0) if element else 0
         if element is not None and element.tag in RECORDS:
             for i in range(prod(sizes)):

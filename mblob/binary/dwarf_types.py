@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from mblob.argument_types import TABLE
+from mblob.argument_types import TABLE, Value
 from mblob.named_tuple import NamedTuple
 
 DEPTH = 8  # pointers, qualifiers and names in a row; what is deeper is of no kind that we compare
@@ -33,7 +33,7 @@ RECORDS = {
     "DW_TAG_union_type": "union",
 }
 # Classes of C++ that have the layout of C's complex types ([complex.numbers.general]), with their sizes.
-_COMPLEX = {
+COMPLEX = {
     f"complex<{row.c.partition(' ')[0]}>": row.bits // 8 for row in TABLE if row.kind == "complex"
 }
 _QUALIFIERS = ("DW_TAG_volatile_type", "DW_TAG_restrict_type", "DW_TAG_atomic_type")
@@ -66,7 +66,9 @@ class CType(NamedTuple):
         enumerators: of an enum: names and values, the first of them.
         is_reference: a pointer of C++ that is never NULL.
         is_object: a class of C++ whose values its own functions copy or destroy, or that has virtual ones.
-        layout: of a parameter that points at structs, their fields, as of `dwarf_layouts.layout_of`.
+        layout: of a parameter that points at structs, their fields, as of `dwarf_layouts.layout_of`; of a
+            parameter or result that is a struct its own.
+        value: of a struct that is a parameter or result what it is passed as, as of `dwarf_values.value_of`.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class CType(NamedTuple):
     is_reference: bool = False
     is_object: bool = False
     layout: str = ""
+    value: Value | None = None
 
     @property
     def spelling(self) -> str:
@@ -217,6 +220,9 @@ def _enumerators(die: Any) -> Iterator[tuple[str, int]]:
 
 
 _MEMBERS = 1024  # of records that are looked at for the facts of one
+_IN_CLASS = (
+    1  # DW_DEFAULTED_in_class: a function that its own class declares and leaves to the compiler
+)
 _BY_REFERENCE = 4  # DW_CC_pass_by_reference, of a class
 _BEHIND = (
     "DW_TAG_member",
@@ -283,10 +289,9 @@ def _is_object(record: Any, below: Iterable[Any]) -> bool:
 def _is_own(function: Any, record: Any) -> bool:
     """True if a method is the class's own destructor, or copies or moves one of its objects."""
     name = name_of(function)
-    if function.tag != "DW_TAG_subprogram" or not {
-        "DW_AT_defaulted",
-        "DW_AT_artificial",
-    }.isdisjoint(function.attributes):
+    is_made = "DW_AT_artificial" in function.attributes
+    in_class = constant_of(function.attributes, "DW_AT_defaulted", 0, 0) == _IN_CLASS
+    if function.tag != "DW_TAG_subprogram" or is_made or in_class:
         return False
     if name.startswith(b"~"):
         return True
@@ -312,6 +317,31 @@ def _dims(die: Any) -> tuple[int | None, ...]:
 def array_ranges(die: Any) -> Iterator[Any]:
     found = (c.attributes for c in children(die) if c.tag == "DW_TAG_subrange_type")
     return islice(found, DEPTH)
+
+
+_FORTRAN = (0x07, 0x08, 0x0E, 0x22, 0x23, 0x2D)  # DWARF 5, table 7.17: 77, 90, 95, 03, 08, 18
+
+
+def language_of(die: Any) -> int:
+    """The language of the unit of an entry, 0 if it does not tell."""
+    return constant_of(die.cu.get_top_DIE().attributes, "DW_AT_language", 0, 0) or 0
+
+
+def is_fortran(die: Any) -> bool:
+    """True of an entry of a source in Fortran."""
+    return language_of(die) in _FORTRAN
+
+
+def extents(array: Any) -> list[int | None]:
+    """The numbers of elements of an array in its dimensions; None where they are not told."""
+    first = int(is_fortran(array))
+    found: list[int | None] = []
+    for r in array_ranges(array):
+        low = constant_of(r, "DW_AT_lower_bound", 0, None if "DW_AT_lower_bound" in r else first)
+        high = constant_of(r, "DW_AT_upper_bound", 1, None)
+        told = None if low is None or high is None else high - low
+        found.append(constant_of(r, "DW_AT_count", 0, told))
+    return found
 
 
 def constant_of(attributes: Any, name: str, more: int, default: int | None) -> int | None:
@@ -349,7 +379,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
         return "other", size, element.declaration(f"(?){dims}"), element
     if die.tag == "DW_TAG_subroutine_type" and depth < _FUNCTION_DEPTH:
         return "other", size, _function(die, pointer_size, lambda t: t), None
-    if die.tag in RECORDS and _COMPLEX.get(name) == size:
+    if die.tag in RECORDS and COMPLEX.get(name) == size:
         return "complex", size, f"std::{name}", None
     if die.tag in RECORDS:
         template, is_template, _ = name.partition("<")  # whose arguments commas part

@@ -300,8 +300,12 @@ def contradicts(row: Row) -> bool:
 def _is_of_type(text: str, type_text: str) -> bool:
     if re.search(FUNCTION, text) or re.search(FUNCTION, type_text):
         return bool(re.search(FUNCTION, text) and re.search(FUNCTION, type_text))
-    type_text = re.sub(r"(?<=[*&]):.*", "", type_text)
+    size, _ = memory_of(type_text)
+    type_text = re.sub(r"(?<=[*&]):.*|:[0-9]+$", "", type_text)
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
+    is_value = (size or "_Complex" in words) and words[:1] == ["const"] and "*" in type_text
+    if is_value and not declared.pointer:  # a packed function takes its address
+        return _plain(words) == _plain(declared.words)
     same_const = ("const" in words) == bool(re.search(r"\bconst\b", text))
     # what is read as a name may be the last word of a type that is not known
     spellings = (_plain(declared.words), _plain((*declared.words, declared.name)))

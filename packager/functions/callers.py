@@ -110,15 +110,12 @@ def _of_fortran(function: Function) -> str:
     # Only an interface tells how arguments are passed that are not by address.
     is_known = bool(modules) or all(p.kind == "pointer" for p in function.parameters)
     result = function.result
-    if None in dummies or not is_known or result.kind not in ("complex", "float"):
+    if None in dummies or not is_known or result.kind != "float":
         return ""
-    made = _short(result) if result.kind == "complex" else "real(8)"
     names = ", ".join(function.names)
     types = [f"{t[0]} :: {own}{t[1]}" for t, own in zip(dummies, function.names) if t]
-    types.append(f"{made} :: result")
-    if not modules and _short(result) == made:
-        types[-1] += f", {name}"
-    elif not modules:
+    types.append("real(8) :: result")
+    if not modules:
         types.append(f"{_short(result)} :: {name}")
     text = (
         f"subroutine call_{name}({names}{', ' * bool(names)}result); {'; '.join(types)};"

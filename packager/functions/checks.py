@@ -20,16 +20,21 @@ DIALECTS = ("classic", "ffi")
 
 
 @cache
-def text(dialect: str, of_fortran: bool = False, apart: bool = False) -> str:
+def text(
+    dialect: str, of_fortran: bool = False, apart: bool = False, has_values: bool = False
+) -> str:
     """The C text of a dialect's checks.
 
     Args:
         of_fortran: with those of Fortran's arguments.
+        has_values: with those of values that no argument is.
         apart: declarations alone; the code is in the object.
     """
     if apart:
         return "#define MBLOB_CHECKS_APART\n" + _code(dialect, False)
     code = _code(dialect, of_fortran)
+    if has_values:
+        code += (_HERE / "checks_values.h").read_text(encoding="utf-8")
     return "\n".join([*_macros(code), code])
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mblob.argument_types import HALVES
+from mblob.argument_types import HALVES, Value
 from mblob.format.functions_table import WORDS
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
@@ -147,8 +147,35 @@ def _prototype_of(function: Function) -> Prototype:
         for i, (p, name) in enumerate(zip(function.parameters, names))
     )
     mangled = function.name if function.qualified else ""
-    result = _result(function.result, remedies)
-    return Prototype(function.qualified or function.name, *result, found, mangled)
+    name = function.qualified or function.name
+    if (returned := by_value(function.result, "it")) is not None:
+        return Prototype(name, "value", None, returned.spelled, found, mangled, returned=returned)
+    return Prototype(name, *_result(function.result, remedies), found, mangled)
+
+
+def by_value(found: CType, name: str) -> Parameter | None:
+    """A value that no argument is, as a packed function takes its address: a struct, a complex number, or an
+    integer of 128 bits; None of other types, and of what C passes in a way that is not known."""
+    one = (number_dim(1),)
+    scalar = scalar_of(found)
+    if scalar is not None and scalar.kind == "complex":
+        value = found.value if _CLASS in found.text else Value(scalar.name, found.size, 0)
+        if value is None:
+            return None
+        return Parameter(name, "tensor", scalar, True, one, scalar.name, value=value)
+    spelled = found.text.removeprefix("const ")
+    if found.kind in ("int", "uint") and found.size == 16 and "int128" in found.base:
+        spelled = f"__{found.kind}128_t"
+        return Parameter(name, "pointer", None, True, one, spelled, 16, value=Value(spelled, 16, 0))
+    is_named = not any(c in spelled for c in "?<")
+    if found.kind != "record" or found.value is None or found.is_object or not is_named:
+        return None
+    return Parameter(
+        name, "pointer", None, True, one, spelled, found.size, layout=found.layout, value=found.value
+    )  # fmt: skip
+
+
+_CLASS = "std::complex<"
 
 
 def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Parameter:
@@ -158,6 +185,8 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
             f"{where} is passed by its address unless it has VALUE: compile with gfortran -g -O1 -fno-lto, which tells"
         )
     if found.kind != "pointer":
+        if (value := by_value(found, name or f"x{index}")) is not None:
+            return value
         scalar = scalar_of(found)
         if scalar is None or scalar.kind == "complex":
             raise NotCallable(

@@ -94,10 +94,14 @@ def _text(found: CType) -> str:
 
 
 def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
+    if p.value is not None and actual.kind == "either" and actual.target is not None:
+        actual = actual.target
     if actual.kind == "either":
         actual = actual._replace(kind="pointer")
     if p.kind == "scalar" or p.is_hidden:
         return _same_number(p.element, actual, pointer_size, by_value=True)
+    if p.value is not None:
+        return _same_value(p, actual)
     if actual.kind != "pointer" or actual.target is None:
         return False
     target = actual.target
@@ -118,6 +122,14 @@ def _same_parameter(p: Parameter, actual: CType, pointer_size: int) -> bool:
     if target.kind == "complex" and p.element.kind == "float":  # its parts
         return 2 * SIZES.get(p.element.name, 0) == target.size
     return _same_number(p.element, target, pointer_size, by_value=False)
+
+
+def _same_value(p: Parameter, actual: CType) -> bool:
+    """True if a type is passed by value as that of a parameter."""
+    if actual.value is not None:
+        return actual.value == p.value
+    kind = "complex" if p.scalar else p.spelled.strip("_").removesuffix("128_t")
+    return p.value is not None and (actual.kind, actual.size) == (kind, p.value.size)
 
 
 def _same_kind_of_pointer(p: Parameter, target: CType) -> bool:
@@ -144,6 +156,8 @@ def _same_rows(p: Parameter, target: CType) -> bool:
 def _same_result(prototype: Prototype, function: Function) -> bool:
     if prototype.scalar is not None:
         return _same_number(prototype.scalar, function.result, function.pointer_size, by_value=True)
+    if prototype.returned is not None:
+        return _same_value(prototype.returned, function.result)
     wanted = "pointer" if prototype.result == "string" else prototype.result
     return function.result.kind == wanted
 

@@ -16,6 +16,7 @@ from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.debug_prototypes import (
     NotCallable,
+    by_value,
     check_callable,
     prototype_of,
     with_places,
@@ -249,7 +250,8 @@ def _parsed(text: str, name: str, file: HostFile) -> Prototype:
     from mblob.packager.modules.source_words import as_in_c
 
     arrays = dict.fromkeys(file.array_types, "void *")
-    known = Words({**_own_types(file.functions), **arrays}, _enumerators(file.enums))
+    numbers, values = _enumerators(file.enums), _own_values(file.functions)
+    known = Words({**_own_types(file.functions), **arrays}, numbers, values)
     made = parse([as_in_c(file.written.get(name, text))], known)
     if len(made) != 1:
         raise BuildError(f"functions: {text!r} declares {len(made)} functions, expected one")
@@ -348,7 +350,8 @@ def _own_types(functions: Sequence[Function]) -> dict[str, str]:
             t: CType | None = found
             while t is not None:
                 name = t.text.removeprefix("const ")
-                if name not in WORDS and all(map(str.isidentifier, name.split(" "))):
+                is_name = all(map(str.isidentifier, name.split(" ")))
+                if is_name and name not in WORDS and not name.startswith("__int128"):
                     scalar = scalar_of(t)
                     other = "void *" if t.kind == "pointer" else "void"
                     types[name] = scalar.name if scalar else other
@@ -358,6 +361,22 @@ def _own_types(functions: Sequence[Function]) -> dict[str, str]:
         if name.startswith(("struct ", "union ", "enum "))
     }  # fmt: skip
     return {**tagged, **types}  # C++ has them without these words
+
+
+def _own_values(functions: Sequence[Function]) -> dict[str, Parameter]:
+    """The types that functions of a source take and return by value, as of `prototype_parser.Words`."""
+    values: dict[str, Parameter] = {}
+    for function in functions:
+        for found in (*function.parameters, function.result):
+            value = by_value(found, "")
+            if value is None:
+                continue
+            values.setdefault(value.spelled, value)
+            if found.kind == "record" and found.base:  # of a typedef
+                tag = "union" if value.value and value.value.text.startswith("union") else "struct"
+                values.setdefault(f"{tag} {found.base}", value)
+    tagged = {name.partition(" ")[2]: v for name, v in values.items() if " " in name and v.layout}
+    return {**tagged, **values}
 
 
 @cache
@@ -411,11 +430,12 @@ def _with_values(comment: str, function: Function, prototype: Prototype) -> str:
     values of parameters and of the result."""
     lines = [f"{p.name}: None leaves it out" for p in prototype.parameters if p.optional]
     records: dict[str, list[str]] = {}
-    for name, found in zip(function.names, function.parameters):
-        if name and found.layout and found.target is not None:
-            records.setdefault(_members(found.target, found.layout), []).append(name)
+    named = (*zip(function.names, function.parameters), ("result", function.result))
+    for name, found in named:
+        if name and found.layout:
+            records.setdefault(_members(found.target or found, found.layout), []).append(name)
     lines += [f"{', '.join(names)}: {members}" for members, names in records.items()]
-    for name, found in (*zip(function.names, function.parameters), ("result", function.result)):
+    for name, found in named:
         target = found.target if found.kind == "pointer" else found
         if name and target is not None and target.enumerators:
             values = ", ".join(f"{word} {value}" for word, value in target.enumerators)

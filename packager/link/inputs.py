@@ -509,7 +509,8 @@ def _helpers(
     with_table = bool(packed_now) and gathered.with_table
     joins = any(f.elsewhere for f, _ in objects)
     # All of it would make what is added larger.
-    is_apart = with_table and not joins and not any(f.prototype.of_fortran for f in packed_now)
+    is_common = all(f.prototype.has_common_checks for f in packed_now)
+    is_apart = with_table and not joins and is_common
     compiled = compiled_checks(request.dialect, gathered.machine) if is_apart else None
     # Several compilers share many functions, if what these call is in an object of its own.
     size = _AT_ONCE if compiled else len(packed_now)

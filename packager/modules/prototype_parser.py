@@ -11,7 +11,6 @@ from typing import Any
 
 from mblob import argument_types
 from mblob.errors import needs_package
-from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.prototypes import (
     STATIC,
@@ -26,6 +25,8 @@ from mblob.packager.modules.prototypes import (
     standard,
     type_names,
 )
+from mblob.packager.modules.type_words import Words as Words
+from mblob.packager.modules.type_words import resolve, value_name
 
 try:
     from pycparser import CParser
@@ -37,19 +38,6 @@ try:
     from pycparser.c_parser import ParseError as ParseError
 except ImportError:  # older releases
     from pycparser.plyparser import ParseError as ParseError
-
-
-class Words(NamedTuple):
-    """Words of a source that prototypes may have beside those of C.
-
-    Attributes:
-        types: what stands for a type of its own (`real`, `struct image`, `enum mode`): a number, `void`
-            for a struct, or `void *` for a pointer.
-        numbers: values of enumerators.
-    """
-
-    types: Mapping[str, str] = {}
-    numbers: Mapping[str, int] = {}
 
 
 _NO_WORDS = Words()
@@ -123,7 +111,9 @@ def _prototype(node: Any, text: str, words: Words) -> Prototype:
     if twice := next((n for i, n in enumerate(names) if n in names[:i]), None):
         raise BuildError(f"{name}: two parameters are called {twice!r}; rename one")
     spelled = [_spelled(p) if isinstance(p, (c_ast.Decl, c_ast.Typename)) else "" for p in params]
-    _resolve(node, words.types)
+    given = [words.values.get(value_name(getattr(p, "type", None))) for p in params]
+    returned = words.values.get(value_name(node.type.type))
+    resolve(node, words.types)
     integers: dict[str, str | int] = {
         p.name: scalar.kind
         for p in params
@@ -131,8 +121,11 @@ def _prototype(node: Any, text: str, words: Words) -> Prototype:
     }
     known = {**words.numbers, **integers}
     parameters = tuple(
-        _parameter(p, i, name, known, s) for i, (p, s) in enumerate(zip(params, spelled))
+        _parameter(p, i, name, known, s) if v is None else v._replace(name=p.name or f"x{i}")
+        for i, (p, s, v) in enumerate(zip(params, spelled, given))
     )
+    if returned is not None:
+        return Prototype(name, "value", None, returned.spelled, parameters, returned=returned)
     return Prototype(name, *_result(node.type.type, name), parameters)
 
 
@@ -145,37 +138,6 @@ def _spelled(node: Any) -> str:
     text = str(CGenerator().visit(node))
     inner.declname = name
     return text
-
-
-def _resolve(node: Any, types: Mapping[str, str]) -> None:
-    """Put what types of the source stand for in their places.
-
-    Args:
-        types: as of `Words`.
-    """
-    for at, inner in node.children() if types else ():
-        meant = types.get(_own_name(inner))
-        if meant is not None and at == "type":
-            named = c_ast.IdentifierType(meant.removesuffix("*").split())
-            made = c_ast.TypeDecl(inner.declname, inner.quals, inner.align, named)
-            if meant.endswith("*"):
-                made.quals = []
-                made = c_ast.PtrDecl(inner.quals, made)
-            node.type = made
-        else:
-            _resolve(inner, types)
-
-
-def _own_name(node: Any) -> str:
-    """A type as `Words` names it, "" if it is none of a source."""
-    inner: Any = node.type if isinstance(node, c_ast.TypeDecl) else None
-    if isinstance(inner, c_ast.IdentifierType):
-        return inner.names[0] if len(inner.names) == 1 else ""
-    tag = _TAGS.get(type(inner))
-    return f"{tag} {inner.name}" if tag else ""
-
-
-_TAGS = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}
 
 
 def _is_void(node: Any) -> bool:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 
 from mblob import argument_types
-from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT
-from mblob.format.functions_table import OBJECT, struct_word
+from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT, Value
+from mblob.format.functions_table import OBJECT, struct_word, structs_of
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
 from mblob.packager.errors import BuildError
@@ -95,6 +95,8 @@ class Parameter(NamedTuple):
         optional: None leaves it out, as OPTIONAL of Fortran.
         is_object: the pointer points at an object of C++, of which only the library itself makes some.
         layout: the fields of the structs that a pointer points at; "" if they are not known.
+        value: the C function takes what the address is of, as this type of C; `spelled` is without a `*`
+            then.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Parameter(NamedTuple):
     is_object: bool = False
     length: Dim | None = None
     layout: str = ""
+    value: Value | None = None
 
     @property
     def of_fortran(self) -> bool:
@@ -162,6 +165,8 @@ class Parameter(NamedTuple):
     @property
     def text(self) -> str:
         """The parameter as a prototype has it: `const float a[n]`."""
+        if self.value is not None:
+            return f"{self.spelled} {self.name}".rstrip()
         if "?" in self.spelled and not (self.dims and self.points_at_functions):
             return self.spelled.replace("?", self.name)
         if self.length is not None:
@@ -188,12 +193,16 @@ class Parameter(NamedTuple):
     @property
     def plain_type(self) -> str:
         """The type as the function table has it."""
+        if self.value is not None:
+            return self.spelled + struct_word(self.size, self.alignment)
         word = OBJECT if self.is_object else struct_word(self.size, self.alignment)
         return (self.spelled.replace("?", "") or self.c_type) + word
 
     @property
     def packed_type(self) -> str:
         """The type that the packed function takes, as the function table has it."""
+        if self.value is not None:
+            return f"const {self.spelled} *{struct_word(self.size, 1)}"
         if self.columns:
             return self.c_type + COLUMNS
         if self.length is not None and not (self.dims and self.length.text == "1"):
@@ -208,6 +217,8 @@ class Parameter(NamedTuple):
     @property
     def packed_text(self) -> str:
         """The parameter as the packed function takes it."""
+        if self.value is not None:
+            return self.text
         if self.columns:
             dims = ", ".join(d.text or "*" for d in self.dims)
             return f"{self.c_type.removesuffix('*')}{self.name}[{dims}]"
@@ -238,10 +249,12 @@ class Prototype(NamedTuple):
 
     Attributes:
         name: its name; of C its symbol.
-        result: "void", "scalar", "string" (a `const char *`) or "pointer".
+        result: "void", "scalar", "string" (a `const char *`), "pointer", or "value" (bytes of a type that no number
+            is).
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
+        returned: of a result "value" what it is: as a parameter.
         mangled: its symbol, if that is not its name: of C++ and Fortran, whose names have namespaces and
             modules.
         origin, comment: as in the table of functions.
@@ -255,6 +268,7 @@ class Prototype(NamedTuple):
     mangled: str = ""
     origin: str = "given"
     comment: str = ""
+    returned: Parameter | None = None
 
     @property
     def symbol(self) -> str:
@@ -269,6 +283,23 @@ class Prototype(NamedTuple):
     def of_fortran(self) -> bool:
         """True if the check of a parameter is one of `checks_fortran.h`."""
         return any(p.of_fortran for p in self.parameters)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """The types of C that are passed and returned by value, and are no numbers."""
+        found = (*self.parameters, *([self.returned] if self.returned else ()))
+        return tuple(p.value for p in found if p.value is not None)
+
+    @property
+    def layouts(self) -> tuple[tuple[str, str], ...]:
+        """The names and layouts of the structs that it takes and returns."""
+        found = (*self.parameters, *([self.returned] if self.returned else ()))
+        return structs_of((p.text, p.layout) for p in found)
+
+    @property
+    def has_common_checks(self) -> bool:
+        """True if all checks of its parameters are of `checks.h`."""
+        return not (self.of_fortran or self.values)
 
     @property
     def points_at_structs(self) -> bool:

@@ -30,6 +30,7 @@ from mblob.packager.modules.prototypes import (
     standard,
     type_names,
 )
+from mblob.packager.modules.type_words import value_name
 
 
 def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], dict[str, str]]:
@@ -84,7 +85,7 @@ def _unexplained(text: str) -> str:
     code = as_in_c(written)
     types = type_names(code)
     try:
-        (node,) = tree(code, types)
+        (node,) = _tree_of(code, types)
     except (ParseError, ValueError):
         head = code.partition("(")[0].replace("*", " ").split()
         is_function = bool(head) and head[-1].isidentifier() and "#" not in code
@@ -96,7 +97,18 @@ def _unexplained(text: str) -> str:
     if code != written:  # of C++
         scope = re.search(rf"((?:\w+\s*::\s*)*)\b{node.name}\s*\(", written)
         return f"{scope[1] if scope else ''}{node.name}".replace(" ", "")
-    return str(node.name) if _has_own_words(node, types, known) else ""
+    is_explained = _has_own_words(node, types, known) or any(
+        value_name(t).startswith(("struct ", "union ", "__")) or "_Complex" in value_name(t)
+        for t in (node.type.type, *(getattr(p, "type", None) for p in parameters))
+    )
+    return str(node.name) if is_explained else ""
+
+
+def _tree_of(code: str, types: Sequence[str]) -> list[Any]:
+    try:
+        return tree(code, types)
+    except ParseError:  # the name that <complex.h> has for a keyword
+        return tree(re.sub(r"\bcomplex\b", "_Complex", code), types)
 
 
 def _has_own_words(node: Any, types: Sequence[str], names: Collection[str]) -> bool:

@@ -71,7 +71,7 @@ def test_a_build_of_plain_functions_alone_says_how_they_become_callable(pack, ke
     assert re.fullmatch(r"wrote deploy\.so: [\d.]+ KiB, 1 plain C function", wrote)
     assert pack(*words, "--no-functions", "-q").stderr == ""
     (kernel.parent / "pair.c").write_text(
-        "struct pair { int a, b; }; int sum(struct pair p) { return p.a + p.b; }\n"
+        "struct pair { int a : 3, b; }; int sum(struct pair p) { return p.a + p.b; }\n"
     )
     info, _ = pack("build", "pair.c", "-o", "pair.so").stderr.splitlines()
     assert (

@@ -263,7 +263,7 @@ def test_a_plain_function_beside_a_model_is_told_with_the_reason(
     golden: Path, tmp_path: Path, model: str
 ) -> None:
     """And not with what the program of the model has."""
-    code = "struct p { float x, y; }; float sum_of(struct p a) { return a.x + a.y; }"
+    code = "struct p { float x; int y : 3; }; float sum_of(struct p a) { return a.x + a.y; }"
     (tmp_path / "k.c").write_text(code)
     mblob.add(golden / model, kernels=tmp_path / "k.c", output=tmp_path / "a.so")
     lib = mblob.load_module(tmp_path / "a.so")

@@ -23,6 +23,7 @@ from mblob import errors
 from mblob.cli.report import exit_code
 from mblob.loader import callbacks
 from mblob.native import runtime
+from mblob.packager.modules.prototype_parser import parse
 from tests.unit.error_cases import GRAPH, PTX, VADD, VADD_SOURCE, A, C, Case
 
 PAGE = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
@@ -502,7 +503,7 @@ TOLD: dict[str, tuple[Callable[[], Any], str]] = {
         "[Errno 2] csource_module: no such file: 'k.rs'",
     ),
     "a complex type": (
-        lambda: mblob.csource_module("", functions="void f(double complex x)"),
+        lambda: parse("void f(double complex x)"),
         "f: parameter 0 (x): double _Complex by value is not supported: complex numbers are passed in arrays; give a"
         " function that takes a pointer to them",
     ),

@@ -453,7 +453,7 @@ int second(int (*rows)[2]) { return rows[1][0]; }
 void (*picked(int which))(const char *, ...) { (void)which; return 0; }
 int nameless(struct { int a; } *p) { return p->a; }
 int nested(void (*f)(int (*)(int)), ...) { return f != 0; }
-pair by_value(pair p) { return p; }
+struct bits { int a : 31; double b; } by_value(struct bits p) { return p; }
 int of_value(pair p) { return p.a; }
 int many(void (*f)(int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int, int)) { return !f; }
 int constant(int *const *const p, const char *const names[2]) { return !p + !names; }
@@ -518,7 +518,7 @@ SPELLED = {
     "picked": ("void (*picked(int))(const char *, ...)", []),
     "nameless": ("int nameless(struct {...} *)", ["struct {...} *"]),
     "nested": ("int nested(void (*)({...}), ...)", ["void (*)({...})"]),
-    "by_value": ("pair by_value(pair)", []),
+    "by_value": ("struct bits by_value(struct bits)", []),
     "many": (f"int many(void (*)({'int, ' * 16}...))", [f"void (*)({'int, ' * 16}...)"]),
     "constant": (
         "int constant(int * const * const, const char * const *)",
@@ -572,14 +572,17 @@ def test_more_arguments_follow_those_of_a_variadic_function(of_debug: mblob.Modu
 
 def test_a_type_that_ctypes_lacks_is_named(of_debug: mblob.Module) -> None:
     with pytest.raises(
-        TypeError, match="by_value: ctypes has no type for parameter 0, pair; get it with symbol"
+        TypeError,
+        match="by_value: ctypes has no type for parameter 0, struct bits; get it with symbol",
     ):
         of_debug.ctypes.by_value(1)
 
     class Pair(ctypes.Structure):
         _fields_ = (("a", ctypes.c_int), ("b", ctypes.c_double))
 
-    with pytest.raises(TypeError, match="by_value: ctypes has no type for its result, pair; get"):
+    with pytest.raises(
+        TypeError, match="by_value: ctypes has no type for its result, struct bits; get"
+    ):
         of_debug.symbol("by_value", argtypes=[Pair])(Pair(7, 0.5))
     assert of_debug.symbol("of_value", argtypes=[Pair])(Pair(7, 0.5)) == 7
 

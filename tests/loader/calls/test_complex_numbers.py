@@ -96,12 +96,11 @@ def test_types_that_ctypes_lacks_are_refused_with_a_remedy(
 
 
 @MACHINES
-def test_packed_functions_that_cannot_take_them_name_the_way_that_does(lib: mblob.Module) -> None:
-    with pytest.raises(
-        mblob.NotFoundError, match=r"or get a function of ctypes with symbol\('add'\)"
-    ):
-        lib["add"]
-    assert lib.symbol("add")(1, 2, 3j) == 3 + 3j
+def test_packed_functions_take_them_as_those_of_ctypes_do(lib: mblob.Module) -> None:
+    if "add" in lib.functions:
+        args = (1, 2, 3, 4, 5, 6, 7, 1 + 1j, 2 + 2j, 3j)
+        assert lib["add"](1, 2, 3j) == lib.symbol("add")(1, 2, 3j) == 3 + 3j
+        assert lib["many"](*args) == lib.symbol("many")(*args) == 238 + 3210j
 
 
 @pytest.mark.parametrize("way", WAYS)

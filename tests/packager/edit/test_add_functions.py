@@ -15,7 +15,7 @@ import mblob
 
 pytestmark = pytest.mark.own_process
 
-TEXT = """struct pair { float a, b; };
+TEXT = """struct pair { float a; int b : 3; };
 double sum(const float *x, int n) { double s = 0; for (int i = 0; i < n; ++i) s += x[i]; return s; }
 float first(const struct pair *p) { return p->a; }
 int by_value(struct pair p) { return (int)p.a; }

@@ -123,7 +123,7 @@ def test_inspect_shows_prototypes_of_what_stays_plain(
     tmp_path: Path, require: Callable[[str], str]
 ) -> None:
     source = """
-    namespace ns { void scale(float *x, int n) { x[n - 1] *= 2; } struct P { int a; }; int of(P p) { return p.a; } }
+    namespace ns { void scale(float *x, int n) { x[n - 1] *= 2; } struct P { int a : 3; }; int of(P p) { return p.a; } }
     extern "C" double sum(int count, ...) { return count; }
     """
     require("c++")

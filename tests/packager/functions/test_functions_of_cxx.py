@@ -124,7 +124,7 @@ def test_functions_of_cxx_have_the_bounds_of_their_source(tmp_path: Path) -> Non
     float Q::m(float x[7], int) { return x[6]; }
     float m(const float x[3], int k) { return x[k]; }
     namespace ns { int last(const int x[2][3], const Q &) { return x[1][2]; } }
-    struct Pair { int a, b; };
+    struct Pair { int a : 3, b; };
     int of_value(Pair p) { return p.a; }
     Pair operator+(Pair a, Pair) { return a; } Pair operator+(Pair a, int) { return a; }
     """

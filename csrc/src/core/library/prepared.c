@@ -176,6 +176,14 @@ static int wrong_result(const mblob_prepared *c, const char *expected, int code)
 
 static int put_call_array(const mblob_prepared *c, const DLTensor *from, int code) {
   const DLTensor *to = &c->result.tensor;
+  if (code == kTVMBytes) { /* a struct by value, and its like */
+    const TVMByteArray *bytes = (const TVMByteArray *)(const void *)from;
+    if (bytes->size != c->result.size)
+      return mb_fail(MBLOB_E_ARGUMENT, "%s: result of \"%s\": %zu bytes do not fit into %zu",
+                     c->name, c->types, bytes->size, (size_t)c->result.size);
+    if (bytes->size) memcpy(to->data, bytes->data, bytes->size);
+    return MBLOB_OK;
+  }
   if (code != kTVMNDArrayHandle) return wrong_result(c, "a tensor", code);
   int status = mb_tensor_match("result", to, from);
   if (!status) return mb_array_copy(from, to, NULL);
