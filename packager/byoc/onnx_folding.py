@@ -1,5 +1,5 @@
-"""What a model of ONNX computes of shapes, computed when they are known: TVM's frontend takes no reshape
-to a shape that the network computes."""
+"""Values that a model of ONNX computes of shapes, computed when the shapes are known: TVM's frontend takes no
+reshape to a shape that the network computes."""
 
 from __future__ import annotations
 

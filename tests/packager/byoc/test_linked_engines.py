@@ -42,7 +42,7 @@ def archive(folder: Path, text: str) -> Path:
 
 
 def defines(options: list[str]) -> str:
-    """What the compiler of the plug-in is told of the functions of an archive."""
+    """The definition by which the compiler of the plug-in knows the functions of an archive."""
     first, *_, last = with_engine("dnnl", shipped_sources("dnnl"), toolchain.find(), options)
     assert isinstance(first, SourceNode)
     return first.text().partition("\n")[0] if isinstance(last, ObjectNode) else ""
