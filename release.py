@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent
 # Beside ziglang and others of wheels.py: what makes the source archive, and what PyPI renders pages with.
 TOOLS = ("build", "twine", "readme_renderer[md]")
 PLACEHOLDER = "example.org"  # a host that nobody can have
+PRIVATE = "Private :: Do Not Upload"  # a classifier with which PyPI refuses files
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r'(\]\(|\b(?:href|src|srcset)=")([^)"\s]+)')
@@ -85,6 +86,11 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     if 'version = { attr = "mblob.__version__" }' not in project:
         yield "pyproject.toml: the version is not that of mblob/__init__.py"
+    if (PRIVATE in project) != (PLACEHOLDER in home_page(root)):
+        yield (
+            f'pyproject.toml: the classifier "{PRIVATE}" and {PLACEHOLDER} in [project.urls] go together: PyPI refuses'
+            " files without an address"
+        )
     headings = _HEADING.findall((root / "CHANGELOG.md").read_text(encoding="utf-8"))
     first = headings[0] if headings else ""
     if not re.fullmatch(rf"{re.escape(mine)} \(\d{{4}}-\d\d-\d\d\)", first):
@@ -191,7 +197,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(f"{file.name}: not installed: it is for another Python or machine")
     if PLACEHOLDER in home_page():
         print(
-            f"before uploading: {home_page()} in pyproject.toml is a placeholder; links lead nowhere"
+            f"not for PyPI: {home_page()} in pyproject.toml is a placeholder, and links lead nowhere: write the address"
+            f' of the project, and remove "{PRIVATE}"'
         )
 
 

@@ -68,6 +68,13 @@ def test_version_change_log_and_project_agree(release: dict[str, Any], tree: Pat
             "pyproject.toml: the version is not that of mblob/__init__.py",
         ),
         (
+            "pyproject.toml",
+            r'^  "Private :: Do Not Upload",.*\n',
+            "",
+            'pyproject.toml: the classifier "Private :: Do Not Upload" and example.org in [project.urls] go together:'
+            " PyPI refuses files without an address",
+        ),
+        (
             "docs/mblob-pack.1",
             "mblob 0.1.0",
             "mblob 0.0.9",
