@@ -177,7 +177,7 @@ def _steps(
     elif not steps and not whole:
         steps.append(partial(_swap, same, reuse=reuse) if same else _copy)
     if whole:
-        steps.append(partial(_standalone, reuse=reuse, **own, **code_options))
+        steps.append(partial(_standalone, **own, **code_options))
     return steps
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mblob.bytes.sink import listening
-from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, sort_words
-from mblob.cli.progress import progress, remarks
+from mblob.cli.inputs import add_inputs, blobs_of, check_output, functions_of, is_shared, sort_words
+from mblob.cli.progress import progress, remarks, watched_files
 from mblob.cli.report import PROGRAM, UsageError, one_line
 from mblob.cli.verbs import VERBS
 from mblob.cli.written import tell_written
@@ -176,7 +176,10 @@ SWITCH_INTERVAL = 5e-5  # seconds: half of what a step of the copy takes
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make a plan of manifest and flags, and carry it out."""
+    """Make a plan of manifest and flags, and carry it out; or write a finished library with its runtime."""
+    finished = next(filter(is_shared, args.inputs), None) if args.standalone else None
+    if finished is not None:
+        return _join_runtime(args, finished)
     from mblob.packager.link.build import build
 
     plan = make_plan(args)
@@ -202,6 +205,37 @@ def run(args: argparse.Namespace) -> int:
     if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
     tell_result(args, plan.output)
+    return 0
+
+
+# What of a command line has a meaning for a finished library.
+_OF_FINISHED = {
+    "cc", "cflags", "command_line", "header", "inputs", "json", "no_reuse", "output", "prefix", "quiet", "run", "shape",
+    "standalone", "target", "verb",
+}  # fmt: skip
+
+
+def _join_runtime(args: argparse.Namespace, finished: str) -> int:
+    """Write a finished library with its runtime: it is the only input."""
+    from mblob.packager.edit.standalone import standalone
+
+    others = [word for word in args.inputs if word != finished]
+    given = (name for name, value in vars(args).items() if value not in (None, [], False))
+    others += [f"--{name.replace('_', '-')}" for name in given if name not in _OF_FINISHED]
+    if others:
+        raise UsageError(
+            f"standalone: {finished} is a finished library, which gets its runtime alone; found {others[0]} besides",
+            hint=f"mblob-pack add {finished} INPUT... -o all.so, and then mblob-pack standalone all.so -o whole.so",
+        )
+    if args.output is None:
+        raise UsageError("standalone: expected -o whole.so")
+    check_output("standalone", args.output, "whole.so")
+    with remarks(quiet=args.quiet), watched_files(args, finished):
+        standalone(
+            finished, args.output, prefix=args.prefix or "", header=args.header, shapes=shapes_of(args),
+            cc=args.cc, target=args.target, options=args.cflags,
+        )  # fmt: skip
+    tell_result(args, Path(args.output))
     return 0
 
 

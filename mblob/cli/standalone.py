@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from mblob.cli import build
-from mblob.cli.inputs import check_output, is_shared
-from mblob.cli.progress import remarks, watched_files
-from mblob.cli.report import UsageError
 from mblob.cli.verbs import VERBS
 
 NAME = "standalone"
@@ -39,39 +35,5 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UsageError, MblobError, OSError: as of `build`.
     """
-    finished = next(filter(is_shared, args.inputs), None)
-    if finished is not None:
-        return _join(args, finished)
     args.standalone = True
     return build.run(args)
-
-
-# What of a command line has a meaning for a finished library.
-_OF_FINISHED = {
-    "cc", "cflags", "command_line", "header", "inputs", "json", "no_reuse", "output", "prefix", "quiet", "run", "shape",
-    "target", "verb",
-}  # fmt: skip
-
-
-def _join(args: argparse.Namespace, finished: str) -> int:
-    """Write a finished library with its runtime: it is the only input."""
-    from mblob.packager.edit.standalone import standalone
-
-    others = [word for word in args.inputs if word != finished]
-    given = (name for name, value in vars(args).items() if value not in (None, [], False))
-    others += [f"--{name.replace('_', '-')}" for name in given if name not in _OF_FINISHED]
-    if others:
-        raise UsageError(
-            f"standalone: {finished} is a finished library, which gets its runtime alone; found {others[0]} besides",
-            hint=f"mblob-pack add {finished} INPUT... -o all.so, and then mblob-pack standalone all.so -o whole.so",
-        )
-    if args.output is None:
-        raise UsageError("standalone: expected -o whole.so")
-    check_output(NAME, args.output, "whole.so")
-    with remarks(quiet=args.quiet), watched_files(args, finished):
-        standalone(
-            finished, args.output, prefix=args.prefix or "", header=args.header, shapes=build.shapes_of(args),
-            reuse=not args.no_reuse, cc=args.cc, target=args.target, options=args.cflags,
-        )  # fmt: skip
-    build.tell_result(args, Path(args.output))
-    return 0

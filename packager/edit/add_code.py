@@ -135,23 +135,24 @@ def with_code(
     work: Path,
     export_options: Mapping[str, Any],
     *,
-    needs_runtime: bool = False,
-    rows: Sequence[Row] = (),
+    runtime: Sequence[Row] | None = None,
+    output: Path | None = None,
 ) -> tuple[Path, int]:
     """A copy of the library with more code, and with an empty blob at its end; and how many bytes of the
     old blob stay behind in it.
 
     Args:
-        needs_runtime: functions of the runtime that its code calls by name come with the new code.
-        rows: of the table of functions, for functions of the new code.
+        runtime: the new code is the runtime of a standalone library: what the library calls of it by name comes
+            with it, and the blob stays where it is. Its rows of the table of functions.
+        output: the copy; None: in `work`.
 
     Raises:
         BuildError: they cannot be joined.
         IncompatibleError, ToolchainError, OSError: as of `export_library`.
     """
-    bare, joined, left = library.path, work / "joined.so", 0
+    bare, joined, left = library.path, output or work / "joined.so", 0
     check_machine(machine_of(library.elf), str(library.path), work, export_options)
-    if library.blob is not None:
+    if library.blob is not None and runtime is None:
         # Old payloads do not go with the code: they come into the blob behind it, from the library.
         check_can_move(library.elf, library.blob.symbol, library.path)
         tree = dialect == "ffi"
@@ -162,9 +163,14 @@ def with_code(
     names = _declared(code)
     try:
         finished = finished_code(
-            bare, work, export_options, needs_runtime=needs_runtime, asked=names, replaces=replace
+            bare,
+            work,
+            export_options,
+            needs_runtime=runtime is not None,
+            asked=names,
+            replaces=replace,
         )
-        finished.rows = (*finished.rows, *rows)
+        finished.rows = (*finished.rows, *(runtime or ()))
         root = Module(node=finished)
         for module in code:
             node = copy(node_of(module))
@@ -172,7 +178,8 @@ def with_code(
             root.import_module(Module(node=node))
         join(
             bare, root, joined, DIALECTS[dialect], work, export_options,
-            hidden=SLOTS.__contains__ if needs_runtime else lambda name: False, replaces=replace,
+            hidden=lambda name: False if runtime is None else name in SLOTS, replaces=replace,
+            keeps_blob=runtime is not None and library.blob is not None,
         )  # fmt: skip
     except MblobError as error:
         error.args = tuple(str(a).replace(str(bare), str(library.path)) for a in error.args)

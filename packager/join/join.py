@@ -57,6 +57,7 @@ def join(
     hidden: Names = lambda name: False,
     replaced: Collection[str] = (),
     replaces: bool = False,
+    keeps_blob: bool = False,
 ) -> None:
     """Write a library that has the code of `path`, and the other code and the blob of `tree`.
 
@@ -77,6 +78,7 @@ def join(
             The blob, and tables whose names begin with `__mblob_`, are always replaced.
         replaces: what the new code exports takes the place of what has the same name. Code of the
             finished library goes on to use its own.
+        keeps_blob: the blob stays where it is, and `tree` has code alone.
 
     Raises:
         CannotJoinError: the two cannot be one library; the text says why, but not what to do instead.
@@ -90,13 +92,18 @@ def join(
         BuildError, ToolchainError, OSError: as of `export_library`.
     """
     part = work / "joined.so"
-    export_library(tree, part, **{**export_options, "dialect": dialect.name, "reuse": False})
+    own = {"dialect": dialect.name, "reuse": False, **({"index": False} if keeps_blob else {})}
+    export_library(tree, part, **{**export_options, **own})
     with replacing(output) as temporary:
         new = _read(part)
         taken = {s.name for s in new.dynsym if s.is_exported and s.type in CONTENTS}
-        names = {*replaced, *BLOBS, *(n for n in taken if replaces and not is_shared(n))}
+        names = {*replaced, *(n for n in taken if replaces and not is_shared(n))}
+        hole = (0, 0)
+        if not keeps_blob:
+            names.update(BLOBS)
+            hole = _unused_blob(path)
         merged = merge(_read(path), new, hidden, names)
-        write(merged, path, temporary, _unused_blob(path))
+        write(merged, path, temporary, hole, keeps_blob=keeps_blob)
         _check_loading(temporary, path)
 
 

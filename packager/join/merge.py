@@ -38,6 +38,7 @@ from mblob.packager.errors import CannotJoinError, NameTakenError
 from mblob.packager.join import relocations
 from mblob.packager.join.c_libraries import check_one_c_library
 from mblob.packager.join.dynamic_symbols import VER_GLOBAL, Entry, entry_of
+from mblob.packager.join.part_front import Front, front_of, is_own
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.symbol_versions import merge_versions
 from mblob.packager.write.dialects import DIALECTS
@@ -96,9 +97,8 @@ class MergedLayout:
     """The layout of the result.
 
     Attributes:
-        offset: of the new tables in the file; their address is `offset + shift`, and so it is with
-            all that follows.
-        shift: addresses less offsets.
+        offset: of the new tables in the file; their address is `offset + shift`.
+        shift: addresses of the tables less offsets.
         headers: offset of the program headers, in front or at `offset`.
         headers_size: their bytes.
         head: where the first segment ends, which may be longer to have room for them.
@@ -106,8 +106,11 @@ class MergedLayout:
             make room have their old offsets for names.
         tables_size: bytes of all of them.
         dynamic, part: offsets in the file of the dynamic section, and of the part.
+        dynamic_address: of the dynamic section.
+        moved: bytes that are added to addresses of the part.
         first_global: number of the first symbol that is not local.
         unused: numbers of the host's segments that the result does not have.
+        front: the front of the part, which the result does not have.
     """
 
     offset: int
@@ -119,9 +122,12 @@ class MergedLayout:
     tables_size: int
     dynamic: int
     dynamic_size: int
+    dynamic_address: int
     part: int
+    moved: int
     first_global: int
     unused: frozenset[int]
+    front: Front
 
     def of_note(self, offset: int) -> int:
         """The new offset of a byte of the host's notes."""
@@ -133,15 +139,19 @@ class MergedLayout:
     def address(self, name: str) -> int:
         return self.offset + self.shift + self.tables[name][0]
 
-    @property
-    def moved(self) -> int:
-        """The offset that is added to addresses of the part."""
-        return self.part + self.shift
+    def of_part(self, offset: int) -> int:
+        """The offset of a byte of the part in the result."""
+        return self.part + self.front.place_of(offset)
 
 
 def mapped(host: ElfFile, part: ElfFile) -> dict[int, int]:
     """Numbers of the part's sections in the result."""
-    wanted = [i for i, s in enumerate(part.sections) if s.sh_flags & SHF_ALLOC and s.sh_size]
+    end = front_of(part).end
+    wanted = [
+        i
+        for i, s in enumerate(part.sections)
+        if s.sh_flags & SHF_ALLOC and s.sh_size and not (end and is_own(s))
+    ]
     return {old: len(host.sections) + new for new, old in enumerate(wanted)}
 
 

@@ -3,7 +3,8 @@
     finished library | tables, read-only | dynamic section | part
 
 The finished library keeps its bytes, offsets and addresses. The part is moved behind it as a dynamic
-linker would move it, so that nothing in its code changes.
+linker would move it, so that nothing in its code changes. In the file all are close together; in memory each has
+pages of its own, so addresses grow by a page where offsets do not.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from mblob.binary.elf_records import (
     PT_TLS,
     SIZE_TAGS,
 )
+from mblob.binary.elf_tables import PAGE
 from mblob.binary.elf_versions import Versions
 from mblob.errors import IncompatibleError
 from mblob.format import note
@@ -68,6 +70,7 @@ from mblob.packager.join.blob_references import word_of
 from mblob.packager.join.c_libraries import is_linker
 from mblob.packager.join.dynamic_symbols import Entry
 from mblob.packager.join.merge import MergedLayout, MergedRelocation, MergeInput, Name
+from mblob.packager.join.part_front import front_of
 from mblob.packager.join.program_header_room import end_of_head, in_the_way
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.section_headers import in_order_of_headers, put_sections
@@ -76,15 +79,22 @@ from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_
 
 STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
 _ZEROS = bytes(STEP)
+_ALIGN = 64  # bytes, of which tables and the dynamic section are at a multiple
 
 
 def write(
-    merged: MergeInput, host_path: Path, output: Path, hole: tuple[int, int] = (0, 0)
+    merged: MergeInput,
+    host_path: Path,
+    output: Path,
+    hole: tuple[int, int] = (0, 0),
+    *,
+    keeps_blob: bool = False,
 ) -> None:
     """Write the file.
 
     Args:
         hole: offset and bytes of what the host has no use for any more: they become zero.
+        keeps_blob: the blob is that of the host.
 
     Raises:
         CannotJoinError: there is no room for more program headers, or code of the part cannot be moved.
@@ -101,15 +111,16 @@ def write(
             os.pwrite(fd, data, places.offset + places.tables[name][0])
         os.pwrite(fd, dynamic, places.dynamic)
         end = max(s.p_offset + s.p_filesz for s in part.segments if s.p_type == PT_LOAD)
-        _copy(fd, part.data[:end], places.part)
+        first, (low, high) = places.front.end, places.front.notes
+        _copy(fd, part.data[first:end], places.part + first)
+        os.pwrite(fd, part.data[low:high], places.of_part(low))
         os.ftruncate(fd, places.part + end)
         patch = Patch(fd, host)
         _move_words(patch, merged, places)
         patch.program_headers(_program_headers(merged, places), places.headers)
         put_sections(patch, merged, places, places.part + end)
-        _edit_notes(
-            patch, host, places, bytes(part.data[-4096:]) + dynamic + b"".join(tables.values())
-        )
+        new = bytes(part.data[-4096:]) + dynamic + b"".join(tables.values())
+        _edit_notes(patch, merged, places, new, keeps_blob=keeps_blob)
 
 
 def _copy(fd: int, data: memoryview, offset: int) -> None:
@@ -120,6 +131,11 @@ def _copy(fd: int, data: memoryview, offset: int) -> None:
             os.pwrite(fd, piece, offset + at)
 
 
+def _address(offset: int, end: int, align: int) -> int:
+    """The first address on a page behind `end` that belongs to an offset in the file."""
+    return end + -end % align + offset % align
+
+
 def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
     """All tables, made twice: for their sizes, then with the addresses that follow from these."""
     host, part = merged.host, merged.part
@@ -128,8 +144,8 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
         *(s.p_align for s in part.segments if s.p_type == PT_LOAD),
     )
     top = max(s.p_vaddr + s.p_memsz for s in host.segments if s.p_type == PT_LOAD)
-    offset = len(host.data) + -len(host.data) % align
-    vaddr = top + -top % align
+    offset = len(host.data) + -len(host.data) % _ALIGN
+    vaddr = _address(offset, top, align)
     order, first_global, first_found = dynamic_symbols.in_order(merged.entries)
     strings = _Strings(merged, order)
     # Addresses of the part are not yet the right ones, but addresses.
@@ -143,9 +159,12 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
         tables_size=0,
         dynamic=0,
         dynamic_size=0,
+        dynamic_address=vaddr,
         part=offset,
+        moved=vaddr,
         first_global=first_global,
         unused=frozenset(),
+        front=front_of(part),
     )
     made = _tables(merged, order, first_found, strings, places)
     unused = unused_segments(host, made)
@@ -171,12 +190,20 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
         head=0 if front is None else head,
         tables=starts,
         tables_size=at,
-        dynamic=behind + -behind % align,
+        dynamic=behind + -behind % _ALIGN,
         unused=unused,
     )
     dynamic = _dynamic(merged, places, strings)
     behind = places.dynamic + len(dynamic)
-    places = replace(places, dynamic_size=len(dynamic), part=behind + -behind % align)
+    end = places.offset + places.shift + places.tables_size
+    address = _address(places.dynamic, end, align)
+    places = replace(places, dynamic_size=len(dynamic), dynamic_address=address)
+    behind, own = places.dynamic + len(dynamic), places.front.end
+    unit = max(PAGE, *(s.sh_addralign for s in part.sections))  # code has the pages of addresses
+    start = max(behind - own, 0)
+    start += -start % unit
+    moved = _address(start + own, address + len(dynamic), align) - own
+    places = replace(places, part=start, moved=moved)
     tables.update(_tables(merged, order, first_found, strings, places))
     last = places.moved + max(s.p_vaddr + s.p_memsz for s in part.segments if s.p_type == PT_LOAD)
     if last >= (1 << 47 if host.bits == 64 else 0xFFFF0000):
@@ -399,8 +426,8 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
             at = places.offset + start_of
             rest.append(segment_row(host, s.p_type, s.p_flags, at, at + shift, size, s.p_align))
         elif s.p_type == PT_DYNAMIC:
-            size, at = places.dynamic_size, places.dynamic
-            rest.append(segment_row(host, PT_DYNAMIC, s.p_flags, at, at + shift, size, s.p_align))
+            size, at, vaddr = places.dynamic_size, places.dynamic, places.dynamic_address
+            rest.append(segment_row(host, PT_DYNAMIC, s.p_flags, at, vaddr, size, s.p_align))
         elif s.p_type == PT_TLS and own_thread is not None:
             align, size = max(s.p_align, own_thread.p_align), merged.thread + own_thread.p_memsz
             at, vaddr = s.p_offset, s.p_vaddr
@@ -421,23 +448,25 @@ def _program_headers(merged: MergeInput, places: MergedLayout) -> list[bytes]:
             )
         else:
             rest.append(raw)
-    for offset, size, flags in (
-        (start, places.tables_size, PF_R),
-        (places.dynamic, places.dynamic_size, PF_R | PF_W),
+    for offset, vaddr, size, flags in (
+        (start, start + shift, places.tables_size, PF_R),
+        (places.dynamic, places.dynamic_address, places.dynamic_size, PF_R | PF_W),
     ):
         align = PAGES.get(host.e_machine, MAX_PAGE)
-        loads.append(segment_row(host, PT_LOAD, flags, offset, offset + shift, size, align))
+        loads.append(segment_row(host, PT_LOAD, flags, offset, vaddr, size, align))
     for s in part.segments:
         if s.p_type in (PT_LOAD, PT_NOTE) or s is own_thread:
+            cut = max(places.front.end - s.p_offset, 0) if s.p_type == PT_LOAD else 0
+            at = places.of_part(s.p_offset) + cut
             row = segment_row(
                 host,
                 s.p_type,
                 s.p_flags,
-                s.p_offset + places.part,
-                s.p_vaddr + places.moved,
-                s.p_filesz,
+                at,
+                s.p_vaddr + at - s.p_offset - places.part + places.moved,
+                s.p_filesz - cut,
                 s.p_align,
-                memory=s.p_memsz,
+                memory=s.p_memsz - cut,
             )
             (loads if s.p_type == PT_LOAD else rest).append(row)
     return [*before, *loads, *rest]
@@ -451,13 +480,23 @@ def _properties(elf: ElfFile) -> list[bytes]:
     ]
 
 
-def _edit_notes(patch: Patch, host: ElfFile, places: MergedLayout, new: bytes) -> None:
+def _edit_notes(
+    patch: Patch, merged: MergeInput, places: MergedLayout, new: bytes, *, keeps_blob: bool
+) -> None:
     """Drop the notes in which the host announces its blob and table, which lack those that came
-    with the part. Change the build-id, which is that of another library."""
-    record = host.layout.nhdr
+    with the part; those of the part announce a blob that stays. Change the build-id, which is that of another
+    library."""
+    host, part, record = merged.host, merged.part, merged.host.layout.nhdr
     for _, at in note.ours(host.notes()):
         head = places.of_note(at) - len(note.NAME) - -len(note.NAME) % 4 - record.size
         patch.put(record, head, n_type=0)
+    if keeps_blob:
+        of_blob = note.announced(host).flags & note.HAS_INDEX
+        of_blob |= note.OF_TVM if note.is_of_tvm(host) else 0
+        announced = note.descriptor(host.byte_order)
+        for desc, at in note.ours(part.notes()):
+            flags = announced.field_at(desc, "flags") | of_blob
+            patch.put(announced, places.of_part(at), flags=flags)
     for owner, kind, desc, at in host.notes():
         if owner == b"GNU" and kind == NT_GNU_BUILD_ID and desc:
             digest = hashlib.sha512(desc + new).digest()

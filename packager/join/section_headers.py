@@ -186,7 +186,7 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
             row = row._replace(sh_addr=at + places.shift, sh_offset=at)
         elif row.sh_type == SHT_DYNAMIC:
             at, size = places.dynamic, places.dynamic_size
-            row = row._replace(sh_addr=at + places.shift, sh_offset=at, sh_size=size)
+            row = row._replace(sh_addr=places.dynamic_address, sh_offset=at, sh_size=size)
         rows.append(row)
     return rows
 
@@ -257,14 +257,15 @@ def _join_thread(host: ElfFile, part: ElfFile, rows: list[SectionHeader], thread
 
 def _part_row(names: bytearray, part: ElfFile, number: int, places: MergedLayout) -> SectionHeader:
     s: Section = part.sections[number]
+    at = places.of_part(s.sh_offset)
     # its own tables are bytes here, which nobody reads
     kind = s.sh_type if s.sh_type in (SHT_NOTE, SHT_NOBITS) else SHT_PROGBITS
     return SectionHeader(
         sh_name=_name(names, s.name if s.name in _KEPT_NAMES else PREFIX + s.name),
         sh_type=kind,
         sh_flags=s.sh_flags & _KEPT_FLAGS,
-        sh_addr=s.sh_addr + places.moved,
-        sh_offset=s.sh_offset + places.part,
+        sh_addr=s.sh_addr + at - s.sh_offset - places.part + places.moved,
+        sh_offset=at,
         sh_size=s.sh_size,
         sh_addralign=s.sh_addralign,
         sh_entsize=0 if kind == SHT_PROGBITS else s.sh_entsize,

@@ -340,7 +340,7 @@ def _with_runtime(request: Request, line: LinkLine, work: Path) -> tuple[Request
     """The link of a standalone library: the library is linked without its runtime, to tell what that has
     to be."""
     from mblob.packager.link import linking
-    from mblob.packager.standalone.parts import LINK_OPTIONS, make_parts
+    from mblob.packager.standalone.parts import link_options, make_parts
 
     assert request.standalone is not None
     plain = work / "plain.so"
@@ -350,7 +350,8 @@ def _with_runtime(request: Request, line: LinkLine, work: Path) -> tuple[Request
     )
     plain.unlink()
     line = line._replace(files=[*line.files, *files], objects=[*line.objects, *files])
-    return request._replace(options=(*request.options, *LINK_OPTIONS)), line
+    options = (*request.options, *link_options(catches=line.needs_cxx))
+    return request._replace(options=options), line
 
 
 def _early_copy(request: Request, library: Path) -> AbstractContextManager[BackgroundCopy | None]:

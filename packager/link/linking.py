@@ -25,6 +25,9 @@ from mblob.packager.write import grow
 from mblob.packager.write.blob_stream import write_blob
 from mblob.packager.write.elf_writer import BlobSection, large_section, placeholder
 
+# bfd gives code pages of its own, in the file too; others do not, and gold knows no word for it.
+_WITHOUT_PAGES = "-Wl,-z,noseparate-code"
+
 
 def link_command(
     line: LinkLine, output: Path, more: Sequence[str], options: Sequence[str], work: Path
@@ -103,7 +106,15 @@ def link(
     if packed is None and request.plan.is_needed:
         return _embed(request, line, output, work, copy)
     more = [str(packed)] if packed is not None else []
-    _run(request, line, output, more, work)
+    if not line.joins or linker_named(request.options) == "gold":
+        _run(request, line, output, more, work)
+        return None
+    try:
+        _run(request, line, output, [*more, _WITHOUT_PAGES], work)
+    except ToolchainError:
+        if _linker(request, line, work) != "gold":
+            raise
+        _run(request, line, output, more, work)
     return None
 
 
@@ -191,8 +202,7 @@ def _growable_stub(request: Request, line: LinkLine, work: Path) -> Path:
         (work / "insert.ld").write_text(grow.linker_script(alignment))
         section = grow.grow_section(alignment, lead)
         try:
-            # bfd gives code pages of its own, in the file too; others do not, and gold knows no word for it.
-            flags = ["-Wl,-T,insert.ld", "-Wl,-z,noseparate-code"]
+            flags = ["-Wl,-T,insert.ld", _WITHOUT_PAGES]
             return _link_stub(request, line, section, flags, work)
         except ToolchainError:
             linker = _linker(request, line, work)

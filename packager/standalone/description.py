@@ -123,6 +123,8 @@ def _macros(library: Library) -> tuple[str, ...]:
     if library.dialect == "ffi":
         _check_calls(library)
         macros.add(FFI)
+    if library.blob is not None and library.blob.index_offset is None:
+        macros.add("MBLOB_ALONE_STREAM")
     for entry in library.entries:
         key = entry.type_key
         if key in _WITH:

@@ -34,13 +34,15 @@ from mblob.packager.standalone.description import describe
 from mblob.temporary import replacing
 
 # For the link of all parts. Threads and exit handlers run code of the runtime: it stays in memory.
-LINK_OPTIONS = (
+_LINK_OPTIONS = (
     "-Wl,--gc-sections",
     "-Wl,--discard-all",  # names of static functions, which are a seventh of the file
     "-Wl,-z,nodelete",
     "-Wl,-z,defs",
     "-Wl,--as-needed,-lpthread,-ldl,--no-as-needed",
 )
+# Code that throws shares the unwinder of the process. On Arm all other code would need its library, too.
+_NOT_CATCHING = ("-static-libgcc",)
 # What joins a finished library has no constructors, which atomics out of line bring.
 JOIN_OPTIONS = {"aarch64": ("-mno-outline-atomics",)}
 _HEADER = "mblob_interface.h"
@@ -102,6 +104,15 @@ def asked_of(
     told = {} if shapes is None else shapes
     mapping("export_library", "shapes", told, "a dict of texts by name", BuildTypeError)
     return Standalone(interface.checked_prefix(prefix, output), path, dict(told))
+
+
+def link_options(*, catches: bool) -> tuple[str, ...]:
+    """For the link of all parts.
+
+    Args:
+        catches: as of `make_parts`.
+    """
+    return (*_LINK_OPTIONS, *(() if catches else _NOT_CATCHING))
 
 
 def make_parts(

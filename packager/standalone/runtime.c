@@ -134,13 +134,20 @@ static int alone_read_table(struct mb_library *library) {
                : MBLOB_OK;
 }
 
+#ifdef MBLOB_ALONE_STREAM /* TVM wrote the packed modules */
+static const bool alone_index_expected = false;
+#else
+static const bool alone_index_expected = true;
+#endif
+
 static int alone_make_tree(const struct mblob_alone *a, struct mb_library *library) {
   static const mblob_open_options options = {.struct_size = sizeof(options),
                                              .missing = MBLOB_MISSING_STUB};
   ElfW(Sym) symbol;
   const uint8_t *bytes = alone_own_address(a->blob, &symbol);
   if (!bytes) return mb_fail(MBLOB_E_FORMAT, "no symbol %s", a->blob);
-  library->has_blob = library->index_expected = true;
+  library->has_blob = true;
+  library->index_expected = alone_index_expected;
   library->blob = bytes;
   library->blob_size = symbol.st_size;
 #ifdef MBLOB_WITH_FFI
@@ -148,7 +155,14 @@ static int alone_make_tree(const struct mblob_alone *a, struct mb_library *libra
 #endif
   library->is_compiled_by_tvm = a->is_compiled_by_tvm;
   struct mb_blob blob = {.bytes = bytes, .size = symbol.st_size};
-  int status = mb_index_find(&blob, true, true);
+  int status = mb_index_find(&blob, alone_index_expected, true);
+#ifdef MBLOB_ALONE_STREAM
+#ifdef MBLOB_WITH_FFI
+  if (!status && !blob.has_index) status = mb_modules_read(&blob);
+#else
+  if (!status && !blob.has_index) status = mb_stream_read(&blob, NULL);
+#endif
+#endif
 #ifdef MBLOB_WITH_FFI
   if (!status) status = mb_plugin_convention(&library->convention);
 #endif

@@ -389,6 +389,9 @@ def test_it_is_packed_for_another_machine(
 ) -> None:
     cc, qemu = require(f"{machine.triplet}-gcc"), require(f"qemu-{machine.name}")
     pack_digits(tmp_path, cc=cc)
+    with mblob.open(tmp_path / "digits.so") as library:
+        of_c = re.compile(r"lib(c|m|pthread|dl)\.so\.\d|ld.*")
+        assert all(of_c.fullmatch(name) for name in library.elf.needed)
     command = [qemu, "-L", f"/usr/{machine.triplet}", tmp_path / "digits"]
     done = subprocess.run(command, input=images.tobytes(), capture_output=True)
     assert done.returncode == 0, done.stderr
