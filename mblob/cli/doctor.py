@@ -72,23 +72,22 @@ def run(args: argparse.Namespace) -> int:
         can = "this machine can build, load and run"
     ok = all(f.ok for f in findings if f.needed)
     if args.json:
-        print(
-            json.dumps(
-                {"schema": SCHEMA, "ok": ok, "findings": [asdict(f) for f in findings]}, indent=2
-            )
-        )
+        found = {"schema": SCHEMA, "ok": ok, "findings": [asdict(f) for f in findings]}
+        print(json.dumps(found, indent=2))
     else:
-        for line in report_lines(findings):
-            print(line)
-        runs = all(f.ok for f in findings if f.needed and f.section == "load")
-        print(
-            can
-            if ok
-            else "this machine can load and run; for building, see the lines with !!"
-            if runs and not args.target
-            else "something needed is missing: see the lines with !!"
-        )
+        print(*report_lines(findings), verdict(findings, can), sep="\n")
     return 0 if ok else INCOMPATIBLE
+
+
+def verdict(findings: list[Finding], can: str) -> str:
+    """The last line of the report; `can` is what it says if nothing needed is missing."""
+    missing = {f.section for f in findings if f.needed and not f.ok}
+    if not missing:
+        return can
+    sections = {f.section for f in findings}
+    if "load" in sections - missing:
+        return "this machine can load and run; for building, see the lines with !!"
+    return "something needed is missing: see the lines with !!"
 
 
 # -- build -----------------------------------------------------------------------------------------

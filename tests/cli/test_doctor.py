@@ -8,33 +8,42 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mblob.cli import doctor
+from mblob.cli.findings import Finding, report_lines
 from mblob.compilers import include_flags
 
 
 @pytest.fixture(scope="module")
-def said() -> dict[str, subprocess.CompletedProcess[str]]:
-    """What doctor prints of this machine, as text and as JSON. It compiles and links with each linker."""
-    doctor = [sys.executable, "-m", "mblob.cli.main", "doctor"]
-    return {
-        kind: subprocess.run([*doctor, *words], capture_output=True, text=True, check=False)
-        for kind, words in {"text": [], "json": ["--json"]}.items()
-    }
+def said() -> subprocess.CompletedProcess[str]:
+    """The report on this machine as JSON, for which it compiles and links with each linker."""
+    words = [sys.executable, "-m", "mblob.cli.main", "doctor", "--json"]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def report(said: dict[str, subprocess.CompletedProcess[str]]) -> Any:
-    return json.loads(said["json"].stdout)
+def report(said: subprocess.CompletedProcess[str]) -> Any:
+    return json.loads(said.stdout)
 
 
-def test_a_machine_that_runs_these_tests_is_sound(said) -> None:
-    assert said["text"].returncode == 0, said["text"].stdout
-    assert "this machine can build, load and run" in said["text"].stdout
+def test_a_machine_that_runs_these_tests_is_sound(said, report) -> None:
+    assert said.returncode == 0, said.stdout
+    found = [Finding(**f) for f in report["findings"]]
+    assert doctor.verdict(found, "it can build") == "it can build"
+
+
+def test_what_is_missing_is_in_the_last_line() -> None:
+    found = [Finding(s, s, ok=True, needed=True, version="1") for s in ("build", "load")]
+    assert doctor.verdict(found, "it can build") == "it can build"
+    found[0] = replace(found[0], ok=False)
+    assert doctor.verdict(found, "it can build").startswith("this machine can load and run; for")
+    found[1] = replace(found[1], ok=False)
+    assert doctor.verdict(found, "it can build").startswith("something needed is missing")
 
 
 def test_json_names_each_finding_with_version_and_place(report) -> None:
@@ -47,8 +56,8 @@ def test_json_names_each_finding_with_version_and_place(report) -> None:
     assert found["ld.bfd"]["ok"] == (shutil.which("ld.bfd") is not None)
 
 
-def test_each_section_is_one_block_in_the_order_of_the_work(said, report) -> None:
-    lines = said["text"].stdout.splitlines()[:-1]
+def test_each_section_is_one_block_in_the_order_of_the_work(report) -> None:
+    lines = [*report_lines([Finding(**f) for f in report["findings"]])]
     sections = [line for line in lines if not line.startswith(" ")]
     assert sections == ["build", "link and run", "load", "plug-ins", "command line"]
     reported = [f["section"] for f in report["findings"]]
@@ -146,7 +155,9 @@ def test_packages_that_the_command_line_uses_are_named_with_the_extra_that_has_t
 @pytest.mark.slow
 def test_it_leaves_nothing_behind(pack, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
-    assert pack("doctor", env={"TMPDIR": str(tmp_path / "scratch")}).returncode == 0
+    done = pack("doctor", env={"TMPDIR": str(tmp_path / "scratch")})
+    assert done.returncode == 0
+    assert done.stdout.endswith("this machine can build, load and run\n")
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
