@@ -59,7 +59,7 @@ void call_dlpack_delete(DLManagedTensor *plain, DLManagedTensorVersioned *versio
 
 static void taken_release(const taken *t) { call_dlpack_delete(t->plain, t->versioned); }
 
-static bool take(PyObject *capsule, taken *out) {
+static bool take_capsule(PyObject *capsule, taken *out) {
   bool padded = false;
   memset(out, 0, sizeof *out);
   if (PyCapsule_IsValid(capsule, versioned_name)) {
@@ -186,7 +186,7 @@ bool call_dlpack_argument(call_frame *frame, int i, PyObject *obj, bool *absent)
   if (capsule == NULL)
     return PyErr_ExceptionMatches(PyExc_BufferError) ? say_which(frame, i) : false;
   taken t;
-  bool ok = take(capsule, &t);
+  bool ok = take_capsule(capsule, &t);
   drop(capsule);
   if (!ok) return say_which(frame, i);
   call_slot *slot = &frame->slots[i];
@@ -228,7 +228,7 @@ PyObject *call_dlpack_import(PyObject *obj) {
     Py_DECREF(capsule);
     return PyErr_NoMemory();
   }
-  bool ok = take(capsule, t);
+  bool ok = take_capsule(capsule, t);
   drop(capsule);
   if (!ok) {
     PyMem_Free(t);

@@ -49,7 +49,7 @@ class Versions:
         self._elf = elf
         self._left = RECORD_LIMIT
 
-    def _one(self, tag: int) -> int | None:
+    def _dynamic_value(self, tag: int) -> int | None:
         return next(iter(self._elf.dynamic.get(tag, ())), None)
 
     @cached_property
@@ -82,14 +82,14 @@ class Versions:
     def has_definitions(self) -> bool:
         """True if the file says which versions it defines. Symbols of a file that does not say so
         fit every reference."""
-        return self._one(DT_VERDEF) is not None
+        return self._dynamic_value(DT_VERDEF) is not None
 
     @property
     def is_plain(self) -> bool:
         """True if the file knows no versions at all, so that it cannot stand for a library that had
         some."""
-        return self._one(DT_VERSYM) is None or not (
-            self.has_definitions or self._one(DT_VERNEED) is not None
+        return self._dynamic_value(DT_VERSYM) is None or not (
+            self.has_definitions or self._dynamic_value(DT_VERNEED) is not None
         )
 
     def size_of_needed(self) -> int:
@@ -112,7 +112,7 @@ class Versions:
         row: Record,
     ) -> int:
         """Bytes from the start of a table to the end of its last row, each of which follows its head."""
-        start = end = self._one(tag) or 0
+        start = end = self._dynamic_value(tag) or 0
         for at, fields in heads:
             count, aux = rows(fields)
             for place, _ in self._chain(at + aux, count, row):
@@ -125,9 +125,9 @@ class Versions:
     def _records(
         self, tag: int, count_tag: int, record: Record
     ) -> Iterator[tuple[int, tuple[int, ...]]]:
-        at = self._one(tag)
+        at = self._dynamic_value(tag)
         if at is not None:
-            count = self._one(count_tag)
+            count = self._dynamic_value(count_tag)
             if not count:
                 raise self._bad(f"{tag:#x} leads to a table of no versions")
             yield from self._chain(at, count, record)

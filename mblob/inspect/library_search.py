@@ -141,7 +141,7 @@ class Search:
         Raises:
             FormatError: this and earlier searches have tried too many places.
         """
-        for path in self._places(name, importer):
+        for path in self._candidate_paths(name, importer):
             self._left -= 1
             if self._left < 0:
                 raise FormatError(
@@ -156,7 +156,7 @@ class Search:
                 return SharedObject(path, elf, [name], importer)
         return None
 
-    def _places(self, name: str, importer: SharedObject) -> Iterator[str]:
+    def _candidate_paths(self, name: str, importer: SharedObject) -> Iterator[str]:
         if "\0" in name or not name:
             return
         for text in importer.expanded(name):

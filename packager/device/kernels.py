@@ -42,7 +42,7 @@ class Kernel:
     parameters: tuple[Parameter, ...]
 
 
-def _known(text: str) -> Parameter:
+def _parameter_of(text: str) -> Parameter:
     dtype = DataType.parse(text)
     return Parameter(dtype, dtype.itemsize)
 
@@ -112,12 +112,12 @@ def _declared(declaration: str) -> Parameter:
                 0,
                 f"`{shown}` is memory that a launch allocates, which a packed call cannot pass",
             )
-        return _known("handle")
+        return _parameter_of("handle")
     if "&" not in declaration:
         # the parameter's own name may be left out
         for name in (" ".join(words), " ".join(words[:-1])):
             if name in _INTEGERS:
-                return _known(_INTEGERS[name])
+                return _parameter_of(_INTEGERS[name])
     return Parameter(None, 0, f"`{shown}` is of a type that is not known here")
 
 
@@ -158,9 +158,9 @@ def _ptx_parameter(declaration: str, body: str) -> Parameter:
             f"{size * length} bytes passed by value, which a packed call cannot",
         )
     if ".ptr" in words or (size == 8 and _is_address(name, body)):
-        return _known("handle")
+        return _parameter_of("handle")
     if kind in _PTX_TYPES:
-        return _known(_PTX_TYPES[kind])
+        return _parameter_of(_PTX_TYPES[kind])
     what = "a number or an address" if size == 8 else "an integer or a float"
     return Parameter(
         None, size, f"PTX does not tell whether its .{kind} parameter {name} is {what}"

@@ -261,7 +261,7 @@ def _one_file(tensors: Sequence[Found], output: Path) -> Output:
     if output.suffix == ".npy":
         if len(tensors) > 1:
             raise BuildError(
-                f"{output}: .npy holds one tensor, {len(tensors)} were asked for ({_places(tensors)}); choose one with"
+                f"{output}: .npy holds one tensor, {len(tensors)} were asked for ({_where(tensors)}); choose one with"
                 " tensors= and entries=, or write .safetensors or to a folder"
             )
         return Output(str(output), _npy(*tensors[0]))
@@ -306,7 +306,7 @@ def _one_file_per_tensor(library: Library, tensors: Sequence[Found], output: Pat
     if left:
         types = ", ".join(sorted({str(tensor.dtype) for _, tensor in left}))
         problem = BuildError(
-            f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_places(left)};"
+            f"{library.path}: not written, because neither .npy nor .safetensors can hold {types}: {_where(left)};"
             " write the payload: leave tensors= out"
         )
     return Plan(output, lambda: _named_each(kept), problem)
@@ -346,7 +346,7 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
         if one == other:
             same = [found for found in ordered if found[1].name == one]
             raise BuildError(
-                f"tensor {one!r} is there {len(same)} times ({_places(same)}); choose one with entries="
+                f"tensor {one!r} is there {len(same)} times ({_where(same)}); choose one with entries="
             )
     try:
         return safetensors.encode([(t.name, t.dtype, t.shape, t.data) for _, t in tensors])
@@ -356,7 +356,7 @@ def _safetensors(tensors: Sequence[Found]) -> tuple[memoryview, ...]:
         ) from None
 
 
-def _places(tensors: Sequence[Found]) -> str:
+def _where(tensors: Sequence[Found]) -> str:
     shown = ", ".join(f"{t.name:.80} of entry {e.index}" for e, t in tensors[:LISTED])
     return shown + (f" and {len(tensors) - LISTED} more" if len(tensors) > LISTED else "")
 

@@ -34,7 +34,7 @@ static struct mb_thread_end at_end = MB_THREAD_END(free_loans);
 /* Of the thread that unloads this, or ends the process. */
 MB_HANDLER(destructor) static void process_exit(void) { free_loans(&own_loans); }
 
-static void *take(struct loans *loans) {
+static void *take_loan(struct loans *loans) {
   void *object = loans->first;
   if (!object) return NULL;
   struct mb_record *record = mb_object_record(object);
@@ -65,7 +65,7 @@ int mb_loan_begin(enum mb_releases releases, const mblob_lent_tensor *lent, stru
   *out = (struct mb_any){.type = MB_ANY_NONE};
   if (rank && !tensor->shape)
     return mb_fail(MBLOB_E_ARGUMENT, "tensor: " MB_TEXT_SHAPE_IS_NULL, (int)rank);
-  void *object = releases == MB_RELEASES_0_22 && rank <= RANK ? take(&own_loans) : NULL;
+  void *object = releases == MB_RELEASES_0_22 && rank <= RANK ? take_loan(&own_loans) : NULL;
   if (!object) object = new_loan(releases, rank);
   if (object)
     fill_cell(mb_object_cell(releases, object), tensor, (size_t)rank);

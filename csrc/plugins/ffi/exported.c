@@ -27,7 +27,7 @@ struct other {
   char *path;
 };
 
-static int look(struct dl_phdr_info *info, size_t size, void *argument) {
+static int find_other_copy(struct dl_phdr_info *info, size_t size, void *argument) {
   struct other *other = argument;
   const char *name = strrchr(info->dlpi_name, '/');
   (void)size;
@@ -150,7 +150,7 @@ static void *find(const char *name, void **known) {
   const mblob_host *host = mb_plugin_host();
   if ((!host || host == &empty_host) && dladdr(FILE_NAME, &own)) {
     other.base = (ElfW(Addr))own.dli_fbase;
-    (void)dl_iterate_phdr(look, &other);
+    (void)dl_iterate_phdr(find_other_copy, &other);
     void *copy = other.path ? dlopen(other.path, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
     found = copy ? dlsym(copy, name) : NULL;
     if (copy) (void)dlclose(copy);

@@ -37,8 +37,8 @@ static bool is_type_key(const struct known_type *type, const struct mb_text *key
 }
 
 /* With the lock. */
-static struct known_type *add(const struct mb_text *key, int32_t number, int32_t slots,
-                              bool may_overflow, const struct known_type *parent) {
+static struct known_type *add_type(const struct mb_text *key, int32_t number, int32_t slots,
+                                   bool may_overflow, const struct known_type *parent) {
   const int32_t depth = parent ? parent->info.depth + 1 : 0;
   struct known_type *type = calloc(1, sizeof(*type));
   const struct mb_type_info **ancestors = calloc((size_t)depth + 1, sizeof(*ancestors));
@@ -95,13 +95,13 @@ static void add_known(void) {
   has_known = true;
   for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++) {
     const struct mb_text key = key_text(plain[i]);
-    (void)add(&key, (int32_t)i, 0, false, NULL);
+    (void)add_type(&key, (int32_t)i, 0, false, NULL);
   }
   for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++) {
     const struct mb_text key = key_text(objects[i]);
-    (void)add(&key, MB_ANY_OBJECT + (int32_t)i, 0, true, i ? at(MB_ANY_OBJECT) : NULL);
+    (void)add_type(&key, MB_ANY_OBJECT + (int32_t)i, 0, true, i ? at(MB_ANY_OBJECT) : NULL);
   }
-  (void)add(&big_int, MB_ANY_BIG_INT, 0, true, at(MB_ANY_OBJECT));
+  (void)add_type(&big_int, MB_ANY_BIG_INT, 0, true, at(MB_ANY_OBJECT));
 }
 
 /* With the lock. */
@@ -131,8 +131,8 @@ static int32_t new_number(const struct mb_text *key, int32_t fixed, int32_t slot
       (parent && parent->info.depth >= DEPTH_LIMIT) || (fixed >= 0 && at(fixed)))
     return -1;
   const int32_t number = fixed >= 0 ? fixed : take_numbers(parent, slots);
-  return number >= 0 && add(key, number, fixed >= 0 ? 0 : slots, may_overflow, parent) ? number
-                                                                                       : -1;
+  return number >= 0 && add_type(key, number, fixed >= 0 ? 0 : slots, may_overflow, parent) ? number
+                                                                                            : -1;
 }
 
 int32_t mb_type_number(const struct mb_text *key, int32_t fixed, int32_t depth, int32_t slots,

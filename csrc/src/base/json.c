@@ -39,7 +39,7 @@ bool mb_json_begin_array(struct mb_json *j) { return begin_group(j, '[', "expect
 
 /* True if another member follows in the innermost object or array; passes the comma, or the closing
  * bracket. */
-static bool more(struct mb_json *j, char close) {
+static bool has_next_item(struct mb_json *j, char close) {
   if (j->error) return false;
   char c = mb_json_peek(j);
   bool first = j->first[j->depth - 1];
@@ -58,10 +58,11 @@ static bool more(struct mb_json *j, char close) {
 }
 
 bool mb_json_next_key(struct mb_json *j, struct mb_slice *key) {
-  return more(j, '}') && mb_json_string(j, key) && expect_character(j, ':', "expected ':'");
+  return has_next_item(j, '}') && mb_json_string(j, key) &&
+         expect_character(j, ':', "expected ':'");
 }
 
-bool mb_json_next_element(struct mb_json *j) { return more(j, ']'); }
+bool mb_json_next_element(struct mb_json *j) { return has_next_item(j, ']'); }
 
 static int hex4(const uint8_t *p) {
   int value = 0;

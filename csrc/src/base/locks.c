@@ -23,7 +23,7 @@ static struct {
   _Alignas(64) atomic_uint count;
 } inside;
 
-static void rest(void) { (void)nanosleep(&(const struct timespec){0, PAUSE}, NULL); }
+static void sleep_briefly(void) { (void)nanosleep(&(const struct timespec){0, PAUSE}, NULL); }
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
@@ -65,7 +65,8 @@ static void before_fork(void) {
   const unsigned own = own_locks.held ? 1 : 0;
   (void)mb_thread_id();
   (void)atomic_fetch_add(&forking, 1);
-  for (int64_t end = now() + PATIENCE; atomic_load(&inside.count) > own && now() < end;) rest();
+  for (int64_t end = now() + PATIENCE; atomic_load(&inside.count) > own && now() < end;)
+    sleep_briefly();
 }
 
 static void in_parent(void) { (void)atomic_fetch_sub(&forking, 1); }
@@ -129,7 +130,7 @@ void mb_lock(struct mb_lock *lock) {
     return;
   }
   for (const bool counted = !lock->uncounted && !own_locks.held;;) {
-    while (counted && atomic_load(&forking)) rest();
+    while (counted && atomic_load(&forking)) sleep_briefly();
     renew_after_fork(lock);
     (void)pthread_mutex_lock(&lock->mutex);
     if (!counted || enter())

@@ -24,7 +24,7 @@ static const char hints[] = MB_KEY_NEEDS;
 /* Each source tells whether it has the key of a module. `out` NULL: no code that is not here yet
  * may run for the answer. */
 
-static enum mb_found given(const mblob_module *module, mblob_loader *out) {
+static enum mb_found loader_of_opening(const mblob_module *module, mblob_loader *out) {
   for (size_t i = 0; i < module->tree->loader_count; i++)
     if (strcmp(module->tree->loaders[i].type_key, module->type_key) == 0) {
       if (out) *out = module->tree->loaders[i];
@@ -37,11 +37,11 @@ static enum mb_found registered_loader(const mblob_module *module, mblob_loader 
   return mb_registered_loader(MB_FIRST_LOADERS, module->type_key, out);
 }
 
-static enum mb_found registered_last(const mblob_module *module, mblob_loader *out) {
+static enum mb_found last_registered_loader(const mblob_module *module, mblob_loader *out) {
   return mb_registered_loader(MB_LAST_LOADERS, module->type_key, out);
 }
 
-static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
+static enum mb_found carried_loader(const mblob_module *module, mblob_loader *out) {
   const mblob_runtime *runtime = NULL;
   enum mb_found found = mb_plugin_carried(module->library, module->type_key, out ? &runtime : NULL);
   if (runtime) *out = mb_plugin_loader(runtime);
@@ -51,14 +51,14 @@ static enum mb_found carried(const mblob_module *module, mblob_loader *out) {
 /* Nothing is opened before the program has its table. */
 static const struct mb_class *const *classes(void) { return mb_profile_of_program()->classes; }
 
-static enum mb_found builtin(const mblob_module *module, mblob_loader *out) {
+static enum mb_found builtin_loader(const mblob_module *module, mblob_loader *out) {
   const struct mb_class *const *c = classes();
   while (*c && strcmp((*c)->type_key, module->type_key) != 0) c++;
   if (*c && out) *out = mb_builtin_loader(*c);
   return *c ? MB_PRESENT : MB_ABSENT;
 }
 
-static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
+static enum mb_found loader_in_files(const mblob_module *module, mblob_loader *out) {
   const mblob_runtime *runtime = NULL;
   enum mb_found found = mb_plugin_in_files(module->type_key, out ? &runtime : NULL);
   if (runtime) *out = mb_plugin_loader(runtime);
@@ -68,7 +68,8 @@ static enum mb_found in_files(const mblob_module *module, mblob_loader *out) {
 /* In the order in which they count (mblob/plugin.h). */
 static enum mb_found find_loader(const mblob_module *module, mblob_loader *out) {
   static enum mb_found (*const sources[])(const mblob_module *, mblob_loader *) = {
-      given, registered_loader, carried, builtin, in_files, registered_last};
+      loader_of_opening, registered_loader, carried_loader,
+      builtin_loader,    loader_in_files,   last_registered_loader};
   enum mb_found found = MB_ABSENT;
   for (size_t i = 0; found == MB_ABSENT && i < sizeof(sources) / sizeof(*sources); i++)
     found = sources[i](module, out);
@@ -294,11 +295,11 @@ static int keep_found(mblob_module *module, const char *name, mblob_function *ta
  * it to what is behind must not look into folders each time. */
 static bool may_have_functions(mblob_module *module) {
   if (module->is_created || needs_loader(module)) return true;
-  if (given(module, NULL) || registered_loader(module, NULL) || carried(module, NULL) ||
-      builtin(module, NULL))
+  if (loader_of_opening(module, NULL) || registered_loader(module, NULL) ||
+      carried_loader(module, NULL) || builtin_loader(module, NULL))
     return true;
   if (atomic_load_explicit(&module->no_plugin, memory_order_relaxed)) return false;
-  if (in_files(module, NULL) != MB_ABSENT) return true;
+  if (loader_in_files(module, NULL) != MB_ABSENT) return true;
   atomic_store_explicit(&module->no_plugin, true, memory_order_relaxed);
   return false;
 }

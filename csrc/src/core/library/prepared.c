@@ -254,7 +254,7 @@ int mblob_prepare(mblob_module *module, const char *name, const char *types, mbl
 
 /* Give back what a call made. What the kernel left unchanged is not written back: it may be
  * read-only, or overlap another argument. */
-static int clean(mblob_prepared *c, int status) {
+static int clean_prepared(mblob_prepared *c, int status) {
   struct mb_argument *end = c->arguments + c->count;
   c->cleans = false;
   for (struct mb_argument *a = c->arguments; a < end; a++) {
@@ -310,7 +310,7 @@ static int run_prepared(mblob_prepared *c, va_list *args) {
   }
   if (!status && c->has_result) status = take_result(c, &to, args);
   if (!status) status = mb_function_run(c->function, c->values, c->codes, (int)top, &result);
-  if (c->cleans) status = clean(c, status);
+  if (c->cleans) status = clean_prepared(c, status);
   if (!status && c->has_result) return put_result(c, to, &result);
   mb_return_drop(&result);
   return status;

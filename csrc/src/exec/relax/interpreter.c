@@ -177,9 +177,9 @@ static const struct relax_function *callee(struct relax_machine *m,
 }
 
 /* Ask the instrument; *skip if it says that the call is to be skipped. */
-static int watch(struct relax_machine *m, size_t index, bool before,
-                 const struct relax_value *result, const struct relax_frame *frame, int count,
-                 bool *skip) {
+static int ask_instrument(struct relax_machine *m, size_t index, bool before,
+                          const struct relax_value *result, const struct relax_frame *frame,
+                          int count, bool *skip) {
   TVMValue values[4 + 28], ret = {.v_int64 = 0};
   int codes[4 + 28], ret_code = kTVMNullptr;
   char dtypes[28][MB_DTYPE_TEXT];
@@ -214,11 +214,11 @@ static int call_watched(struct relax_machine *m, const struct relax_instruction 
                         struct relax_frame *frame, struct relax_value *result) {
   bool skip = false;
   const size_t index = (size_t)in->target;
-  int status = watch(m, index, true, result, frame, (int)in->count, &skip);
+  int status = ask_instrument(m, index, true, result, frame, (int)in->count, &skip);
   if (status || skip) return status;
   status = call_target(m, index, frame->args, frame->codes, (int)in->count, result);
   if (!status && m->instrument)
-    status = watch(m, index, false, result, frame, (int)in->count, &skip);
+    status = ask_instrument(m, index, false, result, frame, (int)in->count, &skip);
   return status;
 }
 

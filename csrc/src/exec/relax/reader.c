@@ -237,7 +237,7 @@ static bool is_register(const struct relax_function *f, int64_t i, bool special)
   return (i >= 0 && i < f->register_file) || i == RELAX_VOID || (special && i == RELAX_CONTEXT);
 }
 
-static void use(struct relax_function *f, int64_t i) {
+static void count_register(struct relax_function *f, int64_t i) {
   if (i < RELAX_VOID && (size_t)i >= f->registers) f->registers = (size_t)i + 1;
 }
 
@@ -247,7 +247,7 @@ static const char *check_operand(const struct relax_executable *exec, struct rel
   switch (relax_operand_kind(word)) {
     case RELAX_REGISTER:
       if (!is_register(f, value, true)) return "a register that the function does not have";
-      use(f, value);
+      count_register(f, value);
       return NULL;
     case RELAX_IMMEDIATE: return NULL;
     case RELAX_CONSTANT:
@@ -273,7 +273,7 @@ static const char *check_call_instruction(const struct relax_executable *exec,
     return "a call of a function that is not there";
   if (in->other < 0 || (in->other < RELAX_VOID && in->other >= f->register_file))
     return "a result goes to a register that the function does not have";
-  use(f, in->other);
+  count_register(f, in->other);
   if (in->count > f->operands) f->operands = in->count;
   for (uint32_t i = 0; !problem && i < in->count; i++)
     problem = check_operand(exec, f, in->operands[i]);
@@ -282,7 +282,7 @@ static const char *check_call_instruction(const struct relax_executable *exec,
 
 static const char *check_read(struct relax_function *f, int64_t i) {
   if (!is_register(f, i, false)) return "a register that the function does not have";
-  use(f, i);
+  count_register(f, i);
   return NULL;
 }
 
