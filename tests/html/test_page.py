@@ -67,6 +67,13 @@ def test_the_same_file_gives_the_same_page_without_any_payload(model: Path) -> N
     assert DATA.findall(page)[0].isascii()
 
 
+def test_a_table_says_how_many_rows_the_page_leaves_out(model: Path) -> None:
+    tables = data_of(page_of(model))
+    assert tables["functions"]["rows"]
+    assert [tables[name]["left_out"] for name in ("functions", "undefined", "remarks")] == [0, 0, 0]
+    assert data.limited([1, 2, 3], 2) == {"rows": [1, 2], "left_out": 1}
+
+
 @pytest.mark.parametrize(
     "text", ["</script>", "<!--", "-->", "]]>", "\u2028", "&amp;", "\ud800", "é\x00"]
 )

@@ -92,15 +92,16 @@ def page_data(library: Library) -> dict[str, Any]:
             "left_out": max(len(library.models) - MODELS, 0),
         },
         "graphs": _graphs(library),
-        "kernels": _limited(kernels),
-        "functions": _limited(functions),
-        "undefined": {**_limited(undefined), "weak": sum(u.weak for u in library.undefined_symbols)},
-        "remarks": _limited(remarks, REMARKS),
+        "kernels": limited(kernels),
+        "functions": limited(functions),
+        "undefined": {**limited(undefined), "weak": sum(u.weak for u in library.undefined_symbols)},
+        "remarks": limited(remarks, REMARKS),
         "headers": [g.to_json() for g in header_groups(library)],
     }  # fmt: skip
 
 
-def _limited(rows: list[Any], limit: int = ROWS) -> dict[str, Any]:
+def limited(rows: list[Any], limit: int = ROWS) -> dict[str, Any]:
+    """The first rows of a table, and the number of those that are left out."""
     return {"rows": rows[:limit], "left_out": max(len(rows) - limit, 0)}
 
 
