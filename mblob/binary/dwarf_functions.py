@@ -390,11 +390,18 @@ def function_of(
         parameters=tuple(parameters),
         variadic=variadic,
         pointer_size=pointer_size,
-        is_ordinary=convention is None or convention.value in _ORDINARY_CALLS,
+        is_ordinary=(convention is None or convention.value in _ORDINARY_CALLS)
+        and not (of_fortran and _is_of_f2c(die, result)),
         names=tuple(names),
         is_old_style=is_old_style and bool(parameters),
         line=_line(die) or _line(declared),
     )
+
+
+def _is_of_f2c(die: Any, result: CType) -> bool:
+    """True if gfortran returns a number as f2c does: a real number as a double, a complex one in memory."""
+    producer = text_of(die.cu.get_top_DIE(), "DW_AT_producer")
+    return result.kind in ("float", "complex") and b" -ff2c" in producer
 
 
 def _by_value(found: CType, declared: Any, pointer_size: int) -> CType:

@@ -18,6 +18,14 @@ from mblob.binary.dwarf_types import (
     text_of,
 )
 
+# Of compilers: structs are passed in another way, or debug information leaves alignments out.
+_OPTIONS = (
+    b"-gstrict-dwarf",
+    b"-struct-return",
+    b"-fpack-struct",
+    b"-malign-double",
+    b"-mlong-double",
+)
 _LARGEST = 1 << 16  # bytes: it lies on the stack
 _LONGEST = 8192  # characters of the type in C
 _DEPTH = 16
@@ -102,7 +110,7 @@ def value_of(declared: Any, pointer_size: int) -> Value | None:
     the members that debug information tells."""
     largest = _LARGEST_ALIGNMENT.get(declared.dwarfinfo.config.machine_arch, 0)
     producer = text_of(declared.cu.get_top_DIE(), "DW_AT_producer")
-    if not largest or b"-gstrict-dwarf" in producer:  # which leaves alignments out
+    if not largest or any(option in producer for option in _OPTIONS):
         return None
     try:
         die = _behind_names(declared)

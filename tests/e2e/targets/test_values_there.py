@@ -65,7 +65,8 @@ def source(types: dict[str, list[str]]) -> str:
         )
         lines += [
             f"typedef {text} T{i};",
-            f"T{i} next{i}(double d, T{i} v, int k, T{i} w, float f)\n#ifdef HOST\n;\n#else\n{{ {added} return v; }}\n#endif",
+            f"T{i} next{i}(double d, T{i} v, int k, T{i} w, float f)",
+            f"#ifdef HOST\n;\n#else\n{{ {added} return v; }}\n#endif",
             f"static inline int same{i}(const T{i} *a, const T{i} *b) {{ return {same}; }}",
             f"static inline T{i} made{i}(int start) {{ T{i} v; {set_} return v; }}",
         ]
@@ -77,8 +78,8 @@ HOST = r"""
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-typedef struct { void *data; struct { int32_t type, id; } device; int32_t ndim;
-                 struct { uint8_t code, bits; uint16_t lanes; } dtype; int64_t *shape, *strides; uint64_t offset; } tensor;
+typedef struct { void *data; struct { int32_t type, id; } device; int32_t ndim; struct {
+  uint8_t code, bits; uint16_t lanes; } dtype; int64_t *shape, *strides; uint64_t offset; } tensor;
 typedef union { int64_t i; double f; void *p; } value;
 typedef struct { int32_t type; uint32_t zero; value v; } any;
 typedef struct { const char *data; size_t size; } bytes;

@@ -401,6 +401,39 @@ def test_values_of_fortran(tmp_path: Path) -> None:
     assert (made["a"], made["b"].tolist(), bool(made["ok"])) == (4, [1, 2, 3], True)
 
 
+PAIR = "struct pair { double x, y; }; struct pair half(struct pair p) { p.x /= 2; return p; }\n"
+
+
+def test_code_that_joins_a_library_and_another_dialect_have_values(tmp_path: Path) -> None:
+    mblob.csource_module(SOURCE, functions=["dot"]).export_library(tmp_path / "1.so")
+    (tmp_path / "pair.c").write_text(PAIR)
+    mblob.add(tmp_path / "1.so", kernels=[tmp_path / "pair.c"], output=tmp_path / "2.so")
+    mblob.convert(tmp_path / "2.so", tmp_path / "3.so", dialect="ffi")
+    for name in ("2.so", "3.so"):
+        lib = mblob.load_module(tmp_path / name)
+        assert lib.half(W).tolist() == (1.5, 4) and lib.dot(V, W) == 11
+
+
+@pytest.mark.parametrize(
+    "options", [["-fpcc-struct-return"], ["-fpack-struct"], ["-gdwarf-4", "-gstrict-dwarf"]]
+)
+def test_options_that_may_pass_structs_in_another_way_are_seen(
+    tmp_path: Path, options: list[str]
+) -> None:
+    mblob.csource_module(PAIR).export_library(tmp_path / "k.so", cc="gcc", options=options)
+    with pytest.raises(mblob.NotFoundError, match="struct pair by value"):
+        mblob.load_module(tmp_path / "k.so")["half"]
+
+
+def test_real_numbers_of_fortran_that_are_returned_as_doubles_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "k.f90").write_text(
+        "real function half(x)\nreal, intent(in) :: x\nhalf = x / 2\nend\n"
+    )
+    mblob.csource_module(tmp_path / "k.f90").export_library(tmp_path / "k.so", options=["-ff2c"])
+    with pytest.raises(mblob.NotFoundError, match="without a packed function"):
+        mblob.load_module(tmp_path / "k.so")["half"]
+
+
 def test_threads_have_results_of_their_own(lib: mblob.Module) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
