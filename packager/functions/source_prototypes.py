@@ -26,7 +26,7 @@ from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode
-from mblob.packager.modules.prototypes import Dim, Parameter, Prototype
+from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Words
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
 
@@ -246,7 +246,7 @@ def _parsed(text: str, name: str, file: HostFile) -> Prototype:
     Raises:
         BuildError: it is none of the function.
     """
-    from mblob.packager.modules.prototype_parser import Words, parse  # with pycparser
+    from mblob.packager.modules.prototype_parser import parse  # with pycparser
     from mblob.packager.modules.source_words import as_in_c
 
     arrays = dict.fromkeys(file.array_types, "void *")

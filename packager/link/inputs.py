@@ -509,8 +509,7 @@ def _helpers(
     with_table = bool(packed_now) and gathered.with_table
     joins = any(f.elsewhere for f, _ in objects)
     # All of it would make what is added larger.
-    is_common = all(f.prototype.has_common_checks for f in packed_now)
-    is_apart = with_table and not joins and is_common
+    is_apart = with_table and not (joins or any(f.prototype.has_own_checks for f in packed_now))
     compiled = compiled_checks(request.dialect, gathered.machine) if is_apart else None
     # Several compilers share many functions, if what these call is in an object of its own.
     size = _AT_ONCE if compiled else len(packed_now)

@@ -18,6 +18,7 @@ from mblob.packager.modules.prototypes import (
     Parameter,
     Prototype,
     Scalar,
+    Words,
     distinct,
     likely_macros,
     of_type,
@@ -25,8 +26,6 @@ from mblob.packager.modules.prototypes import (
     standard,
     type_names,
 )
-from mblob.packager.modules.type_words import Words as Words
-from mblob.packager.modules.type_words import resolve, value_name
 
 try:
     from pycparser import CParser
@@ -113,7 +112,7 @@ def _prototype(node: Any, text: str, words: Words) -> Prototype:
     spelled = [_spelled(p) if isinstance(p, (c_ast.Decl, c_ast.Typename)) else "" for p in params]
     given = [words.values.get(value_name(getattr(p, "type", None))) for p in params]
     returned = words.values.get(value_name(node.type.type))
-    resolve(node, words.types)
+    _resolve(node, words.types)
     integers: dict[str, str | int] = {
         p.name: scalar.kind
         for p in params
@@ -138,6 +137,47 @@ def _spelled(node: Any) -> str:
     text = str(CGenerator().visit(node))
     inner.declname = name
     return text
+
+
+def _resolve(node: Any, types: Mapping[str, str]) -> None:
+    """Put what types of the source stand for in their places.
+
+    Args:
+        types: as of `Words`.
+    """
+    for at, inner in node.children() if types else ():
+        meant = types.get(_own_name(inner))
+        if meant is not None and at == "type":
+            named = c_ast.IdentifierType(meant.removesuffix("*").split())
+            made = c_ast.TypeDecl(inner.declname, inner.quals, inner.align, named)
+            if meant.endswith("*"):
+                made.quals = []
+                made = c_ast.PtrDecl(inner.quals, made)
+            node.type = made
+        else:
+            _resolve(inner, types)
+
+
+def _own_name(node: Any) -> str:
+    """A type as `Words` names it, "" if it is none of a source."""
+    inner: Any = node.type if isinstance(node, c_ast.TypeDecl) else None
+    if isinstance(inner, c_ast.IdentifierType):
+        return inner.names[0] if len(inner.names) == 1 else ""
+    tag = _TAGS.get(type(inner))
+    return f"{tag} {inner.name}" if tag else ""
+
+
+def value_name(node: Any) -> str:
+    """A type as `Words.values` names it, "" if it is none."""
+    names = getattr(getattr(node, "type", None), "names", ())
+    if isinstance(node, c_ast.TypeDecl) and "__int128" in names:
+        return "__uint128_t" if "unsigned" in names else "__int128_t"
+    if isinstance(node, c_ast.TypeDecl) and "_Complex" in names:
+        return " ".join([*(w for w in names if w != "_Complex"), "_Complex"])
+    return _own_name(node)
+
+
+_TAGS = {c_ast.Struct: "struct", c_ast.Union: "union", c_ast.Enum: "enum"}
 
 
 def _is_void(node: Any) -> bool:

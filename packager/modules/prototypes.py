@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from mblob import argument_types
 from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT, Value
@@ -239,6 +239,21 @@ class Parameter(NamedTuple):
         return self.scalar
 
 
+class Words(NamedTuple):
+    """Words of a source that prototypes may have beside those of C.
+
+    Attributes:
+        types: what stands for a type of its own (`real`, `struct image`, `enum mode`): a number, `void`
+            for a struct, or `void *` for a pointer.
+        numbers: values of enumerators.
+        values: types that are passed by value though they are no numbers, as parameters.
+    """
+
+    types: Mapping[str, str] = {}
+    numbers: Mapping[str, int] = {}
+    values: Mapping[str, Parameter] = {}
+
+
 def as_const(spelled: str) -> str:
     """The type of a pointer as C spells it, with a `const` for what it points at."""
     return spelled if not spelled or spelled.startswith("const ") else f"const {spelled}"
@@ -297,9 +312,9 @@ class Prototype(NamedTuple):
         return structs_of((p.text, p.layout) for p in found)
 
     @property
-    def has_common_checks(self) -> bool:
-        """True if all checks of its parameters are of `checks.h`."""
-        return not (self.of_fortran or self.values)
+    def has_own_checks(self) -> bool:
+        """True if the check of a parameter is none of `checks.h`."""
+        return self.of_fortran or bool(self.values)
 
     @property
     def points_at_structs(self) -> bool:

@@ -17,6 +17,7 @@ from mblob.packager.modules.prototype_parser import (
     folded,
     parse,
     tree,
+    value_name,
 )
 from mblob.packager.modules.prototypes import (
     Parameter,
@@ -30,7 +31,6 @@ from mblob.packager.modules.prototypes import (
     standard,
     type_names,
 )
-from mblob.packager.modules.type_words import value_name
 
 
 def each_readable(declarations: Iterable[Any]) -> tuple[tuple[Prototype, ...], dict[str, str]]:
