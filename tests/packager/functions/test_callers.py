@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,9 @@ def turned(call: Any) -> list[int]:
 
 
 def refused(source: Any, fmt: Any, name: str, **export: Any) -> str:
-    with pytest.raises(mblob.BuildError) as caught:
-        mblob.csource_module(source, fmt, functions=[name]).export_library("never.so", **export)
+    module = mblob.csource_module(source, fmt, functions=[name])
+    with tempfile.TemporaryDirectory() as folder, pytest.raises(mblob.BuildError) as caught:
+        module.export_library(f"{folder}/never.so", **export)
     return str(caught.value)
 
 
