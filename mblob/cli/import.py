@@ -40,7 +40,8 @@ def configure(verbs: Any) -> None:
         metavar="NAME=1,3,H,W",
         action="append",
         default=[],
-        help="whole shape of an input of which the model leaves a size open; may be repeated",
+        help="whole shape of an input of which the model leaves a size open; may be repeated. Words, as in"
+        " x=n,3,224,224, are sizes that each call tells",
     )
     parser.add_argument(
         "--engine",
@@ -69,6 +70,11 @@ def run(args: argparse.Namespace) -> int:
     """Read, compile, compare, write."""
     check_output(NAME, args.output, "model.so")
     shapes = shapes_of(args.shape)
+    open_ = [name for name, shape in shapes.items() if not all(isinstance(i, int) for i in shape)]
+    if args.check and open_:
+        raise UsageError(
+            f"--check needs all sizes, and --shape leaves some open for {', '.join(open_)}"
+        )
     reference = _onnxruntime() if args.check else None
     import mblob
     from mblob.packager.path_arguments import check_output as check_inputs
@@ -100,20 +106,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def shapes_of(texts: Sequence[str]) -> dict[str, list[int]]:
-    """Name and shape of each `--shape`; a name may have a `=`.
+def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:
+    """Name and shape of each `--shape`; a name may have a `=`. A size that each call tells is a word.
 
     Raises:
         UsageError: one that has another form, or a name twice.
     """
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[int | str]] = {}
     for text in texts:
         name, _, sizes = text.rpartition("=")
-        if not name or not re.fullmatch(r"[0-9]{1,18}([,x][0-9]{1,18})*", sizes):
+        words = re.split("[,x]" if re.fullmatch("[0-9,x]*", sizes) else ",", sizes)
+        known = all(re.fullmatch("[0-9]{1,18}|[A-Za-z_][A-Za-z0-9_]*", word) for word in words)
+        if not name or not known:
             raise UsageError(f"--shape: expected NAME=1,3,H,W with numbers, found {text!r}")
         if name in found:
             raise UsageError(f"--shape: given twice for {name}, expected once")
-        found[name] = [int(size) for size in re.split("[,x]", sizes)]
+        found[name] = [int(word) if word[0].isdigit() else word for word in words]
     return found
 
 
@@ -129,7 +137,7 @@ def _onnxruntime() -> Any:
 
 
 def _check(
-    reference: Any, file: str, shapes: Mapping[str, Sequence[int]], library: Path, tell: Any
+    reference: Any, file: str, shapes: Mapping[str, Sequence[int | str]], library: Path, tell: Any
 ) -> None:
     """Compare the outputs of a library with those of onnxruntime.
 
@@ -141,7 +149,8 @@ def _check(
     try:
         session = reference.InferenceSession(file, providers=["CPUExecutionProvider"])
         inputs = {
-            i.name: _random(i.type, shapes.get(i.name, i.shape)) for i in session.get_inputs()
+            i.name: _random(i.type, [*map(int, shapes.get(i.name, i.shape))])
+            for i in session.get_inputs()
         }
         expected = session.run(None, inputs)
     except Exception as error:

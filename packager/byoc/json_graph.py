@@ -14,7 +14,7 @@ from typing import Any
 
 from mblob.arguments import wrong_type
 from mblob.module import Module
-from mblob.packager.byoc.operators import Composite, Region, Tensor
+from mblob.packager.byoc.operators import STAND_IN, Composite, Open, Region, Tensor
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import json_module
 
@@ -136,7 +136,16 @@ _FIELDS = ("num_inputs", "num_outputs", "dtype", "shape", "composite")
 
 
 def _types(tensors: Sequence[Tensor]) -> dict[str, Any]:
-    return {"dtype": [[t.dtype for t in tensors]], "shape": [[list(t.shape) for t in tensors]]}
+    shapes = [[[_extent(t, extent) for extent in t.shape] for t in tensors]]
+    return {"dtype": [[t.dtype for t in tensors]], "shape": shapes}
+
+
+def _extent(tensor: Tensor, extent: int) -> int | str:
+    if isinstance(extent, Open):
+        return extent.text
+    if extent >= STAND_IN:
+        raise BuildError(f"{tensor.name}: an extent was computed of one that only a call tells")
+    return extent
 
 
 def _texts(value: Any) -> list[str]:

@@ -6,6 +6,7 @@ mod = mblob.byoc.relax.from_onnx("model.onnx", {"x": [1, 3, 224, 224]})
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,14 +21,14 @@ _LONGEST = 600  # characters of what TVM says
 
 
 def from_onnx(
-    path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str]] | None = None
 ) -> Any:
     """Read a model of ONNX. Its weights become constants of the module.
 
     Args:
         path: of the model; files with its weights are beside it.
         shapes: name -> shape of inputs. Those that have a size which the model leaves open must be
-            among them.
+            among them. A size that stays open is a name, `["n", 3, 224, 224]`: each call tells it.
 
     Returns:
         An IRModule of apache-tvm for `partition` and `build`.
@@ -81,8 +82,10 @@ def said(error: BaseException | Warning | str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
-def _shapes(path: str, graph: Any, given: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """The shape of each input of the model."""
+def _shapes(
+    path: str, graph: Any, given: Mapping[str, Sequence[int | str]]
+) -> dict[str, list[int]]:
+    """The shape of each input of the model that has no size left open; others are written into it."""
     weights = {tensor.name for tensor in graph.initializer}
     inputs = {value.name: _dimensions(value) for value in graph.input if value.name not in weights}
     for name in given:
@@ -99,14 +102,30 @@ def _shapes(path: str, graph: Any, given: Mapping[str, Sequence[int]]) -> dict[s
                 f"{path}: shapes= has {[*given[name]]} for {name}, expected positive sizes that fit"
                 f" {_shown(name, sizes)}"
             )
-        if not all(isinstance(size, int) for size in shape) or (sizes is None and not shape):
+        named = any(not isinstance(size, int) for size in shape)
+        if (named and name not in given) or (sizes is None and not shape):
             open_.append(_shown(name, sizes))
-        found[name] = shape
+        elif named:
+            _leave_open(next(value for value in graph.input if value.name == name), shape)
+        else:
+            found[name] = [int(size) for size in shape]
     if open_:
         raise BuildError(
             f"{path}: the sizes of these inputs are open: {', '.join(open_)}; give each a whole shape by shapes="
         )
     return found
+
+
+def _leave_open(value: Any, shape: Sequence[int | str]) -> None:
+    """Write a shape with names into an input of the model."""
+    dimensions = value.type.tensor_type.shape.dim
+    del dimensions[:]
+    for size in shape:
+        dimension = dimensions.add()
+        if isinstance(size, int):
+            dimension.dim_value = size
+        else:
+            dimension.dim_param = size
 
 
 def _dimensions(value: Any) -> list[int | str] | None:
@@ -121,7 +140,12 @@ def _dimensions(value: Any) -> list[int | str] | None:
 
 
 def _fits(shape: Sequence[object], sizes: Sequence[int | str] | None) -> bool:
-    if not all(isinstance(size, int) and size > 0 for size in shape):
+    if not all(
+        re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", size)
+        if isinstance(size, str) and sizes is not None
+        else isinstance(size, int) and size > 0
+        for size in shape
+    ):
         return False
     return sizes is None or (
         len(shape) == len(sizes)

@@ -21,6 +21,25 @@ OP = "op"  # the attribute that names the operator
 _CALL = frozenset((*CALL, OP))
 
 
+STAND_IN = 1 << 40  # extents of tensors that are known are below
+
+
+class Open(int):
+    """An extent that only a call tells, as a number above `STAND_IN` that rules can compute with: two
+    extents have the same number if they are the same computation.
+
+    Attributes:
+        text: what engines get: a name, or a computation in postfix order, "n 2 *".
+    """
+
+    text: str
+
+    def __new__(cls, number: int, text: str) -> Open:
+        made = super().__new__(cls, number)
+        made.text = text
+        return made
+
+
 @dataclass(eq=False)
 class Tensor:
     """A value in a region or outside. All its uses share one object.
@@ -28,7 +47,7 @@ class Tensor:
     Attributes:
         name: of an input of the graph: its own; else the operator's, with `:i` behind it for
             outputs after the first.
-        shape: elements per dimension.
+        shape: elements per dimension; an `Open` where only a call tells.
         dtype: "float32", ...
         constant: its elements, if it is a parameter of the graph.
         producer: the operator that makes it, in the region or before it; None for an input of the

@@ -25,7 +25,7 @@ from mblob.packager.byoc.activations import is_gelu
 from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
-from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
+from mblob.packager.byoc.operators import Composite, Open, Operator, Region, Tensor
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
 from mblob.packager.byoc.simplify import simplified, untangled
@@ -80,12 +80,8 @@ def partition(
     mod = _prepared(relax, mod)
     if engine is None:
         return mod, []
-    mod = _grouped(relax, mod, patterns or _patterns(engine))
-    regions: dict[str, Region] = {}  # by the function that TVM made
-    for variable, function in mod.functions.items():
-        if (getattr(function, "attrs", None) or {}).get("Codegen") == engine:
-            symbol = f"tvmgen_{engine}_main_{len(regions)}"
-            regions[variable.name_hint] = _region(engine, symbol, function)
+    made = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
+    mod, regions = made or _regions(relax, mod, engine, patterns, False) or (mod, {})
     mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
     if trace is not None:
         _tell(relax, mod, [*regions.values()], trace)
@@ -184,6 +180,29 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     return relax.transform.MergeCompositeFunctions()(fuse(patterns)(mod))
 
 
+def _regions(
+    relax: Any, mod: Any, engine: str, patterns: Sequence[Any] | None, is_open: bool
+) -> tuple[Any, dict[str, Region]] | None:
+    """The module with a function for each region, and the regions by these functions.
+
+    Args:
+        is_open: operators may have extents that only a call tells.
+
+    Returns:
+        None: the inputs of a region do not tell all of its extents.
+    """
+    mod = _grouped(relax, mod, patterns or _patterns(engine, is_open))
+    found: dict[str, Region] = {}
+    for variable, function in mod.functions.items():
+        if (getattr(function, "attrs", None) or {}).get("Codegen") == engine:
+            symbol = f"tvmgen_{engine}_main_{len(found)}"
+            region = _region(engine, symbol, function, Reader({} if is_open else None))
+            if not _is_closed(region):
+                return None
+            found[variable.name_hint] = region
+    return mod, found
+
+
 # -- before ----------------------------------------------------------------------------------------
 
 
@@ -262,7 +281,7 @@ def _with_operators(relax: Any, mod: Any) -> Any:
     return relax.transform.DeadCodeElimination()(_with_each_call(mod, replace))
 
 
-def _patterns(engine: str) -> list[Any]:
+def _patterns(engine: str, is_open: bool) -> list[Any]:
     """One pattern for each operator that code generators have a word for, with the engine's
     predicate as its check."""
     from tvm.relax import dpl
@@ -275,7 +294,7 @@ def _patterns(engine: str) -> list[Any]:
         )
 
     def taken(context: Any) -> bool:
-        operator = Reader().operator(context.matched_expr)
+        operator = Reader({} if is_open else None).operator(context.matched_expr)
         return operator is not None and agrees(f"the predicate of {engine!r}", predicate, operator)
 
     def gelu(context: Any) -> bool:
@@ -312,7 +331,7 @@ def _gelu(dpl: Any) -> Any:
 
 def _read_bindings(bindings: Mapping[Any, Any]) -> list[Operator]:
     """The operators of bindings, in an order in which they can run."""
-    reader, seen = Reader(), set()
+    reader, seen = Reader({}), set()
     made: list[Operator] = []
 
     def read(variable: Any) -> None:
@@ -335,11 +354,10 @@ def _wildcards(dpl: Any, count: int) -> list[Any]:
 # -- a region --------------------------------------------------------------------------------------
 
 
-def _region(engine: str, symbol: str, function: Any) -> Region:
-    reader = Reader()
+def _region(engine: str, symbol: str, function: Any, reader: Reader) -> Region:
     read: list[Operator] = []
     outputs = _read(symbol, function, reader, read)
-    inputs = [_known(symbol, parameter, reader) for parameter in function.params]
+    inputs = [_known(symbol, p, reader) for p in function.params if not _is_shape(p)]
     operators = simplified(read, outputs) if engine in _PLUG_INS else read
     if engine in _PLUG_INS:
         operators = _PLUG_INS[engine][2](operators, outputs)
@@ -354,6 +372,20 @@ def _region(engine: str, symbol: str, function: Any) -> Region:
         constant_names=[f"{symbol}_const_{i}" for i in range(len(constants))],
         calls=_calls(engine, operators, outputs),
     )
+
+
+def _is_shape(expression: Any) -> bool:
+    """True for what gives a reshape its extents, which the result of the reshape has, too."""
+    return hasattr(type_of(expression), "values")
+
+
+def _is_closed(region: Region) -> bool:
+    """True if the extents of the inputs tell those of all tensors."""
+    tensors = [t for o in region.operators for t in (*o.inputs, *o.outputs)]
+    open_ = [e.text for t in tensors for e in t.shape if isinstance(e, Open)]
+    given = {e.text for t in region.inputs for e in t.shape if isinstance(e, Open)}
+    names = {word for text in open_ for word in text.split() if word[0].isalpha() or word[0] == "_"}
+    return names <= given
 
 
 def _known(symbol: str, expression: Any, reader: Reader) -> Tensor:
@@ -379,9 +411,13 @@ def _read(symbol: str, function: Any, reader: Reader, operators: list[Operator])
         elif kind == "TupleGetItem":
             reader.bind(variable, _known(symbol, tuples[value.tuple_value][value.index], reader))
         elif kind == "Call" and value.op in inner:
-            within = Reader()  # one function may be called twice
+            within = reader.inner()  # one function may be called twice
             for parameter, argument in zip(inner[value.op].params, value.args):
-                within.bind(parameter, _known(symbol, argument, reader))
+                if _is_shape(argument):
+                    extents = [reader.extent(extent) for extent in type_of(argument).values or ()]
+                    within.bind_extents(type_of(parameter).values or (), extents)
+                else:
+                    within.bind(parameter, _known(symbol, argument, reader))
             (result,) = _read(symbol, inner[value.op], within, operators)
             reader.bind(variable, result)
         elif kind == "Call":
@@ -426,7 +462,8 @@ def _with_calls(relax: Any, mod: Any, symbols: Mapping[str, str]) -> Any:
             return call
         kind = type_of(call)
         results = [*kind.fields] if hasattr(kind, "fields") else kind
-        return relax.op.call_dps_packed(symbol, relax.Tuple([*call.args]), results)
+        given = [argument for argument in call.args if not _is_shape(argument)]
+        return relax.op.call_dps_packed(symbol, relax.Tuple(given), results)
 
     made = _with_each_call(mod, replace, leave=symbols)
     for variable in [v for v in made.functions if v.name_hint in symbols]:

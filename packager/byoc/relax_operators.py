@@ -6,11 +6,13 @@ constant weights is `nn.dense`, whose weights are the constant transposed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from random import Random
 from typing import Any, NamedTuple, Optional
 
-from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
+from mblob.packager.byoc.operators import STAND_IN, Open, Operator, Tensor, constant_tensor
 
 
 def type_of(expression: Any) -> Any:
@@ -19,32 +21,75 @@ def type_of(expression: Any) -> Any:
 
 
 class Reader:
-    """Makes the tensors of the expressions of a function, one for each, and operators over them."""
+    """Makes the tensors of the expressions of a function, one for each, and operators over them.
 
-    def __init__(self) -> None:
+    Args:
+        extents: what variables of TVM's shapes are, if tensors may have extents that only a call
+            tells.
+        inner: all variables are in `extents`, or come by `bind`.
+    """
+
+    def __init__(self, extents: dict[Any, int] | None = None, inner: bool = False) -> None:
         self._made: dict[Any, Tensor] = {}  # TVM compares variables by their object
+        self._extents, self._inner = extents, inner
 
     def tensor(self, expression: Any) -> Tensor | None:
         """The tensor of an expression; None if it is no tensor, or one of a shape that is not known."""
         if expression in self._made:
             return self._made[expression]
         kind = type_of(expression)
-        extents = getattr(getattr(kind, "shape", None), "values", None)
-        if extents is None or not all(hasattr(extent, "value") for extent in extents):
+        values = getattr(getattr(kind, "shape", None), "values", None)
+        extents = [self.extent(value) for value in values] if values is not None else [None]
+        if None in extents:
             return None
         if type(expression).__name__ in ("Constant", "GenericConst"):
             array = expression.value if hasattr(expression, "value") else expression.data
             made = constant_tensor("constant", array.numpy())
         else:
             name = getattr(expression, "name_hint", "value")
-            made = Tensor(name, tuple(int(extent.value) for extent in extents), str(kind.dtype))
+            made = Tensor(name, tuple(e for e in extents if e is not None), str(kind.dtype))
         self._made[expression] = made
         return made
 
+    def extent(self, value: Any) -> int | None:
+        """An extent: a number, a variable, or a computation; None if it is none that engines know."""
+        if hasattr(value, "value"):
+            return int(value.value)
+        if self._extents is None:
+            return None
+        kind = type(value).__name__
+        if kind in ("Var", "SizeVar"):
+            if value not in self._extents and not self._inner:
+                self._extents[value] = _open(value.name, self._extents)
+            return self._extents.get(value)
+        if kind not in _COMPUTED:
+            return None
+        sign, compute = _COMPUTED[kind]
+        parts = [self.extent(part) for part in (value.a, value.b)]
+        if parts[0] is None or parts[1] is None or (kind.startswith("Floor") and parts[1] == 0):
+            return None
+        texts = [part.text if isinstance(part, Open) else str(part) for part in parts]
+        made = compute(parts[0], parts[1])
+        return Open(made, " ".join((*texts, sign))) if made >= STAND_IN else None
+
     def bind(self, variable: Any, tensor: Tensor | None) -> None:
-        """Let a variable stand for a tensor that is there."""
-        if tensor is not None:
-            self._made[variable] = tensor
+        """Let a variable stand for a tensor that is there, and those in its shape for its extents."""
+        if tensor is None:
+            return
+        self._made[variable] = tensor
+        values = getattr(getattr(type_of(variable), "shape", None), "values", None) or ()
+        self.bind_extents(values, tensor.shape)
+
+    def bind_extents(self, values: Sequence[Any], extents: Sequence[int | None]) -> None:
+        """Let variables of a shape stand for extents that are there."""
+        for value, extent in zip(values, extents):
+            is_variable = type(value).__name__ in ("Var", "SizeVar")
+            if self._extents is not None and is_variable and extent is not None:
+                self._extents.setdefault(value, extent)
+
+    def inner(self) -> Reader:
+        """The reader of a function that is called, whose variables are its own."""
+        return Reader(None if self._extents is None else {}, inner=True)
 
     def operator(self, call: Any, result: Any = None) -> Operator | None:
         """A call as code generators see it; None if they have no word for it.
@@ -68,6 +113,23 @@ class Reader:
         if result is not None:
             out.producer = operator
         return operator
+
+
+_COMPUTED: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "Add": ("+", lambda a, b: a + b), "Sub": ("-", lambda a, b: a - b),
+    "Mul": ("*", lambda a, b: a * b), "FloorDiv": ("/", lambda a, b: a // b),
+    "Min": ("<", min), "Max": (">", max),
+}  # fmt: skip
+
+
+def _open(name: str, others: Mapping[Any, int]) -> Open:
+    """A variable of TVM, with a name of its own."""
+    used = {extent.text for extent in others.values() if isinstance(extent, Open)}
+    word = re.sub(r"\W", "_", name, flags=re.ASCII) or "n"
+    word = word if word[0].isalpha() or word[0] == "_" else f"n{word}"
+    free = next(w for w in (word, *(f"{word}_{i}" for i in range(len(used) + 1))) if w not in used)
+    # Large, and such that no small computation with two of them gives a third.
+    return Open((1 << 80) + Random(free).getrandbits(79), free)
 
 
 # -- one function for each kind of operator --------------------------------------------------------
@@ -139,6 +201,8 @@ def _reaches_out(call: Any, inputs: Sequence[Tensor], out: Tensor) -> bool:
     """True if the last window ends behind the padding, which engines count and TVM does not."""
     attrs, axes = call.attrs, len(call.attrs.pool_size)
     first = str(attrs.layout).index("W") - axes + 1
+    if any(isinstance(extent, Open) for extent in out.shape):
+        return True
     for i in range(axes):
         room = inputs[0].shape[first + i] + int(attrs.padding[i]) + int(attrs.padding[axes + i])
         reach = (int(attrs.pool_size[i]) - 1) * int(attrs.dilation[i]) + 1

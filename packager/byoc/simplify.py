@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mblob.packager.byoc.activations import is_float, name_activations, needed, users_of
-from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
+from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
 
 _TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 _LAYERS = ("nn.conv1d", "nn.conv2d", "nn.conv3d", *_TRANSPOSED, "nn.dense")
@@ -144,7 +144,8 @@ def _makes_tiles(o: Operator) -> bool:
         return False
     kernel, image, result = (t.shape[2:] for t in (o.inputs[1], o.inputs[0], o.outputs[0]))
     return (
-        o.ints("strides", (1, 1), 2) == kernel != (1, 1)
+        not any(isinstance(extent, Open) for extent in o.inputs[0].shape)
+        and o.ints("strides", (1, 1), 2) == kernel != (1, 1)
         and not any(o.ints("padding", (0,)))
         and o.ints("dilation", (1, 1), 2) == (1, 1)
         and result == tuple(a * b for a, b in zip(image, kernel))  # no output_padding

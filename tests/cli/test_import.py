@@ -184,6 +184,21 @@ def test_what_is_checked_is_what_is_written(
     assert (tmp_path / name).read_text() == f"library {len(made)}"
 
 
+@pytest.mark.own_process  # oneDNN
+def test_a_size_that_stays_open_is_that_of_each_call(
+    imported: Imported, tmp_path: Path, onednn: str
+) -> None:
+    done = imported("small.onnx", "--shape", "x.1=n,3,8,8", "--engine", "dnnl")
+    assert done.returncode == 0 and "tvmgen_dnnl_main_0: " in done.stderr, done.stderr
+    vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "model.so"), mblob.cpu())
+    x = np.random.default_rng(1).standard_normal((5, 3, 8, 8)).astype("float32")
+    whole = vm["main"](x).numpy()
+    for n in (1, 4, 1):
+        np.testing.assert_allclose(
+            vm["main"](x[:n].copy()).numpy(), whole[:n], rtol=1e-5, atol=1e-6
+        )
+
+
 def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
     shutil.copy(networks / "model.onnx", tmp_path)
     example = (make_parser().verbs["import"].epilog or "").removeprefix("example: mblob-pack ")
@@ -200,7 +215,11 @@ def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
     [
         (("--engine", "dnl"), "--engine: found 'dnl', expected one of dnnl; did you mean 'dnnl'?"),
         (("--shape", "1,3"), "--shape: expected NAME=1,3,H,W with numbers, found '1,3'"),
-        (("--shape", "x=1,N"), "--shape: expected NAME=1,3,H,W with numbers, found 'x=1,N'"),
+        (("--shape", "x=1,N+1"), "--shape: expected NAME=1,3,H,W with numbers, found 'x=1,N+1'"),
+        (
+            ("--shape", "x=n,3", "--check"),
+            "--check needs all sizes, and --shape leaves some open for x",
+        ),
         (("--shape", "x=1", "--shape", "x=2"), "--shape: given twice for x, expected once"),
         (("-o", "-"), "import: -o -: a library is written to a file"),
     ],

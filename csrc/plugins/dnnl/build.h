@@ -9,6 +9,7 @@
 #define DN_BUILD_H
 
 #include "plan.h"
+#include "shared.h"
 
 /* Where a tensor is, and how its bytes are to be read. md NULL: no operand. */
 struct dn_operand {
@@ -42,8 +43,9 @@ struct dn_build {
   struct dn_value *values;    /* of each tensor */
   struct dn_copy *copies;
   size_t copy_count, copy_capacity;
-  void *stream; /* of work on constants */
-  int threads;  /* that primitives are made for now; 0 if the library has no threads */
+  void *stream;             /* of work on constants */
+  struct dn_shared *shared; /* may be NULL */
+  int threads;              /* that primitives are made for now; 0 if the library has no threads */
 };
 
 struct dn_view;
@@ -65,7 +67,9 @@ struct dn_operation {
   size_t post_op_count;
 };
 
-int dn_build_plan(struct dn_build *build);
+/* Make the plan of a graph whose dimensions are known, with the constants that it was lent; shared with other plans
+ * where `shared` is not NULL. */
+int dn_prepare(const struct dn_graph *graph, struct dn_plan *plan, struct dn_shared *shared);
 int dn_fail_build(const struct dn_build *build, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

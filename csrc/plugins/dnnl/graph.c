@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "extents.h"
 #include "graph_json.h"
 
 const char *dn_type_name(enum dn_type type) {
@@ -27,8 +28,11 @@ uint64_t dn_tensor_bytes(const struct dn_tensor *tensor) {
 const char *dn_tensor_text(const struct dn_tensor *tensor, char *text, size_t size) {
   size_t used = (size_t)snprintf(text, size, "%s[", dn_type_name(tensor->type));
   for (int i = 0; i < tensor->rank && used < size; ++i)
-    used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "",
-                             (long long)tensor->dims[i]);
+    used += (size_t)(tensor->dims[i] || !tensor->extents
+                         ? snprintf(text + used, size - used, "%s%lld", i ? ", " : "",
+                                    (long long)tensor->dims[i])
+                         : snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+                                    tensor->extents[i]));
   if (used < size) (void)snprintf(text + used, size - used, "]");
   return text;
 }
@@ -205,7 +209,8 @@ int dn_graph_read(struct dn_graph *graph, const void *payload, uint64_t size) {
       (status = take_nodes(graph, &json)) || (status = connect_nodes(graph, &json)) ||
       (status = find_outputs(graph, &json)))
     return status;
-  return find_arguments(graph, &json);
+  status = find_arguments(graph, &json);
+  return status ? status : dn_extents_read(graph);
 }
 
 void dn_graph_free(struct dn_graph *graph) { dn_pool_free(&graph->pool); }

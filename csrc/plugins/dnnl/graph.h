@@ -15,8 +15,10 @@
 struct dn_tensor {
   int rank; /* 0 was made 1: [] is [1] */
   int64_t dims[DN_MAX_RANK];
+  const char *
+      *extents; /* what open dimensions are (extents.h), NULL for others; NULL: all are known */
   enum dn_type type;
-  uint64_t bytes;
+  uint64_t bytes; /* 0 with open dimensions */
   size_t node;
 };
 
@@ -53,6 +55,8 @@ struct dn_graph {
   size_t argument_count;
   size_t *outputs; /* tensors */
   size_t output_count;
+  const char **names; /* of open dimensions */
+  size_t name_count;  /* 0: all dimensions are known */
 };
 
 /* Read a payload: symbol, graph JSON, names of constants. A mblob_status; free it in any case. */

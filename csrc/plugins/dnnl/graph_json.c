@@ -60,14 +60,31 @@ static bool read_references(struct reader *r, struct dn_references *list) {
 
 /* ---- attributes ---- */
 
+/* A dimension that only a call tells. */
+static bool read_extent(struct reader *r, struct dn_tensor *tensor) {
+  char *text;
+  if (!tensor->extents &&
+      !(tensor->extents = dn_pool_take(r->pool, DN_MAX_RANK, sizeof(*tensor->extents))))
+    return mb_json_fail(&r->j, MB_TEXT_NO_MEMORY);
+  if (!read_text(r, &text)) return false;
+  tensor->dims[tensor->rank] = 0;
+  tensor->extents[tensor->rank++] = text;
+  return true;
+}
+
 static bool read_dims(struct reader *r, struct dn_tensor *tensor) {
   if (!mb_json_begin_array(&r->j)) return false;
   tensor->rank = 0;
   while (mb_json_next_element(&r->j)) {
     uint64_t extent = 0; /* of a negative one, too */
-    if (mb_json_peek(&r->j) != '-' && !mb_json_uint(&r->j, &extent)) return false;
+    bool open = mb_json_peek(&r->j) == '"';
+    if (!open && mb_json_peek(&r->j) != '-' && !mb_json_uint(&r->j, &extent)) return false;
     if (tensor->rank == DN_MAX_RANK)
       return mb_json_fail(&r->j, "a shape of more than 12 dimensions");
+    if (open) {
+      if (!read_extent(r, tensor)) return false;
+      continue;
+    }
     if (extent < 1) return mb_json_fail(&r->j, "a dimension below 1: shapes must be known");
     if (extent > INT64_MAX) return mb_json_fail(&r->j, "a number outside 64 bits");
     tensor->dims[tensor->rank++] = (int64_t)extent;
@@ -182,7 +199,8 @@ static bool set_types(struct reader *r, struct dn_json_node *node, const struct 
     tensor->type = type_of(types->items[i]);
     if (!tensor->type) return mb_json_fail(&r->j, "a dtype that oneDNN does not have");
     tensor->bytes = dn_tensor_bytes(tensor);
-    if (!tensor->bytes) return mb_json_fail(&r->j, "a shape of 2^63 bytes and more");
+    if (!tensor->bytes && !tensor->extents)
+      return mb_json_fail(&r->j, "a shape of 2^63 bytes and more");
   }
   return true;
 }

@@ -39,8 +39,20 @@ const char *dn_status_text(int status) {
 
 const char *dn_kind_name(enum dn_kind kind) {
   static const char *const kinds[] = {
-      "convolution", "deconvolution", "inner_product", "matmul",     "pooling",    "resampling",
-      "eltwise",     "softmax",       "binary",        "batch_norm", "layer_norm", "concat",
+      [DN_CONVOLUTION] = "convolution",
+      [DN_DECONVOLUTION] = "deconvolution",
+      [DN_INNER_PRODUCT] = "inner_product",
+      [DN_MATMUL] = "matmul",
+      [DN_POOLING] = "pooling",
+      [DN_RESAMPLING] = "resampling",
+      [DN_ELTWISE] = "eltwise",
+      [DN_SOFTMAX] = "softmax",
+      [DN_PRELU] = "prelu",
+      [DN_REDUCTION] = "reduction",
+      [DN_BINARY] = "binary",
+      [DN_BATCH_NORMALIZATION] = "batch_norm",
+      [DN_LAYER_NORMALIZATION] = "layer_norm",
+      [DN_CONCATENATION] = "concat",
   };
   return kinds[kind];
 }

@@ -7,6 +7,7 @@
 
 #include "common.h"
 #include "steps.h"
+#include "threads.h"
 
 /* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name
  * tells. First match. */
@@ -152,7 +153,7 @@ static int keep_constants(struct dn_plan *plan) {
     for (size_t s = 0; s < plan->slot_count && !used; ++s)
       used = plan->slots[s].place == DN_CONSTANT && plan->slots[s].number == i;
     struct dn_constant *constant = &plan->constants[i];
-    if (used && !constant->owned) {
+    if (used && !constant->owned && !constant->lasting) {
       struct dn_constant theirs = *constant;
       size_t number = dn_plan_constant(plan, theirs.size);
       if (number == SIZE_MAX) return MBLOB_E_MEMORY;
@@ -183,7 +184,7 @@ static int translate_all(struct dn_build *build) {
   return status ? status : dn_plan_arena(build->plan);
 }
 
-int dn_build_plan(struct dn_build *build) {
+static int build_plan(struct dn_build *build) {
   build->values = calloc(build->graph->tensor_count, sizeof(*build->values));
   if (!build->values) return mb_fail_memory(build->graph->tensor_count * sizeof(*build->values));
   int error = build->library->stream_create(&build->stream, build->library->engine, DN_IN_ORDER);
@@ -194,5 +195,15 @@ int dn_build_plan(struct dn_build *build) {
   if (build->stream) (void)build->library->stream_destroy(build->stream);
   free(build->copies);
   free(build->values);
+  return status;
+}
+
+int dn_prepare(const struct dn_graph *graph, struct dn_plan *plan, struct dn_shared *shared) {
+  struct dn_build build = {
+      .plan = plan, .graph = graph, .library = plan->library, .shared = shared};
+  int before;
+  build.threads = plan->threads = dn_threads_begin(plan->library, &before);
+  int status = build_plan(&build);
+  dn_threads_set(plan->library, build.threads, before);
   return status;
 }

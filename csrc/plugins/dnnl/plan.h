@@ -46,7 +46,8 @@ struct dn_buffer {
 struct dn_constant {
   void *data;
   uint64_t size;
-  bool owned; /* else the caller's, while the plan is made */
+  bool owned;   /* else the caller's, while the plan is made */
+  bool lasting; /* the caller's, for as long as the plan lives */
 };
 
 struct dn_mds {

@@ -14,14 +14,17 @@
 #include "base/base.h"
 #include "build.h"
 #include "common.h"
+#include "extents.h"
 #include "graph.h"
 #include "run.h"
+#include "shapes.h"
 #include "threads.h"
 
 struct module {
   const char *names[5]; /* of its functions */
   struct dn_graph graph;
   struct dn_calls calls;
+  struct dn_shapes shapes; /* in its place, where the graph has open dimensions */
 };
 
 enum function {
@@ -47,6 +50,7 @@ static int describe(char *text, size_t size) {
 static void close_module(void *self) {
   struct module *m = self;
   dn_calls_end(&m->calls);
+  dn_shapes_end(&m->shapes);
   dn_graph_free(&m->graph);
   free(m);
 }
@@ -55,6 +59,7 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
   struct module *m = calloc(1, sizeof(*m));
   if (!m) return mb_fail_memory(sizeof(*m));
   int status = dn_calls_begin(&m->calls, &m->graph);
+  dn_shapes_begin(&m->shapes, &m->graph);
   if (!status) status = dn_graph_read(&m->graph, info->payload, info->payload_size);
   if (status) {
     close_module(m);
@@ -178,23 +183,17 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
   return MBLOB_OK;
 }
 
-static int make_plan(const struct module *m, struct dn_plan *plan, const TVMValue *args,
-                     const int *codes, int count) {
-  struct dn_build build = {.plan = plan, .graph = &m->graph, .library = plan->library};
-  int status = lend_constants(m, plan, args, codes, count);
-  if (status) return status;
-  int before;
-  build.threads = plan->threads = dn_threads_begin(plan->library, &before);
-  status = dn_build_plan(&build);
-  dn_threads_set(plan->library, build.threads, before);
-  return status;
-}
-
 /* Nothing changes for calls unless all of it went well. */
 static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
   struct dn_plan plan = {.library = dn_library_open()};
   if (!plan.library) return MBLOB_E_LOADER;
-  int status = make_plan(m, &plan, args, codes, count);
+  int status = lend_constants(m, &plan, args, codes, count);
+  if (!status && m->graph.name_count) {
+    status = dn_shapes_replace(&m->shapes, &plan);
+    dn_plan_free(&plan);
+    return status;
+  }
+  if (!status) status = dn_prepare(&m->graph, &plan, NULL);
   if (!status) status = dn_calls_replace(&m->calls, &plan);
   if (status) dn_plan_free(&plan);
   return status;
@@ -207,7 +206,10 @@ static int return_primitives(struct module *m, void *ret) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   if (!out) return mb_fail_memory(1);
-  dn_calls_write(&m->calls, out);
+  if (m->graph.name_count)
+    dn_shapes_write(&m->shapes, out);
+  else
+    dn_calls_write(&m->calls, out);
   int status = fclose(out) ? mb_fail_memory(size) : MBLOB_OK;
   if (!status) status = mb_plugin_host()->return_value(ret, (TVMValue){.v_str = text}, kTVMStr);
   free(text);
@@ -219,16 +221,45 @@ static int profile_primitives(struct module *m, const TVMValue *args, const int 
     return mb_fail_argument(count == 1 ? MB_ARGUMENT_TYPE : MB_ARGUMENT_COUNT,
                             "profile_primitives of dnnl_json %s: expected true or false",
                             m->graph.symbol);
-  dn_calls_time(&m->calls, args[0].v_int64 != 0);
+  if (m->graph.name_count)
+    dn_shapes_time(&m->shapes, args[0].v_int64 != 0);
+  else
+    dn_calls_time(&m->calls, args[0].v_int64 != 0);
   return MBLOB_OK;
 }
 
 #define FEW_ARGUMENTS 32
 
+static inline size_t tensor_of(const struct dn_graph *graph, size_t argument) {
+  return argument < graph->argument_count ? graph->arguments[argument]
+                                          : graph->outputs[argument - graph->argument_count];
+}
+
+/* The sizes of this call, and addresses as of address_of. */
+static int bind_sizes(const struct dn_graph *graph, const TVMValue *args, const int *codes,
+                      size_t count, int64_t *values, void **data) {
+  const struct receiver to = {"a call", graph};
+  for (size_t i = 0; i < graph->argument_count; ++i) {
+    const struct dn_tensor *wanted = &graph->tensors[graph->arguments[i]];
+    const DLTensor *given =
+        codes[i] == kTVMNDArrayHandle || codes[i] == kTVMDLTensorHandle ? args[i].v_handle : NULL;
+    if (!wanted->extents) continue;
+    if (!given || given->ndim != wanted->rank) return refuse(&to, (int)i, given, codes[i], wanted);
+    dn_extents_bind(graph, wanted, given->shape, values);
+  }
+  int status = MBLOB_OK;
+  for (size_t i = 0; i < count && !status; ++i) {
+    struct dn_tensor wanted = graph->tensors[tensor_of(graph, i)];
+    status = dn_extents_fix(graph, &wanted, values);
+    if (!status) status = address_of(&to, (int)i, args[i], codes[i], &wanted, &data[i]);
+  }
+  return status;
+}
+
 static int run(struct module *m, const TVMValue *args, const int *codes, int count) {
   const struct dn_graph *graph = &m->graph;
   size_t expected = graph->argument_count + graph->output_count;
-  int status = dn_calls_check(&m->calls);
+  int status = graph->name_count ? MBLOB_OK : dn_calls_check(&m->calls);
   if (status) return status;
   if ((size_t)count != expected) {
     char which[80];
@@ -241,11 +272,16 @@ static int run(struct module *m, const TVMValue *args, const int *codes, int cou
   if (expected > FEW_ARGUMENTS && !(data = calloc(expected, sizeof(*data))))
     return mb_fail_memory(expected * sizeof(*data));
   const struct receiver to = {"a call", graph};
-  for (size_t i = 0; i < expected && !status; ++i) {
-    bool input = i < graph->argument_count;
-    size_t tensor = input ? graph->arguments[i] : graph->outputs[i - graph->argument_count];
-    status = address_of(&to, (int)i, args[i], codes[i], &graph->tensors[tensor], &data[i]);
+  if (graph->name_count) {
+    int64_t values[DN_MOST_NAMES] = {0};
+    status = bind_sizes(graph, args, codes, expected, values, data);
+    if (!status) status = dn_shapes_run(&m->shapes, values, data);
+    if (data != few) free(data);
+    return status;
   }
+  for (size_t i = 0; i < expected && !status; ++i)
+    status =
+        address_of(&to, (int)i, args[i], codes[i], &graph->tensors[tensor_of(graph, i)], &data[i]);
   if (!status) status = dn_run(&m->calls, data);
   if (data != few) free(data);
   return status;

@@ -157,7 +157,19 @@ static int run_now(struct dn_build *build, void *desc, const struct dn_operand *
 
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to) {
   struct dn_plan *plan = build->plan;
+  const void *source = plan->constants[from->number].data;
+  bool shares = build->shared && plan->constants[from->number].lasting;
+  struct dn_constant known;
   void *desc = NULL;
+  if (shares && dn_shared_find(build->shared, source, from->md, to->md, &known)) {
+    struct dn_constant *place = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
+                                             &plan->constant_capacity, sizeof(*place));
+    if (!place) return MBLOB_E_MEMORY;
+    *place = known;
+    to->place = DN_CONSTANT;
+    to->number = plan->constant_count - 1;
+    return MBLOB_OK;
+  }
   int status = reorder_desc(build, from->md, to->md, NULL, &desc);
   if (!status) {
     to->place = DN_CONSTANT;
@@ -165,6 +177,8 @@ int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct
     status = to->number == SIZE_MAX ? MBLOB_E_MEMORY
                                     : run_now(build, desc, from, plan->constants[from->number].data,
                                               to, plan->constants[to->number].data);
+    if (!status && shares)
+      dn_shared_add(build->shared, source, from->md, to->md, &plan->constants[to->number]);
   }
   if (desc) (void)build->library->primitive_desc_destroy(desc);
   return status;

@@ -183,6 +183,24 @@ def unknown(net: Net, x: Any) -> list[Any]:
     return [net(op.nn.relu(net(op.matmul(x, constant(4, 3)))))]
 
 
+def open_sizes(net: Net, x: Any) -> list[Any]:
+    """[n, 3, h, w]: sizes that only the call tells, and others computed of them."""
+    a = net(op.nn.conv2d(x, constant(4, 3, 3, 3), strides=2, padding=1))
+    a = net.hardswish(net.norm(a, 4), 0)
+    pool = net(op.nn.max_pool2d(a, (2, 2), strides=(2, 2)))
+    up = net(op.nn.conv2d_transpose(pool, constant(4, 5, 2, 2), strides=2))
+    both = net(op.concat([a, a], axis=1))
+    batch, _, height, width = net.block.normalize(both).ty.shape
+    rows = net(op.reshape(both, (batch, 8, height * width)))
+    rows = net(op.permute_dims(rows, [0, 2, 1]))
+    scores = net(op.matmul(rows, net(op.permute_dims(rows, [0, 2, 1]))))
+    mixed = net(op.matmul(net(op.nn.softmax(scores)), rows))
+    mixed = net(op.nn.gelu(net(op.add(net(op.matmul(mixed, constant(8, 4))), constant(4)))))
+    mixed = net(op.nn.layer_norm(mixed, constant(4), constant(4), axes=[-1]))
+    gate = net(op.multiply(a, net(op.sigmoid(net(op.mean(a, [2, 3], keepdims=True))))))
+    return [up, net(op.mean(mixed, [1])), gate]
+
+
 CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "layers": (layers, (1, 6, 13, 12)),
     "shapes": (shapes, (2, 4, 6)),
@@ -192,12 +210,17 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "attention": (attention, (2, 6, 8)),
     "left": (left, (1, 3, 4, 4)),
     "unknown": (unknown, (5, 4)),
+    "open": (open_sizes, (2, 3, 17, 14)),
 }
+OPEN = {"unknown": {0: "n"}, "open": {0: "n", 2: "h", 3: "w"}}
 
 
 def build(name: str) -> Any:
     make, shape = CASES[name]
-    extents = (tvm.tirx.Var("n", "int64"), *shape[1:]) if name == "unknown" else shape
+    names = OPEN.get(name, {})
+    extents = [
+        tvm.tirx.Var(names[i], "int64") if i in names else size for i, size in enumerate(shape)
+    ]
     x = relax.Var("x", script.Tensor(extents, "float32"))
     block = relax.BlockBuilder()
     with block.function("main", [x]):

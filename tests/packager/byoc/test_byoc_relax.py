@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
+from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
 from mblob.packager.byoc.simplify import simplified, untangled
+from mblob.packager.errors import BuildError
 from tests.built_once import built_once
 from tests.e2e.programs import run
 
 pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
-CASES = ("layers", "shapes", "twice", "tiles", "gates", "attention", "left", "unknown")
+CASES = ("layers", "shapes", "twice", "tiles", "gates", "attention", "left", "unknown", "open")
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +95,32 @@ def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
     assert "TVM: 1 relax.cumsum, which is not taken at all" in left
     assert "TVM: 1 relax.add, which is not taken for these shapes or types" in left
-    unknown = (built / "unknown.txt").read_text().splitlines()
-    assert len(unknown) == 2 and all(line.endswith("these shapes or types") for line in unknown)
-    lib = mblob.load_module(built / "unknown.so")
-    assert [m.type_key for m in lib.walk()] == ["relax.VMExecutable", "library"]
+
+
+def test_sizes_that_only_the_call_tells_are_those_of_each_call(built: Path, onednn: str) -> None:
+    assert (built / "unknown.txt").read_text() == "tvmgen_dnnl_main_0: 1 dnnl.dense_relu"
+    (line,) = (built / "open.txt").read_text().splitlines()
+    assert "2 nn.matmul" in line and "1 dnnl.conv2d_bias_hardswish" in line
+    ours, tvm = (
+        mblob.relax.VirtualMachine(mblob.load_module(built / name), mblob.cpu())["main"]
+        for name in ("open.so", "open.tvm.so")
+    )
+    for n, h, w in ((1, 8, 8), (2, 17, 14), (3, 9, 30), (1, 8, 8)):
+        x = np.random.default_rng(n).standard_normal((n, 3, h, w)).astype("float32")
+        for found, wanted in zip(ours(x), tvm(x)):
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_extent_that_was_computed_of_an_open_one_is_refused() -> None:
+    x = Tensor("x", (Open(1 << 50, "n"), 4), "float32")
+    made = Tensor("y", (x.shape[0] * 2, 2), "float32")
+    operator = Operator("y", "reshape", "reshape", {}, (x,), (made,))
+    region = mblob.byoc.Region("dnnl", "f", [operator], [x], [], [made])
+    with pytest.raises(BuildError, match="y: an extent was computed of one that only a call tells"):
+        mblob.byoc.dnnl.codegen(region)
+    made.shape = (Open(1 << 51, "n 2 *"), 2)
+    text = mblob.byoc.dnnl.codegen(region).get_source()
+    assert '["n", 4]' in text and '["n 2 *", 2]' in text
 
 
 def test_a_backend_of_a_users_own_gets_the_operators_that_it_asked_for(built: Path) -> None:
