@@ -70,8 +70,8 @@ def turned(call: Any) -> list[int]:
 
 
 def refused(source: Any, fmt: Any, name: str, **export: Any) -> str:
-    module = mblob.csource_module(source, fmt, functions=[name])
     with tempfile.TemporaryDirectory() as folder, pytest.raises(mblob.BuildError) as caught:
+        module = mblob.csource_module(source, fmt, functions=[name])
         module.export_library(f"{folder}/never.so", **export)
     return str(caught.value)
 
