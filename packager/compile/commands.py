@@ -79,8 +79,13 @@ def compile_command(
         head: Sequence[str] = (*tools.fc, "-O2", "-fPIC")
         if tools.is_gfortran:  # others know few options of gcc
             head = (*_head(tools, kind, source, work), *TREE)
-        return (*head, *own, "-c", str(source), "-o", output)
+        return (*head, *own, *_own_modules(), "-c", str(source), "-o", output)
     return _c_command(tools, node, source, output, options, work, _memory_model(node), "-c")
+
+
+def _own_modules() -> tuple[str, ...]:
+    """The folder in which the caller's Fortran compiler would find modules, as it works in another one."""
+    return (f"-I{Path.cwd()}",)
 
 
 def _c_command(
@@ -138,6 +143,7 @@ def dependency_command(
         return (
             *tools.fc,
             *own,
+            *_own_modules(),
             "-cpp",
             "-E",
             "-MM",

@@ -22,6 +22,7 @@ from mblob.packager.functions.debug_prototypes import (
     with_places,
 )
 from mblob.packager.functions.number_names import scalar_of
+from mblob.packager.functions.overloads import of_text
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
@@ -76,6 +77,7 @@ def found_prototypes(
     }
     of_cxx = {name: p for name, p in declared.items() if has_names and name not in taken}
     overloaded: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
     for node, (f, contents) in nodes:
@@ -96,10 +98,15 @@ def found_prototypes(
                 continue
             if function.qualified and (name in taken or not has_names):
                 continue
+            is_one = not function.qualified or namesakes[name] == 1
+            is_declared = name in texts or name in of_cxx
+            if not is_one and is_declared and name not in chosen:
+                chosen[name] = _chosen(name, texts, of_cxx, nodes)
+            is_other = not is_one and chosen.get(name) != function.name
             try:
-                check_callable(function, f, files)
-                is_one = not function.qualified or namesakes[name] == 1
-                if not is_one and not _is_chosen(function, name, texts, of_cxx, f):
+                if not (is_other and is_declared):
+                    check_callable(function, f, files)
+                if is_other:
                     if name.replace("::", "").isidentifier():  # no operator
                         overloaded[name] = f.label
                     continue
@@ -200,24 +207,29 @@ def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
     return made
 
 
-def _is_chosen(
-    function: Function,
+def _chosen(
     name: str,
     texts: Mapping[str, str],
     of_cxx: Mapping[str, Prototype],
-    file: HostFile,
-) -> bool:
-    """True if a prototype of the caller's has the types of one of several functions of a name.
+    nodes: Sequence[tuple[HostNode | None, LinkInput]],
+) -> str:
+    """The symbol of the one of several functions of a name that a prototype of the caller's is of; "" if it is
+    of none, or of several.
 
     Args:
         texts, of_cxx: prototypes by name, with and without words that only the source explains.
     """
-    if name in of_cxx:
-        return contradiction(of_cxx[name], function) is None
-    if name not in texts:
-        return False
-    written = _parsed(texts[name], name, file)
-    return contradiction(written, function) is None
+    possible: dict[str, Function] = {}
+    text = ""
+    for _, (f, _) in nodes:
+        of_name = [function for function in f.functions if function.qualified == name]
+        if not of_name:
+            continue
+        written = of_cxx[name] if name in of_cxx else _parsed(texts[name], name, f)
+        text = written.text if name in of_cxx else f.written.get(name, texts[name])
+        possible.update((g.name, g) for g in of_name if contradiction(written, g) is None)
+    found = of_text(text, list(possible.values()))
+    return "" if found is None else found.name
 
 
 def _written(text: str, function: Function, described: Prototype, file: HostFile) -> Prototype:

@@ -283,6 +283,22 @@ def test_a_source_uses_a_module_of_one_before_it(
     assert not list(tmp_path.glob("*.mod"))
 
 
+def test_modules_in_the_current_folder_are_found_as_by_gfortran(
+    tmp_path: Path, require: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gfortran = require("gfortran")
+    (tmp_path / "b.f90").write_text("module base\ninteger, parameter :: size = 4\nend module\n")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.f90").write_text(
+        "subroutine use_it(x)\nuse base\nreal, intent(out) :: x(size)\nx = 1\nend subroutine\n"
+    )
+    subprocess.run([gfortran, "-fsyntax-only", "b.f90"], check=True, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = pack_verb("build", "src/a.f90", "-o", "x.so")
+    assert done.returncode == 0, done.stderr
+    assert shown(mblob.load_module(tmp_path / "x.so")) == {"use_it": "void use_it(float x[4])"}
+
+
 def test_fortran_joins_a_finished_library(tmp_path: Path, require: Callable[[str], str]) -> None:
     require("gfortran")
     mblob.csource_module("int f(int x) { return x; }\n").export_library(tmp_path / "a.so")

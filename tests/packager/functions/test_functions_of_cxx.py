@@ -95,6 +95,46 @@ def test_overloads_are_told_and_chosen_by_their_types(tmp_path: Path, require: A
         packed(tmp_path, text, "cc", functions=["float over(float x)"])
 
 
+BY_NAME = """
+#include <string>
+namespace ns {
+struct A { int x; }; struct B { double x; };
+enum E { e }; enum F { f };
+int at(A *a) { return 1; } int at(const A *a) { return 2; } int at(B *b) { return 3; }
+int rows(A **a, long n) { return 1; } int rows(B **b, long long n) { return 2; }
+int ref(A &a) { return 1; } int ref(A *a) { return 2; }
+int of(E x) { return 1; } int of(F x) { return 2; }
+int text(std::string s) { return 1; } int text(int n) { return 2; }
+}
+"""
+
+
+def test_overloads_whose_types_differ_in_their_names_are_chosen_by_these(tmp_path: Path) -> None:
+    first = [
+        "int ns::at(A *a)",
+        "int ns::rows(A **a, long n)",
+        "int ns::ref(ns::A &a)",
+        "int ns::of(E x)",
+    ]
+    second = [
+        "int ns::at(const struct A *a)",
+        "int ns::rows(B **, long long)",
+        "int ns::ref(A *a)",
+        "int ns::of(F x)",
+    ]
+    a = np.zeros(1, [("x", "i4")])
+    values = {"at": [a], "rows": [[np.zeros(1, [("x", "f8")])], 1], "ref": [a], "of": [0]}
+    for result, prototypes in enumerate([first, second], 1):
+        lib = packed(tmp_path, BY_NAME, "cc", functions=[*prototypes, "int ns::text(int n)"])
+        values["rows"][0] = [a] if result == 1 else [np.zeros(1, [("x", "f8")])]
+        found = {name: lib[f"ns::{name}"](*v) for name, v in values.items()}
+        assert found == dict.fromkeys(values, result)
+        assert lib["ns::text"](5) == 2
+    says = r"it is overloaded: ns::at\(struct B \*\), ns::at\(const struct A \*\), ns::at\(struct A \*\)"
+    with pytest.raises(mblob.BuildError, match=says):
+        packed(tmp_path, BY_NAME, "cc", functions=["int ns::at(void *a)"])
+
+
 def test_the_prototype_of_an_overload_hides_no_other_function_with_a_star(tmp_path: Path) -> None:
     lib = packed(tmp_path, CXX, "cc", functions=["*", "double over(double x)"])
     assert shown(lib) == {**OF_CXX, "over": "double over(double x)"}
