@@ -244,9 +244,9 @@ def _as_array(archive: Mapping[str, Any], key: str) -> np.ndarray[Any, Any]:
     return value  # type: ignore[no-any-return]
 
 
-def read_number(position: int, word: str) -> int | float:
-    """An integer (also 0x10) or a float."""
-    for kind in (lambda text: int(text, 0), float):
+def read_number(position: int, word: str) -> int | float | complex:
+    """An integer (also 0x10), a float, or a complex number (1+2j)."""
+    for kind in (lambda text: int(text, 0), float, complex):
         try:
             return kind(word)
         except ValueError:

@@ -2,6 +2,13 @@
 /* checks_values.h - values that no argument is: structs, complex numbers, integers of 128 bits. Behind checks.h, in
  * files with functions that take or return some. */
 
+/* A complex number: an array with one. */
+MBLOB_STATIC int mblob_complex(const mblob_call_info *call, int i, const mblob_element *want,
+                               mblob_array *out) {
+  if (mblob_kind_of(call, i) == MBLOB_TENSOR) return mblob_tensor(call, i, want, out);
+  return mblob_fail(call, i, MBLOB_TYPE, MB_TEXT_EXPECTED, want->name, mblob_kind_name(call, i));
+}
+
 /* The address of a value of so many bytes; of a handle nothing tells how many there are. `text`: the parameter
  * in C. */
 MBLOB_STATIC int mblob_value(const mblob_call_info *call, int i, int64_t bytes, const char *text,

@@ -377,7 +377,7 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
 
 
 def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
-    fetch = "mblob_columns" if p.columns else "mblob_tensor"
+    fetch = "mblob_columns" if p.columns else "mblob_complex" if p.value else "mblob_tensor"
     lines = [
         _stored(p, f"mblob_array {v}"),
         f"static const mblob_element e{i} = {_element(s, dialect)};",

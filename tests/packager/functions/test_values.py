@@ -17,6 +17,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.format.exported_functions import read_table
 from mblob.format.functions_table import contradicts
+from tests.packager.functions.test_tvm_executor import pack_verb
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
 
@@ -201,6 +202,7 @@ def test_what_is_no_value_of_the_type_is_refused(lib: mblob.Module, bind: bool) 
     check("more", (bytes(8),), mblob.MblobError, "expected 16 bytes .*, found 8")
     check("more", (None,), mblob.MblobError, "expected 16 bytes .*, found None")
     check("times", ("1j", 1), TypeError, "found the str")
+    check("times", (None, 1), TypeError, "expected complex(128)?, found None")
     check("times", (np.zeros(1, "c8"), 1), TypeError, "complex128")
     check(
         "times", (np.zeros(2, "c16"), 1), mblob.MblobError, r"expected shape \(1,\), found \(2,\)"
@@ -432,6 +434,15 @@ def test_real_numbers_of_fortran_that_are_returned_as_doubles_are_refused(tmp_pa
     mblob.csource_module(tmp_path / "k.f90").export_library(tmp_path / "k.so", options=["-ff2c"])
     with pytest.raises(mblob.NotFoundError, match="without a packed function"):
         mblob.load_module(tmp_path / "k.so")["half"]
+
+
+def test_the_command_takes_and_shows_them(path: Path) -> None:
+    for words, shown in (
+        (("times", "1+2j", "2j"), "(-4+2j)"),
+        (("more", str(1 << 100)), str((1 << 100) + 1)),
+        (("mix", "1", "2.5"), "(1, 2.5)"),
+    ):
+        assert pack_verb("run", path, *words).stdout.strip() == shown
 
 
 def test_threads_have_results_of_their_own(lib: mblob.Module) -> None:
