@@ -192,6 +192,6 @@ def call_network(case: str) -> dict[str, float]:
 if __name__ == "__main__":
     actions = (
         export, load, look, replace, dlopen, prepare, prepare_tensors, call, prepare_relax,
-        prepare_network, call_network,
+        prepare_network, call_network, worker.installed_bytes, worker.mapped_bytes,
     )  # fmt: skip
     worker.serve({f.__name__: f for f in actions})

@@ -27,13 +27,18 @@ def build(path: str, shapes: dict[str, list[int]], engine: str, plain: str) -> s
     return ""
 
 
-def prepare(case: str, path: str, shapes: dict[str, list[int]], io: str) -> float:
+def prepare(case: str, path: str, shapes: dict[str, list[int]], io: str, threads: int) -> float:
     """Make the action of a network, and write its inputs and results; the largest of these."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     random = np.random.default_rng(1)
-    given = {name: random.random(shape, dtype="float32") for name, shape in shapes.items()}
+    given = {
+        value.name: random.random(shapes[value.name], dtype="float32")
+        if value.type == "tensor(float)"
+        else random.integers(0, 256, shapes[value.name], dtype=value.type[7:-1])
+        for value in session.get_inputs()
+    }
     CALLS[case] = lambda: session.run(None, given)
     results = CALLS[case]()
     numbered = {f"x{i}": x for i, x in enumerate(given.values())}
@@ -46,4 +51,4 @@ def call(case: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    worker.serve({f.__name__: f for f in (build, prepare, call)})
+    worker.serve({f.__name__: f for f in (build, prepare, call, worker.installed_bytes)})
