@@ -11,7 +11,8 @@ static const char *const data_layouts[] = {"NCW", "NCHW", "NCDHW"}, *const weigh
 
 struct convolution {
   bool transposed;
-  int axes; /* spatial */
+  bool upright; /* an image of one column, which is looked at as one row */
+  int axes;     /* spatial */
   int64_t groups;
   int64_t strides[3], dilation[3], before[3], after[3];
   struct dn_view src, weights, dst;
@@ -72,6 +73,7 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
     strncat(renamed, layout + 2, sizeof(renamed) - 3);
     layout = renamed;
   }
+  if (c->upright) layout = "OIWH";
   bool grouped = strchr(layout, 'G') != NULL;
   int64_t outputs = c->dst.dims[1], inputs = c->src.dims[1];
   if (grouped) wanted[0] = c->groups;
@@ -91,13 +93,26 @@ static int read_weights(struct dn_build *build, struct convolution *c, struct dn
 
 /* ---- the rest ---- */
 
+/* oneDNN is fast along the last axis, and slow where that has one element. */
+static bool is_upright(const struct dn_build *build, const char *layout, const char *kernel_layout,
+                       const struct dn_tensor *src) {
+  const struct dn_tensor *dst = &build->graph->tensors[build->node->first_tensor];
+  return !strcmp(layout, "NCHW") && !strcmp(kernel_layout, "OIHW") && src->rank == 4 &&
+         dst->rank == 4 && src->dims[3] == 1 && dst->dims[3] == 1 && src->dims[2] > 1;
+}
+
 static int read_data(struct dn_build *build, struct convolution *c, struct dn_operand *src) {
-  const char *layout, *out_layout;
+  const char *layout, *out_layout, *kernel_layout;
   const struct dn_graph *graph = build->graph;
   int status = dn_get_layout(graph, build->node, "data_layout", 0, data_layouts, &layout);
   if (status || (status = dn_get_layout(graph, build->node, "out_layout", 0, NULL, &out_layout)) ||
+      (status =
+           dn_get_layout(graph, build->node, "kernel_layout", 1, weight_layouts, &kernel_layout)) ||
       (status = dn_input(build, 0, src)))
     return status;
+  c->upright = !c->transposed && (!*out_layout || !strcmp(out_layout, layout)) &&
+               is_upright(build, layout, kernel_layout, &graph->tensors[src->tensor]);
+  if (c->upright) layout = out_layout = "NCWH";
   status = dn_view_layout(build, "data_layout", layout, DATA_LETTERS, &graph->tensors[src->tensor],
                           NULL, &c->src);
   if (!status)
@@ -124,6 +139,12 @@ static int read_numbers(struct dn_build *build, struct convolution *c) {
   if (!status && dn_has_attribute(node, "groups"))
     status = dn_get_int(graph, node, "groups", 1, &c->groups);
   if (status || (status = dn_get_padding(graph, node, axes, c->before, c->after))) return status;
+  int64_t *const pairs[] = {c->strides, c->dilation, c->before, c->after};
+  for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs) && c->upright; ++i) {
+    int64_t first = pairs[i][0];
+    pairs[i][0] = pairs[i][1];
+    pairs[i][1] = first;
+  }
   if (c->src.dims[1] % c->groups || c->dst.dims[1] % c->groups)
     return dn_fail_build(
         build, MBLOB_E_FORMAT, "%lld channels and %lld results cannot be divided into %lld groups",

@@ -33,12 +33,29 @@ int dn_eltwise(struct dn_build *build) {
   return dn_build_operation(build, &op);
 }
 
+/* A format in which one axis is inside of all others: a softmax along others is slow. */
+static const dn_md *with_inside(struct dn_build *build, const struct dn_view *view, int axis) {
+  int64_t strides[DN_MAX_RANK], step = view->dims[axis];
+  for (int i = view->rank - 1; i >= 0; --i) {
+    strides[i] = i == axis ? 1 : step;
+    step *= i == axis ? 1 : view->dims[i];
+  }
+  dn_md *md;
+  return dn_keep_md(
+      build,
+      build->library->version->md_strided(view->rank, view->dims, (int)view->type, strides, &md),
+      &md, "an axis inside");
+}
+
 static int softmax(struct dn_build *build, int algorithm) {
   struct dn_view dst;
   struct dn_operation op = {.problem = {.kind = DN_SOFTMAX, .algorithm = algorithm}};
   int status = same_shape(build, &op, &dst);
   if (status || (status = dn_get_axis(build, dst.rank, &op.problem.axis))) return status;
-  return dn_build_operation(build, &op);
+  op.problem.dst = with_inside(build, &dst, op.problem.axis);
+  if (!op.problem.dst) return MBLOB_E_KERNEL;
+  status = dn_reorder(build, &op.src, op.problem.dst);
+  return status ? status : dn_build_operation(build, &op);
 }
 
 int dn_softmax(struct dn_build *build) { return softmax(build, DN_SOFTMAX_ACCURATE); }

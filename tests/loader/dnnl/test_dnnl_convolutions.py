@@ -119,6 +119,14 @@ convolution(
 )
 convolution("conv2d_nhwc_groups", layout="NHWC", kernel_layout="HWIO", groups=2)
 convolution("conv2d_out_layout", layout="NCHW", out_layout="NHWC", bias=(16,))
+for symbol, more in {
+    "column": {"kernel": (5, 1), "pad": ((2, 0), (1, 0)), "dilation": (2, 1)},
+    "column_sum": {"kernel": (5, 1), "pad": ((0, 0), (0, 0)), "bias": (16, 1, 1), "total": True},
+    "column_padded": {"kernel": 3, "pad": (1, 1), "groups": 4, "bias": (16,), "activation": "relu"},
+    "column_strided": {"kernel": (3, 1), "pad": ((1, 0), (1, 0)), "stride": 2, "weights": "input"},
+    "column_nhwc": {"layout": "NHWC", "kernel_layout": "HWIO"},
+}.items():
+    convolution(f"conv2d_{symbol}", extent=(19, 1), **more)  # type: ignore[arg-type]
 convolution("conv2d_ohwi", layout="NHWC", kernel_layout="OHWI")
 convolution("conv2d_goihw", groups=4, kernel_layout="GOIHW")
 convolution(
