@@ -21,6 +21,7 @@ from mblob.packager.errors import BuildError
 from mblob.packager.modules.nodes import (
     HostNode,
     PayloadNode,
+    SourceNode,
     check_serializable,
     is_host,
     node_of,
@@ -28,6 +29,7 @@ from mblob.packager.modules.nodes import (
 from mblob.packager.write.dialects import CLASSIC, Dialect
 from mblob.packager.write.file_sink import FileSink, OldLibrary, SharingSink
 from mblob.packager.write.graph_names import with_packed_names
+from mblob.source_suffixes import LANGUAGE_OF
 
 # `write_blob` of some plan: (descriptor, limit, machine) -> (size, bytes that depend on all of it).
 WriteBlob = Callable[[int, Optional[int], str], tuple[int, bytes]]
@@ -84,7 +86,18 @@ def plan_blob(
     )
     # TVM writes count 0 alone in the classic one
     plan.has_tree = dialect.is_ffi or not plan.is_library_alone
-    return plan, [node for node in host if isinstance(node, HostNode)]
+    return plan, _with_modules_first(root, [node for node in host if isinstance(node, HostNode)])
+
+
+def _with_modules_first(root: Module, host: list[HostNode]) -> list[HostNode]:
+    """Sources in Fortran in the order of imports: one uses modules of those before it. All others stay."""
+    of_fortran = {
+        id(n) for n in host if isinstance(n, SourceNode) and LANGUAGE_OF[n.fmt] == "fortran"
+    }
+    given = (
+        n for n in map(node_of, root.walk()) if isinstance(n, SourceNode) and id(n) in of_fortran
+    )
+    return [next(given) if id(n) in of_fortran else n for n in host]
 
 
 def _entry(module: Module, dialect: Dialect, names: Mapping[str, str] | None) -> OutEntry:

@@ -265,21 +265,24 @@ def kernels(files: list[Path]) -> list[str]:
     return [word for file in files for word in ("--kernel", str(file))]
 
 
-def test_a_source_uses_a_module_of_one_before_it(
+def test_a_source_uses_modules_of_those_before_it(
     tmp_path: Path, require: Callable[[str], str]
 ) -> None:
     require("gfortran")
-    (tmp_path / "b.f90").write_text("module base\ninteger, parameter :: size = 4\nend module\n")
     (tmp_path / "a.f90").write_text(
-        "subroutine use_it(x)\nuse base\nreal, intent(out) :: x(size)\nx = 1\nend subroutine\n"
+        "subroutine use_it(x)\nuse twice\nreal, intent(out) :: x(size)\nx = 1\nend subroutine\n"
     )
-    files = [tmp_path / "b.f90", tmp_path / "a.f90"]
+    (tmp_path / "c.f90").write_text("module base\ninteger, parameter :: half = 2\nend module\n")
+    (tmp_path / "b.f90").write_text(
+        "module twice\nuse base\ninteger, parameter :: size = 2 * half\nend module\n"
+    )
+    files = [tmp_path / name for name in ("c.f90", "b.f90", "a.f90")]
     done = pack_verb("build", *kernels(files), "-o", tmp_path / "x.so")
     assert done.returncode == 0, done.stderr
     lib = mblob.load_module(tmp_path / "x.so")
     assert shown(lib) == {"use_it": "void use_it(float x[4])"}
     done = pack_verb("build", *kernels(files[::-1]), "-o", tmp_path / "y.so")
-    assert done.returncode and "base.mod" in done.stderr
+    assert done.returncode and "twice.mod" in done.stderr
     assert not list(tmp_path.glob("*.mod"))
 
 
