@@ -20,6 +20,10 @@ from tests.packager.plugins import plugin
 
 DIALECTS = ("classic", "ffi")
 SCALE = "void scale(float x[3], float by) { for (int i = 0; i < 3; ++i) x[i] *= by; }\n"
+PREDICT = """void predict(const float x[3], const float w[2][3], float y[2]) {
+  for (int r = 0; r < 2; ++r) y[r] = w[r][0] * x[0] + w[r][1] * x[1] + w[r][2] * x[2];
+}
+"""
 WEIGHTS = {"w": np.arange(6, dtype="float32").reshape(2, 3), "b": np.ones(3, "int8")}
 CONFIG = b'{"labels": ["cat", "dog"]}'
 SMALL = [
@@ -40,6 +44,13 @@ def with_data() -> mblob.Module:
     made.import_module(mblob.safetensors_module(WEIGHTS))
     made.import_module(mblob.blob_module("config", CONFIG))
     return made
+
+
+def make_standalone(path: Path) -> None:
+    """Write a library with its runtime, whose functions are `alone_open` and so on."""
+    made = mblob.csource_module(PREDICT)
+    made.import_module(mblob.safetensors_module({"w": WEIGHTS["w"]}))
+    made.export_library(path, standalone=True, prefix="alone", options=SMALL)
 
 
 def make(folder: Path) -> None:
@@ -64,6 +75,7 @@ def make(folder: Path) -> None:
     relax = relax_program()
     relax.import_module(mblob.safetensors_module(ARRAYS, order=True))
     relax.export_library(folder / "relax_ffi.so", dialect="ffi", options=SMALL)
+    make_standalone(folder / "standalone.so")
 
 
 if __name__ == "__main__":

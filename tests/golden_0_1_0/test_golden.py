@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 import shutil
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import mblob
-from tests.golden_0_1_0.make import CONFIG, WEIGHTS, make
+from tests.golden_0_1_0.make import CONFIG, WEIGHTS, make, make_standalone
 from tests.loader.executors.test_relax_params import NAMES, check
 from tests.packager.edit.test_add_params import run_graph
 
@@ -56,9 +57,28 @@ def runs(path: Path) -> None:
     check(mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0)), NAMES)
 
 
+def predicted(path: Path) -> list[float]:
+    """What a standalone library computes of [1, 2, 3], without mblob."""
+    lib, model = ctypes.CDLL(str(path)), ctypes.c_void_p()
+    x, y = np.array([1, 2, 3], "float32"), np.zeros(2, "float32")
+    inputs, outputs = ((ctypes.c_void_p * 1)(a.ctypes.data) for a in (x, y))
+    assert lib.alone_open(ctypes.byref(model)) == 0
+    assert lib.alone_run(model, inputs, outputs) == 0
+    lib.alone_close(model)
+    return y.tolist()
+
+
+def stands_alone(path: Path) -> None:
+    assert predicted(path) == [8, 26]
+    y = np.zeros(2, "float32")
+    lib = mblob.load_module(path)
+    lib.predict(np.array([1, 2, 3], "float32"), lib.tensors["w"], y)
+    assert y.tolist() == predicted(path)  # each runtime after the other
+
+
 RUNS: dict[str, Callable[[Path], None]] = {
     "kernels": scaled, "weights": has_data, "digests": has_data, "carried": carries,
-    "joined": joined, "graph": computes, "no_index": computes, "relax": runs,
+    "joined": joined, "graph": computes, "no_index": computes, "relax": runs, "standalone": stands_alone,
 }  # fmt: skip
 
 
@@ -67,9 +87,11 @@ def kind_of(name: str) -> str:
 
 
 def test_there_is_a_small_file_of_each_kind() -> None:
-    of_one = {"graph.so", "no_index.so", "relax_ffi.so"}
+    of_one = {"graph.so", "no_index.so", "relax_ffi.so", "standalone.so"}
     assert of_one | {f"{kind}{end}.so" for kind in BOTH for end in ("", "_ffi")} == set(FILES)
-    assert max((FOLDER / name).stat().st_size for name in FILES) < 48 << 10
+    with_runtime = (FOLDER / "standalone.so").stat().st_size
+    assert with_runtime < 96 << 10
+    assert max((FOLDER / name).stat().st_size for name in {*FILES} - {"standalone.so"}) < 48 << 10
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -104,3 +126,11 @@ def test_the_script_makes_the_same_files_again(tmp_path: Path) -> None:
     """In names; their bytes are those of this version and this compiler."""
     make(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="no golden libraries for this machine")
+def test_a_standalone_library_of_0_1_0_lives_beside_one_of_this_version(tmp_path: Path) -> None:
+    make_standalone(tmp_path / "new.so")
+    for path in (FOLDER / "standalone.so", tmp_path / "new.so") * 2:
+        assert predicted(path) == [8, 26]
+
