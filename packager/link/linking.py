@@ -57,7 +57,9 @@ def link_command(
         else:
             words.append(str(f.path))
     # What joins another library finds its names there, and leaves start-up to it.
-    bound = ["-nostartfiles", "-Wl,--build-id=none"] if line.joins else ["-Wl,-Bsymbolic"]
+    # Its data stays writable, so it needs no page of its own for what is read-only once it is loaded.
+    joining = ("-nostartfiles", "-Wl,--build-id=none", "-Wl,-z,norelro")
+    bound = [*joining] if line.joins else ["-Wl,-Bsymbolic"]
     bound.append("-Wl,-z,text")  # no code that is changed when it is loaded
     if any(not c.complete for _, c in line.objects):
         more = [*more, *options_of_folder(work, "link")]

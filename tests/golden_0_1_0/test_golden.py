@@ -133,4 +133,3 @@ def test_a_standalone_library_of_0_1_0_lives_beside_one_of_this_version(tmp_path
     make_standalone(tmp_path / "new.so")
     for path in (FOLDER / "standalone.so", tmp_path / "new.so") * 2:
         assert predicted(path) == [8, 26]
-
