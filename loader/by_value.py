@@ -54,12 +54,19 @@ def dtype_of(layout: str, size: int) -> Any:
     import numpy as np
 
     fields = read(layout)
-    # a union lies in no field
-    is_known = fields and all(f.end <= size for f in fields) and fields[0].name != "_"
+    # a union lies in no field; what lies further behind is a struct of the same name
+    is_known = (
+        fields and 0 <= size - max(f.end for f in fields) < _PADDING and fields[0].name != "_"
+    )
     try:
         return np.dtype(_record(fields, 0, size)) if is_known else np.dtype(f"V{size}")
-    except ValueError:  # names that occur twice
+    except _DAMAGED:  # or names that occur twice
         return np.dtype(f"V{size}")
+
+
+# by layouts of a damaged file
+_DAMAGED = (ValueError, TypeError, LookupError, OverflowError, RecursionError)
+_PADDING = 16  # at the end of a struct: less than the largest alignment
 
 
 def _record(fields: Iterable[Field], start: int, size: int) -> Any:
@@ -168,7 +175,10 @@ def structure_of(name: str, layout: str, size: int = 0) -> Any:
     Args:
         size: bytes, 0 if nothing tells them.
     """
-    made = _structure(name.rpartition(" ")[2], read(layout), 0)
+    try:
+        made = _structure(name.rpartition(" ")[2], read(layout), 0)
+    except _DAMAGED:
+        return None
     return made if made is not None and size in (0, ctypes.sizeof(made)) else None
 
 

@@ -66,11 +66,16 @@ def encode(rows: Sequence[Row]) -> bytes:
             notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""
     layouts = {found for r in rows for found in r.structs}
     count = Counter(name for name, _ in layouts)  # names may be those of several structs
+    count.update(name for r in rows if (name := _result_type(r)) not in dict(r.structs))
     notes.update({f"{name}\t{text}": "" for name, text in sorted(layouts) if count[name] == 1})
     table = "\n".join(lines).encode() + b"\n\0"
     return table + (
         "\n".join(notes).encode("utf-8", "replace") + b"\n\0" if len(notes) > 1 else b""
     )
+
+
+def _result_type(row: Row) -> str:
+    return row.prototype.partition("(")[0].removesuffix(row.name).strip()
 
 
 def checksum(data: bytes) -> int:

@@ -17,6 +17,7 @@ import mblob
 from mblob.binary.elf import ElfFile
 from mblob.format.exported_functions import read_table
 from mblob.format.functions_table import contradicts
+from mblob.loader.by_value import dtype_of, structure_of
 from tests.packager.functions.test_tvm_executor import pack_verb
 
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
@@ -290,6 +291,31 @@ def test_objects_tell_their_structs_and_names_of_other_layouts_do_not_mix(tmp_pa
     assert lib.first(np.array((1, 2), "f4,f4")) == 3
     found = lib["second"](bytes(16))  # whose fields no name tells
     assert bytes(found) == bytes(8) + (1).to_bytes(4, sys.byteorder) + bytes(4)
+
+
+def test_a_struct_of_a_name_whose_fields_are_not_told_gets_those_of_no_other(
+    tmp_path: Path,
+) -> None:
+    many = " ".join(f"float f{i};" for i in range(70))
+    source = f"struct s {{ {many} }}; struct s first(void) {{ struct s v = {{1}}; return v; }}"
+    one = mblob.csource_module(source)
+    one.import_module(
+        mblob.csource_module("struct s { int a, b; }; int second(struct s v) { return v.b; }")
+    )
+    one.export_library(tmp_path / "k.so")
+    found = mblob.load_module(tmp_path / "k.so")["first"]()
+    assert found.dtype == "V280" and np.frombuffer(found, "f4")[0] == 1
+
+
+@pytest.mark.parametrize(
+    "layout",
+    ["0 x float24", "0 x float64, 0 x float64", "0 .a float64", "0 a. int64", "0 x[9] int64", "0 x bytes[99]",
+     f"0 {'a.' * 9999} float64", "0 x[0].x[0].y int64", "0 x text64", "0 x[999999999] int64, 8 x[0] int64"],
+)  # fmt: skip
+def test_a_layout_of_a_damaged_file_is_none_or_is_in_the_value(layout: str) -> None:
+    assert dtype_of(layout, 8).itemsize == 8
+    made = structure_of("struct s", layout, 8)
+    assert made is None or ctypes.sizeof(made) == 8
 
 
 CXX = """
