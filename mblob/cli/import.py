@@ -56,6 +56,11 @@ def configure(verbs: Any) -> None:
         help="plug-in that the library carries: `--carry dnnl` with this engine",
     )
     parser.add_argument(
+        "--prepack",
+        action="store_true",
+        help="store the weights of the engine also as it wants them on this machine: a faster start on the same kind",
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="run the library and onnxruntime on random inputs; if they differ, it is an error and nothing is written",
@@ -75,6 +80,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--check needs all sizes, and --shape leaves some open for {', '.join(open_)}"
         )
+    if args.prepack and not args.engine:
+        raise UsageError("--prepack stores weights of an engine", hint="add --engine dnnl")
     reference = _onnxruntime() if args.check else None
     import mblob
     from mblob.packager.path_arguments import check_output as check_inputs
@@ -89,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     with remarks(quiet=args.quiet):
         module = relax.from_onnx(args.file, shapes)
         tell(f"read {args.file}")
-        lib = relax.build(module, engine=args.engine, trace=tell)
+        lib = relax.build(module, engine=args.engine, trace=tell, prepack=args.prepack)
         tell("compiled")
         output = Path(args.output)
         if reference is None or output.suffix == ".tar":

@@ -26,6 +26,7 @@ from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
 from mblob.packager.byoc.operators import Composite, Open, Operator, Region, Tensor
+from mblob.packager.byoc.packed_weights import add_packed
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
 from mblob.packager.byoc.simplify import simplified, untangled
@@ -46,6 +47,7 @@ def partition(
     params: Mapping[str, Any] | None = None,
     patterns: Sequence[Any] | None = None,
     trace: Trace | None = None,
+    prepack: bool = False,
 ) -> tuple[Any, list[Module]]:
     """Split a Relax module between an engine and TVM.
 
@@ -62,17 +64,22 @@ def partition(
         patterns: for TVM's `FuseOpsByPattern`, named `ENGINE.NAME`, in place of one for each operator
             that the predicate of the engine takes.
         trace: called with a text for each region and for what stays with TVM, such as `print`.
+        prepack: store the weights of "dnnl" also as oneDNN of this machine wants them: a machine with
+            the same oneDNN and the same instructions need not reorder them (docs/byoc.md).
 
     Returns:
         The module for `tvm.relax.build`, and the modules to import into what it builds: none if no
         operator is for the engine.
 
     Raises:
-        BuildError: `mod` is no IRModule; a pattern has an operator that code generators have no word
-            for; no engine of that key. As of `partition_graph`, for a code generator that fails.
+        BuildError: `prepack` with another engine; `mod` is no IRModule; a pattern has an operator that
+            code generators have no word for; no engine of that key. As of `partition_graph`, for a
+            code generator that fails.
         IncompatibleError: apache-tvm is not installed.
     """
     relax = _relax()
+    if prepack and engine != "dnnl":
+        raise BuildError(f"partition: prepack= is for the engine 'dnnl', found {engine!r}")
     if type(mod).__name__ != "IRModule":
         raise wrong_type("partition", "mod", "an IRModule of apache-tvm", mod, BuildTypeError)
     if params is not None:
@@ -85,7 +92,7 @@ def partition(
     mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
     if trace is not None:
         _tell(relax, mod, [*regions.values()], trace)
-    return mod, _modules(engine, [*regions.values()])
+    return mod, _modules(engine, [*regions.values()], prepack)
 
 
 def build(
@@ -96,13 +103,14 @@ def build(
     params: Mapping[str, Any] | None = None,
     patterns: Sequence[Any] | None = None,
     trace: Trace | None = None,
+    prepack: bool = False,
 ) -> Module:
     """A Relax module as a library whose regions run on an engine: `partition`, TVM's `relax.build`,
     and the modules of the engine put in.
 
     Args:
         target: of TVM, for what stays with it: a text or a `tvm.target.Target`.
-        mod, engine, params, patterns, trace: as of `partition`.
+        mod, engine, params, patterns, trace, prepack: as of `partition`.
 
     Returns:
         The library to export: `lib.export_library("model.so")`. With `carry="dnnl"` it has the plug-in
@@ -113,7 +121,9 @@ def build(
         ToolchainError: TVM cannot compile the module for this target.
     """
     relax = _relax()
-    mod, modules = partition(mod, engine, params=params, patterns=patterns, trace=trace)
+    mod, modules = partition(
+        mod, engine, params=params, patterns=patterns, trace=trace, prepack=prepack
+    )
     with TemporaryDirectory(prefix="mblob-") as folder:
         try:
             relax.build(mod, target).export_library(f"{folder}/model.tar")
@@ -133,7 +143,7 @@ def _relax() -> Any:
     return relax
 
 
-def _modules(engine: str, regions: Sequence[Region]) -> list[Module]:
+def _modules(engine: str, regions: Sequence[Region], prepack: bool) -> list[Module]:
     """The modules of regions, below one with their constants."""
     if not regions:
         return []
@@ -143,6 +153,8 @@ def _modules(engine: str, regions: Sequence[Region]) -> list[Module]:
     codegen = codegen_of(engine)
     for region in regions:
         loader.import_module(generated(codegen, region))
+    if prepack:
+        add_packed(loader, regions)
     return [loader]
 
 

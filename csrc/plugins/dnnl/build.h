@@ -35,6 +35,8 @@ struct dn_copy {
   struct dn_operand from, to;
 };
 
+struct dn_packing;
+
 struct dn_build {
   struct dn_plan *plan;
   const struct dn_graph *graph;
@@ -43,9 +45,10 @@ struct dn_build {
   struct dn_value *values;    /* of each tensor */
   struct dn_copy *copies;
   size_t copy_count, copy_capacity;
-  void *stream;             /* of work on constants */
-  struct dn_shared *shared; /* may be NULL */
-  int threads;              /* that primitives are made for now; 0 if the library has no threads */
+  void *stream;               /* of work on constants */
+  struct dn_shared *shared;   /* may be NULL */
+  struct dn_packing *packing; /* packed.h; may be NULL */
+  int threads; /* that primitives are made for now; 0 if the library has no threads */
 };
 
 struct dn_view;
@@ -69,7 +72,8 @@ struct dn_operation {
 
 /* Make the plan of a graph whose dimensions are known, with the constants that it was lent; shared with other plans
  * where `shared` is not NULL. */
-int dn_prepare(const struct dn_graph *graph, struct dn_plan *plan, struct dn_shared *shared);
+int dn_prepare(const struct dn_graph *graph, struct dn_plan *plan, struct dn_shared *shared,
+               struct dn_packing *packing);
 int dn_fail_build(const struct dn_build *build, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

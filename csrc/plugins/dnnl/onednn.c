@@ -171,6 +171,7 @@ static const char *bind_common(void *handle, struct dn_library *lib) {
   };
   *(void **)&lib->get_threads = find_function(handle, "omp_get_max_threads");
   *(void **)&lib->set_threads = find_function(handle, "omp_set_num_threads");
+  *(void **)&lib->instructions = find_function(handle, "dnnl_get_effective_cpu_isa");
   return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define DN_MAX_RANK 12
+#define DN_TOLD_FORMAT 1024 /* bytes */
 
 enum dn_status {
   DN_SUCCESS = 0,
@@ -171,6 +172,9 @@ struct dn_version {
   int (*primitive_desc)(const struct dn_problem *problem, void *engine, void **out);
   int (*append_eltwise)(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta);
   int (*append_sum)(void *post_ops, float scale);
+  /* All that decides which bytes a tensor of this descriptor has; returns the size, 0 if that cannot
+   * be told. */
+  size_t (*md_tell)(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]);
   int post_op_argument; /* DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE */
 };
 extern const struct dn_version dn_version_2, dn_version_3;
@@ -210,7 +214,8 @@ struct dn_library {
    * parallel region. */
   int (*get_threads)(void);
   void (*set_threads)(int count);
-  char path[4096]; /* as it was given to the dynamic linker */
+  unsigned (*instructions)(void); /* a number for those that are used; may be NULL */
+  char path[4096];                /* as it was given to the dynamic linker */
 };
 
 /* The library, found and opened at the first call that succeeds; NULL after recording what was

@@ -100,6 +100,11 @@ static int md_copy(const dn_md *from, dn_md **out) {
 
 static void md_free(dn_md *md) { free(md); }
 
+static size_t md_tell(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]) {
+  memcpy(out, md, DN_V2_MEMORY_DESC_SIZE);
+  return DN_V2_MEMORY_DESC_SIZE;
+}
+
 /* ---- primitives ---- */
 
 static int describe(const struct dn_problem *p, void *desc) {
@@ -175,6 +180,7 @@ const struct dn_version dn_version_2 = {
     .md_permuted = md_permuted,
     .md_copy = md_copy,
     .md_free = md_free,
+    .md_tell = md_tell,
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,

@@ -1,5 +1,7 @@
 /* onednn_v3.c - oneDNN 3: descriptors are objects, an operation is described by one call. */
 #include "onednn.h"
+#include <string.h>
+
 #include "onednn_abi.h"
 
 static struct {
@@ -8,6 +10,7 @@ static struct {
   int (*md_permute_axes)(void **, const void *, const int *);
   int (*md_clone)(void **, const void *);
   int (*md_destroy)(void *);
+  int (*md_query)(const void *, int, void *);
   int (*convolution)(void **, void *, int, int, const void *, const void *, const void *,
                      const void *, const int64_t *, const int64_t *, const int64_t *,
                      const int64_t *, const void *);
@@ -43,6 +46,7 @@ static const char *bind(void *handle) {
       {"dnnl_memory_desc_permute_axes", (void **)&api.md_permute_axes},
       {"dnnl_memory_desc_clone", (void **)&api.md_clone},
       {"dnnl_memory_desc_destroy", (void **)&api.md_destroy},
+      {"dnnl_memory_desc_query", (void **)&api.md_query},
       {"dnnl_convolution_forward_primitive_desc_create", (void **)&api.convolution},
       {"dnnl_deconvolution_forward_primitive_desc_create", (void **)&api.deconvolution},
       {"dnnl_inner_product_forward_primitive_desc_create", (void **)&api.inner_product},
@@ -89,6 +93,37 @@ static int md_copy(const dn_md *md, dn_md **out) {
 
 static void md_free(dn_md *md) {
   if (md) (void)api.md_destroy(md);
+}
+
+/* Numbers and lists of them. A tensor of blocks has nothing beside them, but int8 may have sums behind
+ * its elements. */
+static size_t md_tell(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]) {
+  static const int lists[] = {DN_V3_MD_DIMS, DN_V3_MD_PADDED_DIMS, DN_V3_MD_PADDED_OFFSETS,
+                              DN_V3_MD_STRIDES};
+  static const int blocks[] = {DN_V3_MD_BLOCKS, DN_V3_MD_BLOCK_AXES};
+  int rank = 0, type = 0, kind = 0, block_count = 0;
+  int64_t offset = 0, told[DN_TOLD_FORMAT / sizeof(int64_t)];
+  size_t count = 0;
+  if (api.md_query(md, DN_V3_MD_RANK, &rank) || api.md_query(md, DN_V3_MD_TYPE, &type) ||
+      api.md_query(md, DN_V3_MD_KIND, &kind) || kind != DN_V3_BLOCKED || type == DN_S8 ||
+      type == DN_U8 || rank < 1 || rank > DN_MAX_RANK ||
+      api.md_query(md, DN_V3_MD_OFFSET, &offset) ||
+      api.md_query(md, DN_V3_MD_BLOCK_COUNT, &block_count) || block_count < 0 ||
+      block_count > DN_MAX_RANK)
+    return 0;
+  const int64_t head[] = {rank, type, offset, block_count};
+  for (size_t i = 0; i < sizeof(head) / sizeof(*head); ++i) told[count++] = head[i];
+  for (size_t k = 0; k < sizeof(lists) / sizeof(*lists) + (block_count ? 2U : 0U); ++k) {
+    bool of_blocks = k >= sizeof(lists) / sizeof(*lists);
+    const int64_t *list = NULL;
+    if (api.md_query(md, of_blocks ? blocks[k - sizeof(lists) / sizeof(*lists)] : lists[k],
+                     (void *)&list) ||
+        !list)
+      return 0;
+    for (int i = 0; i < (of_blocks ? block_count : rank); ++i) told[count++] = list[i];
+  }
+  memcpy(out, told, count * sizeof(*told));
+  return count * sizeof(*told);
 }
 
 /* ---- primitives ---- */
@@ -159,6 +194,7 @@ const struct dn_version dn_version_3 = {
     .md_permuted = md_permuted,
     .md_copy = md_copy,
     .md_free = md_free,
+    .md_tell = md_tell,
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,

@@ -2,7 +2,7 @@
  * library runs.
  *
  * Functions: get_symbol, get_const_vars, __init_<symbol>(constants...), <symbol>(inputs...,
- * outputs...); and mblob's own get_primitives, profile_primitives (docs/plugins.md). The graph is read when the module opens; primitives are made by __init_, with the
+ * outputs...); and mblob's own get_primitives, profile_primitives, prepack (docs/plugins.md). The graph is read when the module opens; primitives are made by __init_, with the
  * constants, which are not needed afterwards. Another __init_ takes the place of the one before;
  * calls that run end with what they began with. */
 #define _GNU_SOURCE
@@ -16,12 +16,14 @@
 #include "common.h"
 #include "extents.h"
 #include "graph.h"
+#include "packed.h"
 #include "run.h"
 #include "shapes.h"
 #include "threads.h"
 
 struct module {
-  const char *names[5]; /* of its functions */
+  struct mblob_module *itself;
+  const char *names[6]; /* of its functions */
   struct dn_graph graph;
   struct dn_calls calls;
   struct dn_shapes shapes; /* in its place, where the graph has open dimensions */
@@ -32,6 +34,7 @@ enum function {
   GET_CONST_VARS,
   GET_PRIMITIVES,
   PROFILE_PRIMITIVES,
+  PREPACK,
   INIT,
   RUN
 }; /* as the addresses that `function` gives */
@@ -70,6 +73,8 @@ static int open_module(const mblob_host *host, const struct mblob_module_info *i
   m->names[2] = "get_const_vars";
   m->names[3] = "get_primitives";
   m->names[4] = "profile_primitives";
+  m->names[5] = "prepack";
+  m->itself = info->module;
   host->names(info->module, m->names, sizeof(m->names) / sizeof(*m->names));
   *self = m;
   return MBLOB_OK;
@@ -80,6 +85,7 @@ static int find_function(void *self, const char *name, void **function) {
   enum function found = !strcmp(name, "get_symbol")           ? GET_SYMBOL
                         : !strcmp(name, "get_const_vars")     ? GET_CONST_VARS
                         : !strcmp(name, "get_primitives")     ? GET_PRIMITIVES
+                        : !strcmp(name, "prepack")            ? PREPACK
                         : !strcmp(name, "profile_primitives") ? PROFILE_PRIMITIVES
                         : !strcmp(name, m->graph.symbol)      ? RUN
                         : !strncmp(name, "__init_", 7) && !strcmp(name + 7, m->graph.symbol) ? INIT
@@ -160,6 +166,44 @@ static inline int address_of(const struct receiver *to, int i, TVMValue value, i
   return MBLOB_OK;
 }
 
+/* ---- what is packed ---- */
+
+/* What an import has packed for this library and this processor, NULL if nothing. A mblob_status: what is
+ * packed may be damaged. */
+static int find_packed(const struct module *m, const struct dn_library *library,
+                       const struct dn_packed **out) {
+  const mblob_host *host = mb_plugin_host();
+  struct mblob_function *function;
+  TVMValue value = {0};
+  int code = kTVMNullptr;
+  *out = NULL;
+  int status = host->module_function(m->itself, DN_PACKED_FUNCTION, 1, &function);
+  if (status) return status == MBLOB_E_FORMAT || status == MBLOB_E_MEMORY ? status : MBLOB_OK;
+  status = host->function_call(function, NULL, NULL, 0, &value, &code);
+  if (!status && code == kTVMOpaqueHandle) *out = dn_packed_that_fits(value.v_handle, library);
+  host->function_release(function);
+  return status;
+}
+
+static int open_packed(const mblob_host *host, const struct mblob_module_info *info, void **self) {
+  struct dn_packed *packed;
+  (void)host;
+  int status = dn_packed_read(info->payload, info->payload_size, &packed);
+  *self = packed;
+  return status;
+}
+
+static int find_packed_function(void *self, const char *name, void **function) {
+  *function = strcmp(name, DN_PACKED_FUNCTION) ? NULL : self;
+  return MBLOB_OK;
+}
+
+static int call_packed(void *self, void *function, const TVMValue *args, const int *codes,
+                       int count, void *ret) {
+  (void)function, (void)args, (void)codes, (void)count;
+  return mb_plugin_host()->return_value(ret, (TVMValue){.v_handle = self}, kTVMOpaqueHandle);
+}
+
 /* ---- the functions ---- */
 
 /* The constants as they are given: the plan copies those that it keeps. */
@@ -183,6 +227,19 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
   return MBLOB_OK;
 }
 
+/* With what is packed for it; or, with `text`, the payload of what is reordered is made. */
+static int make_plan(const struct module *m, struct dn_plan *plan, char **text, size_t *size) {
+  struct dn_packing packing = {.records = text != NULL};
+  int status = text ? MBLOB_OK : find_packed(m, plan->library, &packing.packed);
+  if (status) return status;
+  packing.digests = calloc(m->graph.const_count + 1, sizeof(*packing.digests));
+  if (!packing.digests) return mb_fail_memory(m->graph.const_count * sizeof(*packing.digests));
+  status = dn_prepare(&m->graph, plan, NULL, &packing);
+  if (!status && text) status = dn_packing_write(&packing, plan, text, size);
+  dn_packing_free(&packing);
+  return status;
+}
+
 /* Nothing changes for calls unless all of it went well. */
 static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
   struct dn_plan plan = {.library = dn_library_open()};
@@ -193,9 +250,26 @@ static int initialize(struct module *m, const TVMValue *args, const int *codes, 
     dn_plan_free(&plan);
     return status;
   }
-  if (!status) status = dn_prepare(&m->graph, &plan, NULL);
+  if (!status) status = make_plan(m, &plan, NULL, NULL);
   if (!status) status = dn_calls_replace(&m->calls, &plan);
   if (status) dn_plan_free(&plan);
+  return status;
+}
+
+static int prepack(const struct module *m, const TVMValue *args, const int *codes, int count,
+                   void *ret) {
+  struct dn_plan plan = {.library = dn_library_open()};
+  char *text = NULL;
+  size_t size = 0;
+  if (!plan.library) return MBLOB_E_LOADER;
+  int status = lend_constants(m, &plan, args, codes, count);
+  bool open = m->graph.name_count > 0; /* formats are known when a call tells the sizes */
+  if (!status && !open) status = make_plan(m, &plan, &text, &size);
+  TVMByteArray bytes = {text, size};
+  if (!status)
+    status = mb_plugin_host()->return_value(ret, (TVMValue){.v_handle = &bytes}, kTVMBytes);
+  free(text);
+  dn_plan_free(&plan);
   return status;
 }
 
@@ -296,6 +370,7 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
     case GET_CONST_VARS:
       return host->return_strings(ret, m->graph.const_names, m->graph.const_count);
     case GET_PRIMITIVES: return return_primitives(m, ret);
+    case PREPACK: return prepack(m, args, codes, count, ret);
     case PROFILE_PRIMITIVES: return profile_primitives(m, args, codes, count);
     case INIT: {
       int status = initialize(m, args, codes, count);
@@ -306,12 +381,21 @@ static int call(void *self, void *function, const TVMValue *args, const int *cod
   return mb_fail(MBLOB_E_NOT_FOUND, "dnnl_json has no such function");
 }
 
-static const mblob_runtime runtime = {
-    .type_key = MB_KEY_DNNL_JSON,
-    .open = open_module,
-    .function = find_function,
-    .call = call,
-    .close = close_module,
+static const mblob_runtime runtimes[] = {
+    {
+        .type_key = MB_KEY_DNNL_JSON,
+        .open = open_module,
+        .function = find_function,
+        .call = call,
+        .close = close_module,
+    },
+    {
+        .type_key = DN_PACKED_KEY,
+        .open = open_packed,
+        .function = find_packed_function,
+        .call = call_packed,
+        .close = free,
+    },
 };
 
 MBLOB_PLUGIN(dnnl) = {
@@ -319,13 +403,13 @@ MBLOB_PLUGIN(dnnl) = {
     .struct_size = sizeof(mblob_plugin),
     .name = "dnnl",
     .version = MBLOB_VERSION,
-    .type_keys = MB_KEY_DNNL_JSON,
+    .type_keys = MB_KEY_DNNL_JSON "," DN_PACKED_KEY,
 #ifndef MBLOB_LINKED_DNNL
     .needs =
         "oneDNN 2.6, 2.7 or 3: libdnnl.so.2 or libdnnl.so.3, or the file that MBLOB_DNNL_LIBRARY names",
 #endif
     .start = start,
     .describe = describe,
-    .runtimes = &runtime,
-    .runtime_count = 1,
+    .runtimes = runtimes,
+    .runtime_count = sizeof(runtimes) / sizeof(*runtimes),
 };

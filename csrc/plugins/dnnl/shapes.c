@@ -127,7 +127,7 @@ static int make_plan(struct dn_shape *shape) {
     else
       status = MBLOB_E_MEMORY;
   }
-  if (!status) status = dn_prepare(&shape->graph, &plan, &shape->weights->shared);
+  if (!status) status = dn_prepare(&shape->graph, &plan, &shape->weights->shared, NULL);
   if (!status) status = dn_calls_replace(&shape->calls, &plan);
   if (status) dn_plan_free(&plan);
   return status;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common.h"
+#include "packed.h"
 
 void dn_add_operand(struct dn_step_operands *list, int argument, const struct dn_operand *operand) {
   if (!operand->md || list->count == DN_STEP_OPERANDS) return;
@@ -161,6 +162,7 @@ int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct
   bool shares = build->shared && plan->constants[from->number].lasting;
   struct dn_constant known;
   void *desc = NULL;
+  if (dn_packing_use(build, from, to)) return MBLOB_OK;
   if (shares && dn_shared_find(build->shared, source, from->md, to->md, &known)) {
     struct dn_constant *place = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
                                              &plan->constant_capacity, sizeof(*place));
@@ -180,6 +182,7 @@ int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct
     if (!status && shares)
       dn_shared_add(build->shared, source, from->md, to->md, &plan->constants[to->number]);
   }
+  if (!status) status = dn_packing_note(build, from, to);
   if (desc) (void)build->library->primitive_desc_destroy(desc);
   return status;
 }

@@ -79,6 +79,18 @@ FITS(dnnl_batch_normalization_desc_t);
 FITS(dnnl_layer_normalization_desc_t);
 #else
 #define OF_VERSION(name) DN_V3_##name
+SAME(DN_V3_BLOCKED, dnnl_blocked);
+SAME(DN_V3_MD_STRIDES, dnnl_query_strides);
+SAME(DN_V3_MD_RANK, dnnl_query_ndims_s32);
+SAME(DN_V3_MD_DIMS, dnnl_query_dims);
+SAME(DN_V3_MD_TYPE, dnnl_query_data_type);
+SAME(DN_V3_MD_OFFSET, dnnl_query_submemory_offset_s64);
+SAME(DN_V3_MD_PADDED_DIMS, dnnl_query_padded_dims);
+SAME(DN_V3_MD_PADDED_OFFSETS, dnnl_query_padded_offsets);
+SAME(DN_V3_MD_KIND, dnnl_query_format_kind);
+SAME(DN_V3_MD_BLOCK_COUNT, dnnl_query_inner_nblks_s32);
+SAME(DN_V3_MD_BLOCKS, dnnl_query_inner_blks);
+SAME(DN_V3_MD_BLOCK_AXES, dnnl_query_inner_idxs);
 #endif
 SAME(OF_VERSION(POST_OP_ARGUMENT), DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE);
 SAME(OF_VERSION(RELU), dnnl_eltwise_relu);

@@ -1,4 +1,4 @@
-"""What a dnnl_json module runs: its primitives, oneDNN's names for what computes them, and their times."""
+"""Primitives of a dnnl_json module: oneDNN's names for what computes them, and their times."""
 
 from __future__ import annotations
 

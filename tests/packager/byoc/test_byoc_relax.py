@@ -139,6 +139,7 @@ def test_a_backend_of_a_users_own_gets_no_operator_that_only_mblobs_has(built: P
     [
         ("partition(7)", "expected an IRModule of apache-tvm, found int"),
         ("partition(mod, 'nobody')", "no pattern table is registered for 'nobody'"),
+        ("partition(mod, 'nobody', prepack=True)", "prepack= is for the engine 'dnnl', found 'nobody'"),
         ("partition(mod, patterns=[('dnnl.r', dpl.is_op('relax.round')(dpl.wildcard()))])",
          "code generators have no word for relax.round"),
     ],
