@@ -54,6 +54,7 @@ const char *dn_kind_name(enum dn_kind kind) {
       [DN_LAYER_NORMALIZATION] = "layer_norm",
       [DN_CONCATENATION] = "concat",
   };
+  _Static_assert(sizeof(kinds) / sizeof(*kinds) == DN_CONCATENATION + 1, "a kind without a name");
   return kinds[kind];
 }
 

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mblob
@@ -46,6 +47,22 @@ def test_primitives_have_names_of_onednn_and_times_while_they_are_profiled(tmp_p
     profile(False)
     graph.check(lib)
     assert all(row["calls"] == 0 for row in rows(module))
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"),
+    [("add", "binary"), ("tanh", "eltwise"), ("nn.softmax", "softmax"), ("concatenate", "concat")],
+)
+def test_kinds_have_the_names_of_onednn(operator: str, kind: str, tmp_path: Path) -> None:
+    graph = ref.Graph("kind")
+    x = ref.floats(2, 8)
+    entry = graph.input(x)
+    inputs = [entry, entry] if kind in ("binary", "concat") else [entry]
+    shape = (4, 8) if kind == "concat" else (2, 8)
+    graph.result(graph.kernel(operator, inputs, shape, axis=0), np.zeros(shape, "float32"))
+    lib = ref.export([graph.module()], tmp_path)
+    graph.run(lib)
+    assert [row["primitive"] for row in rows(region(lib))] == [kind]
 
 
 @pytest.mark.parametrize("given", [(), (1, 2), ("yes",)])
