@@ -201,8 +201,7 @@ static int build_plan(struct dn_build *build) {
 int dn_prepare(const struct dn_graph *graph, struct dn_plan *plan, struct dn_shared *shared,
                struct dn_packing *packing) {
   struct dn_build build = {
-      .plan = plan, .graph = graph, .library = plan->library, .shared = shared,
-      .packing = packing};
+      .plan = plan, .graph = graph, .library = plan->library, .shared = shared, .packing = packing};
   int before;
   build.threads = plan->threads = dn_threads_begin(plan->library, &before);
   int status = build_plan(&build);
