@@ -162,10 +162,10 @@ class Memory(Pointer):
 
 
 def without_overlaps(value: Any) -> Any:
-    """An array of numpy whose structs have fields that overlap, which no buffer can describe, as an array of bytes;
+    """An array or a scalar of numpy whose structs have fields that overlap, which no buffer can describe, as bytes;
     other values as they are."""
     dtype: Any = getattr(value, "dtype", None)
-    if getattr(dtype, "names", None) is None or type(value).__hash__ is not None:  # a scalar
+    if getattr(dtype, "names", None) is None:
         return value
     with suppress(ValueError), memoryview(value):
         return value

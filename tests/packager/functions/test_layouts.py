@@ -114,6 +114,7 @@ def test_structs_with_other_fields_are_refused_with_both_layouts(way: Callable[[
 def test_fields_that_overlap_are_a_union(way: Callable[[str], Any]) -> None:
     points = union_like()
     assert way("sum")(points, 3) == 6
+    assert way("sum")(points[1], 1) == 2
     assert way("last")([points], 1) == 1
     with pytest.raises(ValueError, match="contiguous"):
         way("sum")(points[::2], 1)
