@@ -59,8 +59,12 @@ class Pointed(NamedTuple):
         Args:
             declared: the parameter in C, "" for an item of a list.
         """
+        return texts.ADDRESSES_OF.replace("%s", self.items(declared))
+
+    def items(self, declared: str = "") -> str:
+        """The items of a list of them."""
         items = "functions" if self.is_function else "texts" if self.of == "char" else "arrays"
-        return texts.ADDRESSES_OF.replace("%s", texts.lists_of(items, self.depth, declared))
+        return texts.lists_of(items, self.depth, declared)
 
     def refusal(self, found: str, declared: str = "") -> errors.MblobError:
         """The error for what is given in place of addresses."""
@@ -128,12 +132,17 @@ class Memory(Pointer):
         is_bounded = bool(sizes) and sizes[0] not in prototype.ANY
         value = without_overlaps(getattr(value, "_as_parameter_", value))
         found = self._bytes_of(value)
+        unit = 1 if self.pointed is None else POINTER_SIZE
         if found is None:
             found, shown = 0, "None" if value is None else "NULL"
         else:
-            shown = str(found)
+            shown = str(found // unit)
         if found < least and (found or is_bounded):
-            text = texts.say(texts.BYTES, least, self.declared, shown)
+            text = (
+                texts.say(texts.BYTES, least, self.declared, shown)
+                if self.pointed is None
+                else texts.say(texts.ITEMS, least // unit, self.pointed.items(self.declared), shown)
+            )
             is_null = not shown.isdecimal()
             raise (errors.ArgumentTypeError if is_null else errors.ArgumentValueError)(text)
 

@@ -408,7 +408,9 @@ def _not_saved(error: Exception) -> Exception:
 def _no_symbol(module: Module, name: str) -> errors.NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
     nodes = [m._node for m in module.walk()]
-    hint = errors.did_you_mean(name, [n for o in nodes for n in (*o.functions(), *o.c_names())])
+    why = next(filter(None, (o.explain(name) for o in nodes if o.type_key == LIBRARY)), None)
+    known = [n for o in nodes for n in (*o.functions(), *o.c_names())]
+    hint = f"; {why}" if why else errors.did_you_mean(name, known)
     return errors.NotFoundError(
         errors.one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")
     )

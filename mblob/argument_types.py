@@ -213,7 +213,7 @@ def macros() -> dict[str, str]:
         "MB_ARGUMENT_WORDS": _listed(f'{{"{word}", {rest}}}' for word, rest in _words().items()),
         "MB_ARGUMENT_WORD_SIZE": str(max(map(len, _words())) + 1),
         "MB_ARGUMENT_WORDS_TEXT": texts.quoted(
-            ", ".join([*_words(), "shape[dimensions] or DTYPE[dimensions]"])
+            ", ".join([*_words(), "shape[dimensions], DTYPE[dimensions] or (TYPE, ...)"])
         ),
         "MB_C_TYPES": _listed(f'{{"{name}", {rest}}}' for name, rest in recorded.items()),
         "MB_C_TYPES_OF_LIBRARIES": _listed(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from mblob.errors import MblobError
 
 
+EMPTY_NAME = "expected a name, found an empty one"
+
+
 def wrong_type(
     function: str,
     argument: str,
@@ -46,7 +49,7 @@ def name(function: str, argument: str, value: Any, *, empty: bool = False) -> st
     if not isinstance(value, str):
         raise wrong_type(function, argument, "str", value)
     if not value and not empty:
-        raise ArgumentValueError(f"{function}: {argument}: expected a name, found an empty one")
+        raise ArgumentValueError(f"{function}: {argument}: {EMPTY_NAME}")
     if "\0" in value:
         raise ArgumentValueError(one_line(f"{function}: {argument}: {value!r} has a NUL in it"))
     try:
@@ -144,15 +147,19 @@ def names(
     expected: str = "a list of names",
     error: type[MblobError] = ArgumentTypeError,
 ) -> list[str]:
-    """The items of a list, each of which is a text.
+    """The items of a list, each of which is a text, not an empty one.
 
     Raises:
         TypeError: it is no list, or has something else.
+        ValueError: a text is empty.
     """
     found = items(function, argument, value, expected, error)
     for i, item in enumerate(found):
         if not isinstance(item, str):
             raise wrong_type(function, f"{argument}[{i}]", "str", item, error)
+        if not item:
+            empty = ArgumentValueError if error is ArgumentTypeError else error
+            raise empty(f"{function}: {argument}[{i}]: {EMPTY_NAME}")
     return found
 
 

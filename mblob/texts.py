@@ -37,6 +37,7 @@ COMPACT = (
 )
 NO_DATA = "expected data, found a NULL pointer"
 BYTES = "expected at least %lld bytes for %s, found %s"
+ITEMS = "expected at least %lld %s, found %s"  # "texts for const char *x[3]"
 ADDRESSES_OF = "a list of %s, or an array of their addresses (uint64)"
 ADDRESSES = EXPECTED.replace("%s", ADDRESSES_OF, 1)
 NO_FUNCTION = (

@@ -99,6 +99,29 @@ class Function(NamedTuple):
         return "?" if is_unknown else ", ".join(texts) or "void"
 
 
+class _Place(NamedTuple):
+    """The namespaces around a function.
+
+    Attributes:
+        names: of all of them.
+        short: without the inline ones, whose names C++ leaves out.
+    """
+
+    names: tuple[bytes, ...] = ()
+    short: tuple[bytes, ...] = ()
+
+    def within(self, die: Any) -> _Place:
+        """The place in a namespace that is here."""
+        last = name_of(die)
+        is_inline = last and "DW_AT_export_symbols" in die.attributes
+        short = self.short if is_inline else (*self.short[:DEPTH], last)
+        return _Place((*self.names[:DEPTH], last), short)
+
+
+def _joined(*names: bytes) -> str:
+    return b"::".join(names).decode(errors="replace")
+
+
 # Of a function, of its declaration; bytes of a pointer; its code, if its own entry is abstract.
 _Entry = tuple[Any, Any, int, Sequence[Any]]
 
@@ -108,7 +131,10 @@ class DebugFunctions:
 
     Attributes:
         exported: those with external linkage and a name that is not mangled.
-        cxx: free functions of C++ with external linkage, of no template.
+        cxx: free functions of C++ with external linkage, of no template. One in an inline namespace is there
+            twice, first under the name without that.
+        local: qualified names of the free functions of a source itself that nothing outside of it finds, with ""
+            for an anonymous namespace.
         entries: of all functions whose types it tells, by symbol: an object that was linked of
             several may have more than one of a name.
         units: how many there are. An object that was linked of several has more symbols of files
@@ -119,6 +145,7 @@ class DebugFunctions:
     def __init__(self, whole: bool = False) -> None:
         self.exported: list[Function] = []
         self.cxx: list[Function] = []
+        self.local: list[str] = []
         self.entries: dict[str, list[_Entry]] = {}
         self.units = 0
         self.whole = whole
@@ -208,18 +235,18 @@ def read_functions(dwarf: Any, units: Iterable[Any] | None = None) -> DebugFunct
             made.whole = False
             continue
         found = []
-        places: dict[int, tuple[bytes, ...]] = {}
-        scopes: list[tuple[Any, tuple[bytes, ...]]] = [(top, ())]
+        places: dict[int, _Place] = {}
+        scopes = [(top, _Place())]
         while scopes:
-            scope, names = scopes.pop()
+            scope, place = scopes.pop()
             for die in children(scope):
                 left -= 1
                 if left < 0:
                     raise ValueError("entries in a circle")
                 if die.tag in _SCOPES and name_of(die) not in LIBRARY_NAMESPACES:
-                    scopes.append((die, (*names[:DEPTH], name_of(die))))
+                    scopes.append((die, place.within(die)))
                 elif die.tag == "DW_TAG_subprogram":
-                    places[die.offset] = names
+                    places[die.offset] = place
                     if "DW_AT_declaration" not in die.attributes:
                         found.append(die)
         _add(made, found, unit["address_size"], _may_be_terse(producer), places)
@@ -232,12 +259,12 @@ def _add(
     found: Sequence[Any],
     pointer_size: int,
     terse: bool,
-    places: Mapping[int, tuple[bytes, ...]],
+    places: Mapping[int, _Place],
 ) -> None:
     """Add the functions that a unit defines, but those whose types it leaves out.
 
     Args:
-        places: by the offsets of entries, the namespaces around functions; methods are not there.
+        places: by the offsets of entries, the places of functions; methods are not there.
     """
     if found and not any(map(_tells_types, found)):
         made.whole = False
@@ -271,8 +298,8 @@ def _add(
         of_fortran = is_fortran(die)
         function = function_of(symbol, *entry) if is_exported or terse or of_fortran else None
         if of_fortran and function is not None:
-            path = (*places.get(declared.offset, ()), name_of(declared))
-            function = function._replace(source_name=b"::".join(path).decode(errors="replace"))
+            place = places.get(declared.offset, _Place())
+            function = function._replace(source_name=_joined(*place.names, name_of(declared)))
         if terse and function is not None and _is_bare(die, function):
             made.whole = False
             continue
@@ -283,13 +310,21 @@ def _add(
                 candidates.append(function)
             if is_exported:
                 exported.append(function)
-        elif name.startswith(b"_Z") and "DW_AT_external" in declared.attributes:
-            path = (*places.get(declared.offset, (b"",)), name_of(declared))
-            if all(part.isidentifier() for part in map(bytes.decode, path)):
+        elif declared.offset in places:
+            place, last = places[declared.offset], name_of(declared)
+            called = _joined(*place.names, last)
+            if "DW_AT_external" not in declared.attributes:
+                if constant_of(declared.attributes, "DW_AT_decl_file", 0, None) in _OWN_FILE:
+                    made.local.append(called)
+            elif name.startswith(b"_Z") and all(map(str.isidentifier, called.split("::"))):
                 free = function_of(symbol, *entry)
-                made.cxx.append(free._replace(qualified=b"::".join(path).decode()))
+                names = dict.fromkeys((_joined(*place.short, last), called))
+                made.cxx += [free._replace(qualified=qualified) for qualified in names]
         made.entries.setdefault(symbol, []).append(entry)
     made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
+
+
+_OWN_FILE = (0, 1)  # the file of a unit, and not one that it includes
 
 
 def _as_merged(function: Function, candidates: Sequence[Function]) -> Function:

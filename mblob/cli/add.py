@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
             objects=args.object, functions=functions, output=args.output, replace=args.replace, reuse=not args.no_reuse,
             cc=args.cc, target=args.target, options=args.cflags,
         )  # fmt: skip
-    tell_written(args.output, quiet=args.quiet)
+    is_code = bool(args.kernel or args.object)
+    tell_written(args.output, quiet=args.quiet, wants_all=is_code and functions is None)
     if left and not args.quiet:
         text = f"{PROGRAM}: info: {human_size(left)} of the old packed modules stay behind in {args.output}, unused"
         print(one_line(text), file=sys.stderr)

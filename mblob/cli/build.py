@@ -204,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
         )
     if not (args.quiet or plan.functions or plan.graph) and plan.kernels and plan.index:
         tell_of_plain_functions(plan.output)
-    tell_result(args, plan.output)
+    tell_result(args, plan.output, wants_all=plan.functions is None)
     return 0
 
 
@@ -239,9 +239,9 @@ def _join_runtime(args: argparse.Namespace, finished: str) -> int:
     return 0
 
 
-def tell_result(args: argparse.Namespace, output: Path) -> None:
-    """Say what was written, for people and with `--json`."""
-    tell_written(output, quiet=args.quiet)
+def tell_result(args: argparse.Namespace, output: Path, *, wants_all: bool = False) -> None:
+    """Say what was written, for people, as `tell_written`, and with `--json`."""
+    tell_written(output, quiet=args.quiet, wants_all=wants_all)
     if args.json:
         report = {"schema": "mblob/build/1", "file": str(output), "size": output.stat().st_size}
         print(json.dumps(report, indent=2))

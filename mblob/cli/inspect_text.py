@@ -115,8 +115,8 @@ def _count(number: int, noun: str) -> str:
 def function_lines(library: Library) -> Iterator[str]:
     """Packed functions as `NAME  PROTOTYPE`; plain C functions as `plain PROTOTYPE`, with types alone
     where the file has no prototype; `unknown NAME` of which nothing says how they are called. Behind
-    `#`: the symbol of a plain function, if the prototype does not name it, and where the prototype comes
-    from."""
+    `#`: the symbol of a plain function, if the prototype does not name it, where the prototype comes
+    from, and why there is no packed function."""
     packed = {f.name: f for f in library.host_functions if f.abi != "plain"}
     for name in library.packed_functions:
         f = packed[name]
@@ -124,15 +124,17 @@ def function_lines(library: Library) -> Iterator[str]:
     for row in _plain_rows(library):
         text = f"plain {row.prototype or f'{row.symbol}({row.types})'}"
         symbol = f"symbol {row.symbol}" if row.prototype and row.symbol != row.name else ""
-        yield _function_line(text, row.origin, symbol)
+        is_left_out = row.comment and row.name not in packed
+        why = f"not callable: {row.comment}" if is_left_out else ""
+        yield _function_line(text, row.origin, symbol, why)
     for f in library.host_functions:
         if f.abi == "plain" and f.types is None:
             yield one_line(f"unknown {f.symbol}")
 
 
-def _function_line(text: str, origin: str | None, symbol: str = "") -> str:
+def _function_line(text: str, origin: str | None, symbol: str = "", why: str = "") -> str:
     words = {"given": "as given to mblob", "source": "from the source"}
-    remarks = [symbol, words.get(origin, f"from {origin}") if origin else ""]
+    remarks = [symbol, words.get(origin, f"from {origin}") if origin else "", why]
     return one_line("  # ".join(filter(None, [text, ", ".join(filter(None, remarks))])))
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mblob.cli.report import human_size, one_line
-from mblob.errors import MblobError
+from mblob.cli.report import PROGRAM, human_size, one_line
+from mblob.errors import MblobError, listed
 
 
-def tell_written(path: str | Path, *, quiet: bool) -> None:
-    """Name the file, its size, and what is in it; nothing with `--quiet`."""
+def tell_written(path: str | Path, *, quiet: bool, wants_all: bool = False) -> None:
+    """Name the file, its size, and what is in it; nothing with `--quiet`.
+
+    Args:
+        wants_all: all functions of new code were to be callable; those that are not are named, too.
+    """
     if quiet:
         return
+    left_out: list[str] = []
     from mblob.inspect.library import Library
 
     try:
@@ -21,7 +26,11 @@ def tell_written(path: str | Path, *, quiet: bool) -> None:
             modules = modules if modules > 1 else 0  # nothing but the library itself
             functions = library.host_functions
             callable_ = {f.name for f in functions if f.abi != "plain"}
-            plain = len({f.name for f in functions} - callable_)
+            names = {f.name for f in functions} - callable_
+            plain = len(names)
+            if wants_all and callable_ and plain:
+                table = library.function_table
+                left_out = sorted({row.name for row in table if row.comment} & names)
             counts = [
                 (modules, "module"),
                 (len(callable_), "function"),
@@ -32,3 +41,9 @@ def tell_written(path: str | Path, *, quiet: bool) -> None:
     shown = ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts if n)
     size = human_size(Path(path).stat().st_size)
     print(one_line(f"wrote {path}: {size}{shown and f', {shown}'}"), file=sys.stderr)
+    if left_out:
+        text = (
+            f"{PROGRAM}: info: {listed(left_out, 6)}: plain C functions, which calls of mblob do not find;"
+            f" mblob-pack inspect {path} --functions says why"
+        )
+        print(one_line(text), file=sys.stderr)

@@ -26,7 +26,8 @@ class Row(NamedTuple):
     Attributes:
         name: what users call it.
         symbol: the ELF symbol.
-        abi: "plain" (C calling convention) or "packed" (TVM's).
+        abi: "plain" (C calling convention) or "packed" (TVM's); "" of a function that the library does not
+            export, which has a note alone.
         alignment: bytes that tensor data must be aligned to; 0 means the element's own size.
         types: C argument types, "?" if unknown. Behind a pointer may stand ":columns": an array in
             column order, ":chars": an array of characters, ":text": texts of Fortran, or ":SIZE" or
@@ -60,7 +61,8 @@ def encode(rows: Sequence[Row]) -> bytes:
     lines, notes = [FIRST_LINE], {NOTES: ""}
     for r in rows:
         fields = (r.name, r.symbol, r.abi, str(r.alignment), r.types)
-        lines.append("\t".join((*fields, r.prototype) if r.prototype else fields))
+        if r.abi:
+            lines.append("\t".join((*fields, r.prototype) if r.prototype else fields))
         if r.origin or r.comment:
             comment = r.comment.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", " ")
             notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""

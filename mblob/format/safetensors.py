@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from mblob import json_text
+from mblob.arguments import EMPTY_NAME
 from mblob.dtype import OF_SAFETENSORS, DataType
 from mblob.errors import ArgumentValueError, FormatError
 from mblob.format.ndarray import NDIM_LIMIT, is_addressable
@@ -179,6 +180,8 @@ def encode_header(
             )
         if "\0" in name:
             raise ArgumentValueError(f"tensor {name!r}: {_NUL}; choose another")
+        if not name:
+            raise ArgumentValueError(f"tensor {name!r}: {EMPTY_NAME}")
         members[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [at, at + size]}
         at += size
     text = json.dumps(members, separators=(",", ":"), ensure_ascii=False).encode()

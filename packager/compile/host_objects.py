@@ -69,6 +69,7 @@ class HostFile(NamedTuple):
         expanded_names: of functions whose names in such prototypes are macros, by the macros.
         functions: what it defines, as far as debug information tells; of a source compiled for
             link-time optimization what it exports.
+        local: functions that nothing outside of its source finds, as of `DebugFunctions`.
     """
 
     path: Path
@@ -89,6 +90,7 @@ class HostFile(NamedTuple):
     written: Mapping[str, str] = {}
     expanded_names: Mapping[str, str] = {}
     functions: tuple[Function, ...] = ()
+    local: tuple[str, ...] = ()
 
 
 class LinkInput(NamedTuple):
@@ -273,14 +275,15 @@ def read_input(file: HostFile, ours: bool = False) -> LinkInput:
     if file.generated or file.elsewhere:
         return LinkInput(file, object_files.read(file.path, file.label))
     found: list[Function] = []
+    local: list[str] = []
 
     def describe(elf: ElfFile) -> None:
-        found.extend(object_files.functions_of(elf, whole=ours))
+        found.extend(object_files.functions_of(elf, ours, local))
         if ours:
             object_files.exclude_debug_sections(file.path, elf)
 
     contents = object_files.read(file.path, file.label, describe)
-    return LinkInput(file._replace(functions=tuple(found)), contents)
+    return LinkInput(file._replace(functions=tuple(found), local=tuple(local)), contents)
 
 
 def _described_by_another_compilation(

@@ -147,8 +147,9 @@ def add(
     new_imports = _given(weights, blobs, modules)
     sources, others = _paths(kernels, "kernels"), _paths(objects, "objects")
     path, members = _file(file, [*others, *sources])
-    if members is not None:
-        sources, others = ([p for p in row if p not in members] for row in (sources, others))
+    known = {p.resolve() for p in members or ()}
+    again = [p for p in (*sources, *others) if p.resolve() in known]
+    sources, others = ([p for p in row if p not in again] for row in (sources, others))
     code: list[Module] = []
     if sources or others:
         from mblob.packager.link.build import host_modules
@@ -161,8 +162,9 @@ def add(
     if order is not None and params is None:
         raise BuildError("order= is that of params= of a Relax program; give params=, too")
     if not (code or functions) and params is None and not any(new_imports.values()):
+        why = f"{again[0]} is a file of the library that is added to; " if again else ""
         raise BuildError(
-            "add: nothing to add; give weights, params, blobs, kernels, objects or functions"
+            f"add: nothing to add; {why}give weights, params, blobs, kernels, objects or functions"
         )
     result = Path(checked_path(path if output is None else output, "output"))
     with ExitStack() as stack:

@@ -61,10 +61,16 @@ def members_of(files: Sequence[Path], others: Sequence[Path]) -> tuple[Path, lis
     found = next(filter(has_blob, together), None)
     if is_alone and found is None:
         return members[0], None
+    objects = [path for path in members if path.suffix not in FORMAT_OF]
+    if found is None and not objects:
+        raise BuildError(
+            f"{files[0]}: has sources and no packed modules (devc.o or devc.c), so it is no library to add to: pack it"
+            " with build"
+        )
     if is_alone and found is not None:
         is_of_sources = found.suffix in FORMAT_OF
         members += [p for p in together[1:] if is_of_sources or p.suffix not in FORMAT_OF]
-    return found or members[0], members
+    return found or objects[0], members
 
 
 def without_code(functions: Sequence[str] | str) -> Module:

@@ -362,24 +362,28 @@ MBLOB_STATIC int64_t mblob_bytes(const DLTensor *t) {
 
 /* A pointer to memory of at least `bytes`: that of structs, or of pointers. Of a handle nothing tells
  * how many there are. Where no dimension says how many structs there are, NULL and a tensor without
- * elements may stand for none. `text`: the parameter in C. */
+ * elements may stand for none. `alignment`: of the structs, 0: these are pointers. `text`: the parameter
+ * in C; of pointers, what they lead to and the parameter. */
 MBLOB_CHECK int mblob_memory(const mblob_call_info *call, int i, int64_t bytes, size_t alignment,
                              const char *text, bool is_bounded, bool bad, void **out) {
   if (mblob_pointer(call, i, out)) return -1;
   if (bad) return mblob_fail_dimensions(call, i);
   char found[24] = "NULL";
+  const int64_t unit = alignment ? 1 : (int64_t)sizeof(void *);
   int64_t size = *out ? bytes : 0;
   const mblob_kind kind = mblob_kind_of(call, i);
   if (kind == MBLOB_NONE) (void)snprintf(found, sizeof found, "None");
   if (kind == MBLOB_TENSOR) {
     size = mblob_bytes(mblob_tensor_of(call, i));
     if (size && !*out) return mblob_fail(call, i, MBLOB_DATA, MB_TEXT_NO_DATA);
-    (void)snprintf(found, sizeof found, "%lld", (long long)size);
+    (void)snprintf(found, sizeof found, "%lld", (long long)(size / unit));
   }
   if (size < bytes && (size || is_bounded))
-    return mblob_fail(call, i, kind == MBLOB_TENSOR ? MBLOB_SHAPE : MBLOB_TYPE, MB_TEXT_BYTES,
-                      (long long)bytes, text, found);
-  if ((uintptr_t)*out % alignment && size) return mblob_fail_aligned(call, i, alignment, *out);
+    return mblob_fail(call, i, kind == MBLOB_TENSOR ? MBLOB_SHAPE : MBLOB_TYPE,
+                      alignment ? MB_TEXT_BYTES : MB_TEXT_ITEMS, (long long)(bytes / unit), text,
+                      found);
+  if (alignment && (uintptr_t)*out % alignment && size)
+    return mblob_fail_aligned(call, i, alignment, *out);
   return 0;
 }
 

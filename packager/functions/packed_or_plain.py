@@ -107,6 +107,24 @@ def classify_undeclared(
     )
 
 
+def with_unseen(listed_rows: Sequence[Row], files: Sequence[LinkInput]) -> list[Row]:
+    """Rows of a table, and behind them the reasons why functions of sources cannot be called that no library
+    exports, for who asks for one by its name. A table without functions has none."""
+    known = {name for row in listed_rows for name in (row.name, row.symbol)}
+    rows = {}
+    for name in (name for f, _ in files for name in f.local[:_MOST_UNSEEN] if known):
+        *scopes, last = name.split("::")
+        called = "::".join(filter(None, (*scopes, last)))
+        what = "in an anonymous namespace" if "" in scopes else "static"
+        first = "" if "" in scopes else "remove static there, or "
+        why = f"{called!r} is {what} in its source: {first}give a function that calls it, and pack it again"
+        rows[called] = Row(called, called, "", 0, "?", origin="source", comment=why)
+    return [*listed_rows, *(rows[name] for name in sorted(rows.keys() - known))]
+
+
+_MOST_UNSEEN = 100  # functions of a source, whose reasons take memory
+
+
 def _exported(contents: ObjectSymbols) -> set[str]:
     """The functions of an object that may be the user's."""
     found = (contents.functions - contents.comdat - contents.hidden) | contents.late

@@ -425,15 +425,14 @@ def _check_is_its_own(
 
 def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
     """The functions of C++ that have some names, and the remedy."""
-    types = [
-        f"{function.qualified}({', '.join(p.spelling for p in function.parameters)})"
-        for _, (f, _) in nodes
-        for function in f.functions
-        if function.qualified in names
-    ]
+    types: dict[str, str] = {}  # by symbol: one in an inline namespace has two names
+    for function in (function for _, (f, _) in nodes for function in f.functions):
+        if function.qualified in names:
+            spelled = ", ".join(p.spelling for p in function.parameters)
+            types.setdefault(function.name, f"{function.qualified}({spelled})")
     return (
-        f"{listed(types, 6)}; give the prototype of the one to call, with '*' beside it for all other functions, or"
-        ' an extern "C" function that calls it'
+        f"{listed(types.values(), 6)}; give the prototype of the one to call, with '*' beside it for all other"
+        ' functions, or an extern "C" function that calls it'
     )
 
 

@@ -58,7 +58,8 @@ def undefined(
     asked, name = name, without_arguments(name)
     *_, last = name.split("::")
     functions = [function for f, _ in files for function in f.functions]
-    qualified = sorted({f.qualified for f in functions if f.qualified.endswith(f"::{name}")})
+    ends = [f for f in functions if f.qualified.endswith(f"::{name}")]
+    qualified = sorted({f.name: f.qualified for f in reversed(ends)}.values())  # the shorter one
     if len(qualified) > 1:
         return BuildError(
             f"functions: {name} is in several namespaces: its name is {' or '.join(qualified)}"

@@ -425,10 +425,10 @@ def _fetch_memory(p: Parameter, i: int, v: str) -> list[str]:
         size = f"mblob_mul({size}, {d.code}, &bad)" if d.code else size
     size = size.replace("&bad", f"&bad{i}")
     is_bounded = "true" if p.dims and p.dims[0].code else "false"
-    text = quoted(p.text)
     items = "texts" if p.points_at_texts else "functions" if p.points_at_functions else "arrays"
     of = quoted(lists_of(items, p.spelled.count("*"), p.text))
-    checked = f"d{i}, {p.alignment or 1}, {text}, {is_bounded}, bad{i}, &{v}"
+    pointed = f"0, {of}" if p.is_indirect else f"{p.alignment or 1}, {quoted(p.text)}"
+    checked = f"d{i}, {pointed}, {is_bounded}, bad{i}, &{v}"
     return [
         _stored(p, f"void *{v}"),
         *([_check(p, i, f"mblob_addresses(&call, {i}, {of})")] if p.is_indirect else ()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from mblob.packager.modules.payload_modules import (
 )
 from mblob.packager.modules.repeated_names import check_names
 from mblob.packager.path_arguments import check_output, existing_file
+from mblob.source_suffixes import FORMAT_OF
 
 if TYPE_CHECKING:
     from mblob.typed import Dialect, Digest, Embed
@@ -258,22 +259,40 @@ def host_modules(
     _check_once(objects, "code")
     if any(Path(path).name == "devc.c" for path in kernels):  # the members of a `.tar` of C
         kernels, objects = (), (*kernels, *objects)
-    warn_of_left_out((*kernels, *objects))
-    made: list[Module] = []
-    for path in kernels:
-        made.append(source_module(Path(path), None, others if made else declared))
-    if not objects:
-        return made
-    from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
+    sources, files, is_tree = [*map(Path, kernels)], [*map(Path, objects)], False
+    if files:
+        from mblob.packager.link.relink import has_blob, is_tar, parts_in, tree_of
 
-    files = [part for path in map(Path, objects) for part in parts_in(path)]
-    there = [path for path in files if path.is_file()]
-    # The code that packed modules call is in the objects or sources beside them.
-    if any(is_tar(path) or has_blob(path) for path in there):
+        parts = [part for path in files for part in parts_in(path)]
+        of_folders = [part for part in parts if part not in files]
+        there = [path for path in parts if path.is_file()]
+        # The code that packed modules call is in the objects or sources beside them.
+        is_tree = any(is_tar(path) or has_blob(path) for path in there)
+        if not is_tree:
+            sources += [path for path in of_folders if path.suffix in FORMAT_OF]
+        # A folder may have files that are given by themselves, too.
+        sources = _each_once(sources, parts if is_tree else ())
+        own = {path.resolve() for path in sources}
+        files = _each_once(p for p in parts if is_tree or p in files or p.resolve() not in own)
+    warn_of_left_out((*sources, *files))
+    made: list[Module] = []
+    for path in sources:
+        made.append(source_module(path, None, others if made else declared))
+    if is_tree:
         return [*made, tree_of(files, others if made else declared)]
     for path in files:
         made.append(object_module(path, others if made else declared))
     return made
+
+
+def _each_once(paths: Iterable[Path], taken: Iterable[Path] = ()) -> list[Path]:
+    """The paths of files that no earlier path names, and no taken one."""
+    known = {path.resolve() for path in taken}
+    found: dict[Path, Path] = {}
+    for path in paths:
+        if path.resolve() not in known:
+            found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def _check_once(paths: Sequence[Path], what: str) -> None:

@@ -41,6 +41,7 @@ from mblob.packager.functions.packed_or_plain import (
     is_of_cxx,
     warn_of_no_model,
     warn_of_unknown,
+    with_unseen,
 )
 from mblob.packager.functions.prototype_check import check_prototypes
 from mblob.packager.functions.slot_shims import SLOTS, generate_defaults, slots_to_fill
@@ -462,8 +463,9 @@ def make_link_line(
     is_whole = is_compiled and not request.found
     has_table = is_whole and gathered.with_table and functions.rows == rows_of(wrapped)
     is_stale = gathered.with_table and bool(wrapped) and not has_table
+    rows = [] if has_table else with_unseen(functions.rows, gathered.host)
     helpers = _helpers(
-        request, gathered, [] if has_table else functions.rows, functions.adapters, objects, work,
+        request, gathered, rows, functions.adapters, objects, work,
         packed_now=wrapped if is_stale else (),
     )  # fmt: skip
     host = [item for item in gathered.host if not (is_stale and item.file.generated)]

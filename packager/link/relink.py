@@ -308,7 +308,8 @@ class Contents:
             _compile(path, made, work)
             self.add_file(made, label, work)
             return
-        self.host.append(SourceNode(text, fmt))
+        is_copy = label != str(path)  # in a folder that is gone when it is compiled
+        self.host.append(SourceNode(text if is_copy else path, fmt))
 
     def _add_object(
         self, path: Path, label: str, data: memoryview, alone: bool, work: Path

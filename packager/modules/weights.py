@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, Union
 
 from mblob import json_text
-from mblob.arguments import mapping
+from mblob.arguments import EMPTY_NAME, mapping
 from mblob.bytes.mapping import map_file
 from mblob.bytes.native_copy import crc32
 from mblob.bytes.payload_source import BytesPayload, FilePayload, Payload
@@ -108,6 +108,7 @@ def safetensors_module(weights: Any, *, order: Any = None) -> Module:
         )
     offset, entries = _read(who, data)
     found = {e.name: e for e in entries}
+    _check_names(who, found)
     module = _module(payload, offset, found)
     order = safetensors.order_of(data)
     if order is not None:
@@ -326,7 +327,7 @@ def records(arrays: Mapping[str, Any]) -> dict[str, ArrayRecord]:
     """Arrays by name as what is written of them.
 
     Raises:
-        BuildError: a name that is no text, or a value that is no array.
+        BuildError: a name that is no text, or empty, or a value that is no array.
     """
     mapping("weights", "tensors", arrays)
     found = {}
@@ -339,12 +340,14 @@ def check_name(name: Any) -> str:
     """The name of a tensor.
 
     Raises:
-        BuildError: it is no text.
+        BuildError: it is no text, or empty.
     """
     if not isinstance(name, str):
         raise BuildTypeError(
             f"weights: expected names of tensors as text, found {type(name).__name__} {name!r}"
         )
+    if not name:
+        raise BuildError(f"weights: tensor '': {EMPTY_NAME}")
     return name
 
 
@@ -358,8 +361,20 @@ def read_tensors(path: Path) -> dict[str, ArrayRecord]:
 
     Raises:
         OSError: it cannot be read.
-        FormatError: it is none of these, or damaged.
+        FormatError: it is none of these, or damaged, or a name is empty.
     """
+    found = _read_tensors(path)
+    _check_names(str(path), found)
+    return found
+
+
+def _check_names(who: str, names: Iterable[str]) -> None:
+    """Refuse an empty name, which no program can mean."""
+    if "" in names:
+        raise FormatError.about(who, f"tensor '': {EMPTY_NAME}", code="payload")
+
+
+def _read_tensors(path: Path) -> dict[str, ArrayRecord]:
     data = map_file(path)
     kind = kind_of(data)
     try:

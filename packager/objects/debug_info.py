@@ -56,7 +56,10 @@ def _may_be(symbol: str, name: str) -> bool:
 
 
 def functions(
-    elf: ElfFile, whole: bool = False, places: Collection[int] | None = None
+    elf: ElfFile,
+    whole: bool = False,
+    places: Collection[int] | None = None,
+    local: list[str] | None = None,
 ) -> list[Function]:
     """The functions that an object file defines; [] where its debug information is missing or not
     understood.
@@ -71,6 +74,7 @@ def functions(
         whole: all units tell them, also those that have no function.
         places: of a finished library, the addresses of the functions that are looked for: only units
             with code there are read, if one has.
+        local: gets the names of functions that nothing outside of their source finds, as of `DebugFunctions`.
     """
     try:
         described = DebugFunctions()  # compilers write nothing where there is no function
@@ -80,6 +84,8 @@ def functions(
             described = read_functions(dwarf, (places and units_at(dwarf, places)) or None)
             files = sum(s.type == STT_FILE for s in elf.symtab)
             described.whole = described.whole and files <= described.units
+        if local is not None:
+            local += described.local
         return [*described.exported, *described.cxx, *_without_entry(elf, described, whole)]
     except Exception:  # pyelftools checks little, so damage makes it raise any of Python's errors
         return []  # as if there were none

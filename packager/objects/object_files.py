@@ -445,17 +445,19 @@ def check_duplicates(files: Sequence[tuple[str, ObjectSymbols]]) -> None:
 # -- functions, as far as debug information tells --------------------------------------------------
 
 
-def functions_of(elf: ElfFile, whole: bool = False) -> list[Function]:
+def functions_of(
+    elf: ElfFile, whole: bool = False, local: list[str] | None = None
+) -> list[Function]:
     """The functions that an object defines, as far as debug information tells.
 
     Args:
-        whole: as of `mblob.packager.objects.debug_info.functions`.
+        whole, local: as of `mblob.packager.objects.debug_info.functions`.
     """
     if not whole and not has_debug_info(elf):
         return []
     from mblob.packager.objects.debug_info import functions  # it imports pyelftools
 
-    return functions(elf, whole)
+    return functions(elf, whole, local=local)
 
 
 def finished_functions(elf: ElfFile, names: Collection[str]) -> list[Function]:

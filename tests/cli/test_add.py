@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -163,3 +164,31 @@ def test_words_mean_what_the_options_do(pack, deploy: Path, tmp_path: Path) -> N
     ):
         done = pack("add", deploy, word, "-o", "c.so")
         assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+
+
+def test_a_folder_and_a_file_in_it_are_taken_once(pack, kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    for name in ("two", "three"):
+        (tmp_path / "src" / f"{name}.c").write_text(
+            f'#include "n.h"\nint {name}(void) {{ return N; }}\n'
+        )
+    (tmp_path / "src" / "n.h").write_text("#define N 7\n")
+    done = pack("build", "src", "src/../src/two.c", "-o", "b.so", "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert mblob.load_module(tmp_path / "b.so").three() == 7
+    done = pack("add", "src", "src/two.c", "-o", "c.so")
+    assert done.returncode == 2 and "it is no library to add to: pack it with build" in done.stderr
+    library = mblob.csource_module("int one(void) { return 1; }")
+    library.import_module(mblob.blob_module("k", b"x"))
+    library.export_library(tmp_path / "model.tar")
+    (tmp_path / "model").mkdir()
+    subprocess.run(["tar", "xf", "../model.tar"], cwd=tmp_path / "model", check=True)
+    (tmp_path / "model" / "lib7.c").write_text("int seven(void) { return 7; }\n")
+    done = pack("add", "model", "model/lib7.c", "-o", "c.so")
+    assert (
+        done.returncode == 2 and "lib7.c is a file of the library that is added to" in done.stderr
+    )
+    for verb in ("add", "build"):
+        done = pack(verb, "model", "model/lib7.c", "src/two.c", "-o", f"{verb}.so", "-q")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert mblob.load_module(tmp_path / f"{verb}.so")["seven"]() == 7

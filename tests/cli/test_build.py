@@ -515,3 +515,26 @@ def test_a_word_that_is_no_input_names_the_inputs(pack, tmp_path: Path, error_li
     assert done.returncode == 2
     assert "notes.txt: expected a source" in error_line(done)
     assert "hint: notes=notes.txt" in done.stderr
+
+
+def test_functions_that_are_left_out_are_named_beside_others_with_the_reason_where_it_says(
+    pack, tmp_path: Path
+) -> None:
+    source = "int two(void) { return 2; }\n" + "".join(
+        f"int v{i}(int n, ...) {{ return n; }}\n" for i in range(8)
+    )
+    (tmp_path / "k.c").write_text(source)
+    done = pack("build", "k.c", "-o", "k.so")
+    wrote, info = done.stderr.splitlines()
+    assert wrote.endswith("1 function, 8 more plain C functions")
+    assert info == (
+        "mblob-pack: info: v0, v1, v2, v3, v4, v5, ...: plain C functions, which calls of mblob do not find;"
+        " mblob-pack inspect k.so --functions says why"
+    )
+    shown = pack("inspect", "k.so", "--functions").stdout.splitlines()
+    assert shown[0] == "two  int two(void)  # from the source"
+    assert (
+        "plain int v7(int n, ...)  # from the source, not callable: it is variadic: give"
+        in shown[-1]
+    )
+    assert pack("build", "k.c", "--function", "two", "-o", "k.so").stderr.count("\n") == 1

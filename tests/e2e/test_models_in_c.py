@@ -95,3 +95,17 @@ def test_kernels_beside_other_modules_are_found(run_model: Path, tmp_path: Path)
     done = call(run_model, tmp_path / "m.so", "x", x, "float32[2,3]")
     assert done.returncode == 0, done.stderr
     np.testing.assert_array_equal(np.frombuffer(done.stdout, "f4")[:6].reshape(2, 3), x * W + B)
+
+
+def test_a_library_without_a_model_says_so(run_model: Path, tmp_path: Path) -> None:
+    mblob.csource_module("int two(void) { return 2; }").export_library(tmp_path / "code.so")
+    done = call(run_model, tmp_path / "code.so", "x", np.zeros(1, "f"), "float32[1]")
+    assert (done.returncode, done.stderr) == (1, b"module 'library' has no model\n")
+    root = mblob.csource_module("int two(void) { return 2; }")
+    root.import_module(mblob.blob_module("note", b"hi"))
+    root.import_module(mblob.graph_executor_factory(graph(), {"w": W, "b": B}))
+    root.export_library(tmp_path / "below.so")
+    done = call(run_model, tmp_path / "below.so", "x", np.zeros(1, "f"), "float32[1]")
+    assert (
+        b"is no model; its import " in done.stderr and b" is, 'GraphExecutorFactory'" in done.stderr
+    )

@@ -390,3 +390,27 @@ def test_errors_of_a_tensor_cache_are_no_python(tmp_path: Path) -> None:
     (tmp_path / "tensor-cache.json").write_text("{}")
     with pytest.raises(mblob.FormatError, match="not an index of tensors: it has no 'records'"):
         mblob.safetensors_module(tmp_path, order=True)
+
+
+def test_an_empty_name_is_refused_wherever_it_comes_from(tmp_path: Path) -> None:
+    x = np.ones(2, "f4")
+    np.savez(tmp_path / "w.npz", **{"": x})
+    head = b'{"":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+    data = len(head).to_bytes(8, "little") + head + x.tobytes()
+    (tmp_path / "w.safetensors").write_bytes(data)
+    for weights in ({"": x}, tmp_path / "w.npz", tmp_path / "w.safetensors", data):
+        for order in (None, True):
+            if order and isinstance(weights, bytes):
+                continue
+            with pytest.raises(
+                (mblob.BuildError, mblob.FormatError), match="expected a name, found an empty one"
+            ):
+                mblob.safetensors_module(weights, order=order)
+    for call in (
+        lambda: mblob.save_tensors(tmp_path / "out.safetensors", {"": x}),
+        lambda: mblob.save_param_dict({"": x}),
+        lambda: mblob.const_loader_module({"": x}, {}),
+        lambda: mblob.blob_module("", b"x"),
+    ):
+        with pytest.raises(mblob.MblobError, match=r"found an empty one|found 0"):
+            call()

@@ -23,7 +23,7 @@
   {"function", AS_POINTER, kTVMPackedFuncHandle, 0}, \
   {"module", AS_POINTER, kTVMModuleHandle, 0}
 #define MB_ARGUMENT_WORD_SIZE 9
-#define MB_ARGUMENT_WORDS_TEXT "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, object, function, module, shape[dimensions] or DTYPE[dimensions]"
+#define MB_ARGUMENT_WORDS_TEXT "int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, float64, double, str, handle, tensor, object, function, module, shape[dimensions], DTYPE[dimensions] or (TYPE, ...)"
 #define MB_C_TYPES  \
   {"int8_t", kDLInt, 8}, \
   {"int_least8_t", kDLInt, 8}, \

@@ -20,6 +20,7 @@
 #define MB_TEXT_COMPACT "expected compact row-major data, found a non-contiguous array; pass a copy (numpy.ascontiguousarray)"
 #define MB_TEXT_NO_DATA "expected data, found a NULL pointer"
 #define MB_TEXT_BYTES "expected at least %lld bytes for %s, found %s"
+#define MB_TEXT_ITEMS "expected at least %lld %s, found %s"
 #define MB_TEXT_ADDRESSES_OF "a list of %s, or an array of their addresses (uint64)"
 #define MB_TEXT_ADDRESSES "expected a list of %s, or an array of their addresses (uint64), found %s"
 #define MB_TEXT_NO_FUNCTION "expected %s, found data (an array, a struct, or a pointer to some), which is no code; pass one function of ctypes.CFUNCTYPE, or its address as an int or ctypes.c_void_p"

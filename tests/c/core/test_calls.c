@@ -176,11 +176,12 @@ static void numbers_out_of_range_are_refused(const char *dir) {
 static void a_wrong_word_is_told_the_words(const char *dir) {
   mblob_module *module = open_ok(dir, "table.so");
   REFUSES("unknown word 'in'; expected int, int8,", "note", "in", 1);
-  REFUSES("DTYPE[dimensions]; did you mean 'int'?", "note", "in", 1);
+  REFUSES("(TYPE, ...); did you mean 'int'?", "note", "in", 1);
   REFUSES("; did you mean 'float64'?", "note", "flaot64", 1.0);
   REFUSES(
       "unknown word 'size_t'; expected int, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, float32, "
-      "float64, double, str, handle, tensor, object, function, module, shape[dimensions] or DTYPE[dimensions]",
+      "float64, double, str, handle, tensor, object, function, module, shape[dimensions], DTYPE[dimensions] or "
+      "(TYPE, ...)",
       "note", "size_t", (size_t)1);
   REFUSES("unknown element type 'flaot32'; expected one such as", "note", "flaot32[1]",
           (void *)module);
@@ -294,6 +295,25 @@ static void a_prepared_call_takes_new_arguments(const char *dir) {
   CHECK(mblob_call_prepared(NULL) == MBLOB_E_ARGUMENT);
 }
 
+static void open_extents_are_taken_wherever_they_stand(const char *dir) {
+  float a[4] = {1, 2, 3, 4}, b[4] = {10, 20, 30, 40}, c[4] = {0};
+  mblob_module *module = open_ok(dir, "plain.so");
+  mblob_prepared *call = NULL;
+  CHECK(mblob_prepare(module, "vadd", "float32[*],float32[3],float32[*]", &call) == MBLOB_OK);
+  CHECK(mblob_call_prepared(call, (int64_t)3, a, b, (int64_t)3, c) == MBLOB_OK && c[2] == 33);
+  CHECK(mblob_call_prepared(call, (int64_t)3, a, b, (int64_t)-3, c) == MBLOB_E_ARGUMENT);
+  CHECK(mblob_call_prepared(call, (int64_t)3, a, b, (int64_t)3, NULL) == MBLOB_E_ARGUMENT);
+  mblob_prepared_release(call);
+  CHECK(mblob_prepare(module, "vadd", "float32[*,2],float32[2,*],float32[*,*]", &call) == MBLOB_OK);
+  CHECK(mblob_call_prepared(call, INT64_MAX, a, (int64_t)2, b, (int64_t)2, (int64_t)2, c) ==
+            MBLOB_E_ARGUMENT &&
+        strstr(mblob_last_error(), "no array has these dimensions"));
+  CHECK(mblob_call_prepared(call, (int64_t)0, NULL, (int64_t)0, NULL, (int64_t)0, (int64_t)2,
+                            NULL) != MBLOB_E_MEMORY);
+  mblob_prepared_release(call);
+  mblob_module_release(module);
+}
+
 static void a_text_is_checked_when_a_call_is_prepared(const char *dir) {
   static const char *const texts[] = {"float32[3",
                                       "int,",
@@ -381,6 +401,7 @@ int main(int argc, char **argv) {
   RUN(numbers_are_what_their_words_say, dir);
   RUN(numbers_out_of_range_are_refused, dir);
   RUN(a_prepared_call_takes_new_arguments, dir);
+  RUN(open_extents_are_taken_wherever_they_stand, dir);
   RUN(a_text_is_checked_when_a_call_is_prepared, dir);
   RUN(results_go_where_the_text_says, dir);
   RUN(tuples_and_shapes_are_objects, dir);

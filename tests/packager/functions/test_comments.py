@@ -119,7 +119,7 @@ def test_inspect_tells_where_prototypes_come_from(
     }
 
 
-def test_inspect_shows_prototypes_of_what_stays_plain(
+def test_inspect_shows_prototypes_of_what_stays_plain_and_why_it_does(
     tmp_path: Path, require: Callable[[str], str]
 ) -> None:
     source = """
@@ -128,9 +128,12 @@ def test_inspect_shows_prototypes_of_what_stays_plain(
     """
     require("c++")
     stays = [
-        "plain int ns::of(struct P p)  # symbol _ZN2ns2ofENS_1PE, from the source",
+        "plain int ns::of(struct P p)  # symbol _ZN2ns2ofENS_1PE, from the source, not callable: parameter 0 (p) is"
+        " struct P by value: give a function that takes a pointer to it: namespace ns { int call_of(const struct P *p)"
+        " { return of(*p); } }",
         "plain void ns::scale(float *x, int n)  # symbol _ZN2ns5scaleEPfi, from the source",
-        "plain double sum(int count, ...)  # from the source",
+        "plain double sum(int count, ...)  # from the source, not callable: it is variadic: give a function with a"
+        " fixed list of parameters",
     ]
     packed = "ns::scale  void ns::scale(float *x, int n)  # from the source"
     for functions, lines in ((None, [packed, *stays]), ([], stays)):

@@ -44,6 +44,7 @@ OF_CXX = {
     "ns::of_struct": "int ns::of_struct(const struct P p[static 1])",
     "ns::scale": "void ns::scale(const float *x, float *y, int n)",
     "ns::shown": "int ns::shown(int x)",
+    "ns::newest": "int ns::newest(int x)",
     "ns::v1::newest": "int ns::v1::newest(int x)",
     "plain": "int plain(int x)",
     "third": "int third(const struct P p[3])",
@@ -226,3 +227,17 @@ def test_errors_have_the_names_of_the_source(tmp_path: Path) -> None:
 )
 def test_the_name_of_a_symbol(symbol: str, shown: str) -> None:
     assert shown_name(symbol) == shown
+
+
+def test_an_inline_namespace_may_be_left_out_where_c_does(tmp_path: Path) -> None:
+    source = """namespace img {
+inline namespace v1 { int bright(int x) { return x; } int pick(int x) { return 1; } int pick(double x) { return 2; } }
+}"""
+    asked = ["img::bright", "int img::pick(int x)"]
+    mblob.csource_module(source, fmt="cc", functions=asked).export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert sorted(lib.functions) == ["img::bright", "img::pick"]
+    assert (lib["img::bright"](3), lib["img::pick"](3)) == (3, 1)
+    module = mblob.csource_module(source, fmt="cc", functions=["bright"])
+    with pytest.raises(mblob.BuildError, match=r"there is img::v1::bright: write its name so"):
+        module.export_library(tmp_path / "k.so")

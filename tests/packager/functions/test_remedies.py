@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import subprocess
 import warnings
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.native.runtime import ffi, text
+from mblob.native.runtime import lib as native
 from mblob.packager.functions import undefined
 from mblob.packager.functions.wrappers import Wrapped, packed_forms
 from mblob.packager.modules.prototype_parser import parse
@@ -319,3 +322,47 @@ def test_a_source_or_an_object_without_a_function_that_can_be_called_is_told(
         )
         user.import_module(mblob.static_library("k.o"))
         user.export_library("a.so")
+
+
+UNSEEN = {
+    "st": ("c", "static int st(int x) { return x; } int sta(int x) { return st(x); }", "remove static there, or give"),
+    "ns::st": ("cc", "namespace ns { static int st(int x) { return x; } } int sta(int x) { return ns::st(x); }",
+               "remove static there, or give"),
+    "no": ("cc", "namespace { int no(int x) { return x; } } int sta(int x) { return no(x); }",
+           "is in an anonymous namespace in its source: give"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_function_that_no_library_exports_is_told_when_it_is_called_before_names_that_are_like_it(
+    tmp_path: Path, name: str, dialect: str
+) -> None:
+    fmt, source, told = UNSEEN[name]
+    code = mblob.csource_module(source, fmt=fmt)
+    code.export_library(tmp_path / "plain.so", dialect=dialect)
+    data = mblob.blob_module("root", b"data")
+    data.import_module(mblob.csource_module(source, fmt=fmt))
+    data.export_library(tmp_path / "below.so", dialect=dialect)
+    for file in ("plain.so", "below.so"):
+        lib = mblob.load_module(tmp_path / file)
+        for ask in (lib.__getitem__, lib.symbol, lambda n, of=lib.ctypes: getattr(of, n)):
+            with pytest.raises(AttributeError, match=re.escape(told)) as caught:
+                ask(name)
+            assert "did you mean" not in str(caught.value).partition(told)[0]
+        call = ffi.new("mblob_prepared **")
+        handle = lib._node.handle
+        assert native.mblob_prepare(handle, name.encode(), b"int", call) == native.MBLOB_E_NOT_FOUND
+        said = text(native.mblob_last_error())
+        assert told in said and "did you mean" not in said
+
+
+def test_a_static_function_says_nothing_of_one_of_its_name_that_is_called(tmp_path: Path) -> None:
+    (tmp_path / "a.c").write_text("static int f(int x) { return x; } int g(int x) { return f(x); }")
+    (tmp_path / "b.c").write_text("/* adds one */\nint f(int x) { return x + 1; }")
+    module = mblob.csource_module(tmp_path / "a.c")
+    module.import_module(mblob.csource_module(tmp_path / "b.c"))
+    module.export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert lib.f(1) == 2
+    assert "adds one" in lib.f.__doc__ and "static" not in lib.f.__doc__

@@ -186,7 +186,7 @@ WRONG: list[tuple[str, tuple[Any, ...], str]] = [
     ("grid", (2, points(5)), r"48 bytes for const point p\[m\]\[3\], found 40"),
     ("pairs", (Point(),), r"16 bytes for point p\[\]\[2\], found 8"),
     ("typed", (points(3),), "32 bytes .* found 24"),
-    ("rows", ([ROW],), r"16 bytes for const float \*.*r\[2\], found 8"), ("rows", (None,), "found None"),
+    ("rows", ([ROW],), r"at least 2 arrays for const float \*.*r\[2\], found 1"), ("rows", (None,), "found None"),
     ("rows", ([ROW, ROW.astype("f8")],), "item 1: expected an array of float32, found an array of float64|item 1"),
 ]  # fmt: skip
 

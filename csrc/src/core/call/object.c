@@ -106,7 +106,7 @@ static bool is_equal(const struct mb_return *item, TVMValue value, int code) {
 }
 
 /* Where the key of a map is, counted in items; `count` if it is not there. */
-static size_t find_key(const struct mb_object *map, TVMValue key, int code) {
+static __attribute__((cold)) size_t find_key(const struct mb_object *map, TVMValue key, int code) {
   size_t i = 0;
   while (i < map->count && !is_equal(&map->items[i], key, code)) i += 2;
   return i;
@@ -154,7 +154,8 @@ static int finish_object(struct mb_call *call, struct mb_object *object, int sta
   return MBLOB_OK;
 }
 
-int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_t count) {
+__attribute__((cold)) int mb_object_return_texts(struct mb_call *call, const char *const *texts,
+                                                 size_t count) {
   struct mb_object *array = NULL;
   int status = new_object(MB_ARRAY_TYPE, count, &array);
   for (size_t i = 0; !status && i < count; i++)
@@ -162,8 +163,8 @@ int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_
   return finish_object(call, array, status);
 }
 
-int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
-                            size_t count) {
+__attribute__((cold)) int mb_object_return_arrays(struct mb_call *call, const char *const *names,
+                                                  DLTensor *const *arrays, size_t count) {
   struct mb_object *map = NULL;
   int status = new_object(MB_MAP_TYPE, 2 * count, &map);
   for (size_t i = 0; !status && i < count; i++) {
@@ -199,7 +200,7 @@ static int make_shape_object(void *unused, struct mb_call *call) {
 }
 
 /* Keys and values in turn; of a key that comes twice the last value counts. */
-int mb_object_make_map(void *unused, struct mb_call *call) {
+__attribute__((cold)) int mb_object_make_map(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   if (call->count % 2)
@@ -339,12 +340,12 @@ static int shape_size(void *unused, struct mb_call *call) {
   return get_container_size(call, MB_SHAPE_TYPE, 1);
 }
 
-static int map_size(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int map_size(void *unused, struct mb_call *call) {
   (void)unused;
   return get_container_size(call, MB_MAP_TYPE, 2);
 }
 
-static int map_item(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int map_item(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   int status = receiver(call, 2, MB_MAP_TYPE, &map);
@@ -356,7 +357,7 @@ static int map_item(void *unused, struct mb_call *call) {
   return mb_fail(MBLOB_E_NOT_FOUND, "the key is not in the map");
 }
 
-static int map_count(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int map_count(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   int status = receiver(call, 2, MB_MAP_TYPE, &map);
@@ -365,7 +366,7 @@ static int map_count(void *unused, struct mb_call *call) {
 }
 
 /* An array of the keys and values in turn. */
-static int map_items(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int map_items(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL, *array = NULL;
   int status = receiver(call, 1, MB_MAP_TYPE, &map);

@@ -80,17 +80,17 @@ static int wrong_word(const mblob_prepared *c, size_t i, const struct call_part 
       near.text);
 }
 
-/* Extents that the text has, up to its bracket; -1 of those that arguments have. */
+/* Extents that the text has, up to its bracket. */
 static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struct call_part *part) {
   const size_t i = a->number;
   const char *p = skip_spaces(part->dims);
   bool comma = false;
   while (*p != ']' || comma) {
     int64_t extent = 0;
+    ptrdiff_t step = 0;
     if (a->tensor.ndim == NDIM_LIMIT) return mb_call_wrong(c, i, "more than 32 dimensions");
     if (*p == '*') {
-      extent = -1;
-      a->is_open = true;
+      a->open |= UINT32_C(1) << a->tensor.ndim;
       ++p;
     } else if (isdigit((unsigned char)*p)) {
       for (; isdigit((unsigned char)*p); ++p) {
@@ -98,6 +98,7 @@ static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struc
             __builtin_add_overflow(extent, *p - '0', &extent))
           return mb_call_wrong(c, i, "a dimension above 2^63");
       }
+      a->step = extent && !__builtin_mul_overflow(a->step, extent, &step) ? step : 0;
     } else {
       return mb_call_wrong(c, i, "a dimension is a number or *");
     }
@@ -105,7 +106,7 @@ static int read_dims(const mblob_prepared *c, struct mb_argument *a, const struc
     comma = *p == ',';
     if (comma) p = skip_spaces(p + 1);
     if (!comma && *p != ']') return mb_call_wrong(c, i, "dimensions are separated by commas");
-    a->extents[a->tensor.ndim++] = extent;
+    a->tensor.shape[a->tensor.ndim++] = extent;
   }
   return MBLOB_OK;
 }
@@ -124,17 +125,16 @@ static int read_array(mblob_prepared *c, struct mb_argument *a, const struct cal
   if (a->passed == AS_ARRAY && !mb_dtype_parse(part->word, part->word_size, &t->dtype))
     return wrong_word(c, a->number, part);
   if (c->is_ffi) t->dtype = mb_dtype_for_ffi(t->dtype);
-  a->extents = *extents;
+  a->step = (t->dtype.bits * t->dtype.lanes + 7) / 8;
+  t->shape = *extents;
   int status = read_dims(c, a, part);
   if (status) return status;
-  t->shape = a->extents + t->ndim;
-  memcpy(t->shape, a->extents, (size_t)t->ndim * sizeof(*t->shape));
-  *extents = t->shape + t->ndim;
+  *extents += t->ndim;
   const uint32_t alignment = mblob_function_alignment(c->function);
   const size_t needed = alignment ? alignment : (t->dtype.bits + 7u) / 8u;
   a->misaligned = needed ? (needed & -needed) - 1 : 0;
   a->is_plain = a->passed == AS_ARRAY && !a->is_inner;
-  return a->is_open ? MBLOB_OK : mb_call_measure(c, a);
+  return a->open ? MBLOB_OK : mb_call_measure(c, a);
 }
 
 /* True if the words of a type are those of unsigned long, or of unsigned long long, in any order. */
@@ -281,7 +281,7 @@ static mblob_prepared *new_prepared(const char *name, const char *types, int64_t
   const size_t name_size = strlen(name) + 1, types_size = strlen(types) + 1;
   size_t most = 1;
   for (const char *p = types; *p; ++p) most += *p == ',' || *p == '(' || *p == ')';
-  const size_t size = sizeof(mblob_prepared) + types_size * 2 * sizeof(**extents) +
+  const size_t size = sizeof(mblob_prepared) + types_size * sizeof(**extents) +
                       most * (sizeof(struct mb_argument) + sizeof(TVMValue) + sizeof(int)) +
                       name_size + types_size;
   mblob_prepared *c = calloc(1, size);
@@ -291,7 +291,7 @@ static mblob_prepared *new_prepared(const char *name, const char *types, int64_t
   }
   c->arguments = (struct mb_argument *)(void *)(c + 1);
   *extents = (int64_t *)(void *)(c->arguments + most);
-  c->values = (TVMValue *)(void *)(*extents + 2 * types_size);
+  c->values = (TVMValue *)(void *)(*extents + types_size);
   c->codes = (int *)(void *)(c->values + most);
   char *texts = (char *)(c->codes + most);
   c->name = memcpy(texts, name, name_size);

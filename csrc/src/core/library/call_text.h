@@ -36,7 +36,6 @@ struct mb_argument {
   const struct mb_word *word; /* NULL: array, shape or tuple */
   bool is_plain;     /* an array that is used as it is, unless its address says otherwise */
   uint8_t passed;    /* enum passed */
-  bool is_open;      /* an extent comes from the arguments */
   bool is_inner;     /* an item of a tuple */
   bool takes_uint64; /* so says the signature */
   bool is_checked;   /* a number that arrives wider than it may be */
@@ -46,8 +45,10 @@ struct mb_argument {
   size_t count;      /* of items of a tuple */
   size_t number;     /* of the argument in the text that it is, or is in */
   DLTensor tensor;   /* of an array; of a shape only the extents */
-  int64_t *extents;  /* as the text has them, -1: open; the tensor's are behind them */
-  size_t size;       /* bytes of the array */
+  uint32_t open;     /* bits of the extents that come from the arguments */
+  ptrdiff_t
+      step; /* bytes of an element, times the other extents; 0: mb_call_measure has to look at them */
+  size_t size; /* bytes of the array */
   /* Of a call: */
   void *original; /* where data was copied from, NULL if it is used in place */
   DLTensor *view; /* of a tensor in a tuple */

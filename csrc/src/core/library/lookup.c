@@ -327,9 +327,9 @@ static int find_recorded(mblob_module *module, void *argument) {
   const char *symbol = found->row ? found->row->symbol : found->name;
   const bool may_be = found->row || !(module->library->dialect == MB_FFI || is_mangled(symbol));
   found->is_there = may_be && is_symbol_there(module->library, symbol);
-  if (found->row && !found->row->packed)
+  if (!found->row || !found->row->packed)
     found->why = mb_function_table_note(&module->library->table, symbol);
-  return found->row || found->is_there;
+  return found->row || found->is_there || found->why.size;
 }
 
 /* For a hint no loader may run, and a miss must not cost a walk over all that is below. */
@@ -367,17 +367,19 @@ static int not_found(mblob_module *module, const char *name, enum mb_scope scope
   bool hint = !imports && mb_module_walk(module, true, visit_near_library, &elsewhere) == 1;
   (void)fclose(l.text);
   mb_set_free(&l.seen);
-  int status =
-      mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s%s",
-              only ? "what is imported by " : "", module->type_key, name, text ? text : "?",
-              l.near.text, hint ? "; one of its imports has it: pass query_imports" : "");
+  int status = mb_fail(MBLOB_E_NOT_FOUND, "%smodule '%s' has no function '%s'; it has: %s%s%s",
+                       only ? "what is imported by " : "", module->type_key, name,
+                       text ? text : "?", recorded.why.size ? "" : l.near.text,
+                       hint ? "; one of its imports has it: pass query_imports" : "");
   free(text);
   if (recorded.row)
     mb_error_hint(
         "its table of functions gives it the symbol '%s', and the library has no such function: "
         "pack it again",
         recorded.row->symbol);
-  else if (module->is_library && strstr(name, "::"))
+  else if (recorded.why.size)
+    mb_error_hint("%.*s", (int)mb_size(recorded.why.size), (const char *)recorded.why.data);
+  else if (module->is_library && !*l.near.text && strstr(name, "::"))
     mb_error_hint(
         "methods, templates and static functions cannot be called: pack with --function %s (in "
         "Python functions=), whose error says what to write",

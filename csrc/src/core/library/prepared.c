@@ -7,7 +7,8 @@
 #include "core/device/device.h"
 #include "core/library/call_text.h"
 
-static int out_of_range(const mblob_prepared *c, const struct mb_argument *a, long long value) {
+static __attribute__((cold)) int out_of_range(const mblob_prepared *c, const struct mb_argument *a,
+                                              long long value) {
   return mb_fail(MBLOB_E_ARGUMENT, "%s: argument %zu of \"%s\": %lld is no %s", c->name, a->number,
                  c->types, value, a->word->name);
 }
@@ -52,7 +53,7 @@ static int check_writable(const mblob_prepared *c, const struct mb_argument *a, 
 }
 
 /* Copy data that is less aligned than the kernel needs; the same array is copied once. */
-static int align_array(mblob_prepared *c, struct mb_argument *a) {
+static __attribute__((cold)) int align_array(mblob_prepared *c, struct mb_argument *a) {
   DLTensor *t = &a->tensor;
   const size_t needed = a->misaligned + 1;
   if (!a->size) { /* nobody reads there, but kernels look at the address */
@@ -75,7 +76,8 @@ static int align_array(mblob_prepared *c, struct mb_argument *a) {
 }
 
 /* A tensor in a tuple: containers have only counted ones. */
-static int view_tensor(mblob_prepared *c, struct mb_argument *a, TVMValue *value, int *code) {
+static __attribute__((cold)) int view_tensor(mblob_prepared *c, struct mb_argument *a,
+                                             TVMValue *value, int *code) {
   int status = mb_array_view(value->v_handle, NULL, mb_array_release_owner, &a->view);
   value->v_handle = a->view;
   *code = kTVMNDArrayHandle;
@@ -83,20 +85,30 @@ static int view_tensor(mblob_prepared *c, struct mb_argument *a, TVMValue *value
   return status;
 }
 
-/* The extents that the text leaves open. What is not a usual size is measured, which refuses it. */
-static int take_extents(mblob_prepared *c, struct mb_argument *a, va_list *args) {
-  ptrdiff_t size = (a->tensor.dtype.bits * a->tensor.dtype.lanes + 7) / 8;
-  bool is_odd = false;
-  for (int k = 0; k < a->tensor.ndim; k++) {
-    if (a->extents[k] < 0) a->tensor.shape[k] = va_arg(*args, int64_t);
-    is_odd |= a->tensor.shape[k] <= 0 || __builtin_mul_overflow(size, a->tensor.shape[k], &size);
-  }
+/* The extents that the text leaves open, mostly one. What is of no usual size is measured, which refuses it. */
+static inline __attribute__((always_inline)) int take_extents(mblob_prepared *c,
+                                                              struct mb_argument *a,
+                                                              va_list *args) {
+  ptrdiff_t size = a->step;
+  bool is_odd = !size;
+  uint32_t open = a->open;
+  if (open) do {
+      const int64_t extent = a->tensor.shape[__builtin_ctz(open)] = va_arg(*args, int64_t);
+      is_odd |= extent <= 0 || __builtin_mul_overflow(size, extent, &size);
+      open &= open - 1;
+    } while (__builtin_expect(open != 0, 0));
   a->size = (size_t)size;
-  return is_odd && a->passed == AS_ARRAY ? mb_call_measure(c, a) : MBLOB_OK;
+  return __builtin_expect(is_odd, 0) && a->passed == AS_ARRAY ? mb_call_measure(c, a) : MBLOB_OK;
+}
+
+static __attribute__((cold)) int take_open_extents(mblob_prepared *c, struct mb_argument *a,
+                                                   va_list *args) {
+  return take_extents(c, a, args);
 }
 
 /* An array whose pointer is not used as it is. */
-static int take_other(mblob_prepared *c, struct mb_argument *a, TVMValue *value, int *code) {
+static __attribute__((cold)) int take_other(mblob_prepared *c, struct mb_argument *a,
+                                            TVMValue *value, int *code) {
   int status = check_writable(c, a, &a->tensor);
   if (!a->tensor.data && a->size) status = mb_call_wrong(c, a->number, "the pointer is NULL");
   if (status) return status;
@@ -104,8 +116,8 @@ static int take_other(mblob_prepared *c, struct mb_argument *a, TVMValue *value,
   return (uintptr_t)a->tensor.data & a->misaligned ? align_array(c, a) : MBLOB_OK;
 }
 
-static int take_object(mblob_prepared *c, struct mb_argument *a, int status, TVMValue *value,
-                       int *code) {
+static __attribute__((cold)) int take_object(mblob_prepared *c, struct mb_argument *a, int status,
+                                             TVMValue *value, int *code) {
   c->cleans = true;
   if (status) return status;
   *value = a->made;
@@ -113,7 +125,8 @@ static int take_object(mblob_prepared *c, struct mb_argument *a, int status, TVM
   return MBLOB_OK;
 }
 
-static int take_tuple(mblob_prepared *c, struct mb_argument *a, TVMValue *items, int *codes) {
+static __attribute__((cold)) int take_tuple(mblob_prepared *c, struct mb_argument *a,
+                                            TVMValue *items, int *codes) {
   struct mb_return made = MB_RETURN_NOTHING;
   struct mb_call call = {c->name, items, codes, (int)a->count, &made};
   const int status = mb_object_make_array(NULL, &call);
@@ -121,7 +134,8 @@ static int take_tuple(mblob_prepared *c, struct mb_argument *a, TVMValue *items,
   return take_object(c, a, status, items, codes);
 }
 
-static int take_shape(mblob_prepared *c, struct mb_argument *a, TVMValue *value, int *code) {
+static __attribute__((cold)) int take_shape(mblob_prepared *c, struct mb_argument *a,
+                                            TVMValue *value, int *code) {
   struct mb_object *shape = NULL;
   const int status = mb_object_new_shape(a->tensor.shape, (size_t)a->tensor.ndim, &shape);
   a->made.v_handle = shape;
@@ -134,6 +148,18 @@ static int take_pointer(mblob_prepared *c, struct mb_argument *a, TVMValue *valu
   if (*code != kTVMDLTensorHandle) return MBLOB_OK;
   int status = check_writable(c, a, value->v_handle);
   return status || !a->is_inner ? status : view_tensor(c, a, value, code);
+}
+
+/* The pointer of an array. */
+static inline int take_array(mblob_prepared *c, struct mb_argument *a, void *given, TVMValue *value,
+                             int *code) {
+  const uintptr_t data = (uintptr_t)(a->tensor.data = given);
+  value->v_handle = &a->tensor;
+  *code = kTVMDLTensorHandle;
+  return __builtin_expect(
+             !data || data & a->misaligned || data - c->blob < a->guarded || a->is_inner, 0)
+             ? take_other(c, a, value, code)
+             : MBLOB_OK;
 }
 
 /* One value, on top of the stack. */
@@ -154,27 +180,25 @@ static inline int take_argument(mblob_prepared *c, struct mb_argument *a, TVMVal
     case AS_POINTER: v->v_handle = va_arg(*args, void *); return take_pointer(c, a, v, code);
     case AS_TUPLE: return take_tuple(c, a, v, code);
     case AS_SHAPE:
-      status = take_extents(c, a, args);
+      status = take_open_extents(c, a, args);
       return status ? status : take_shape(c, a, v, code);
-    case AS_ARRAY: /* in a tuple */
-      if (a->is_open) status = take_extents(c, a, args);
-      if (status) return status;
-      a->tensor.data = va_arg(*args, void *);
-      v->v_handle = &a->tensor;
-      *code = kTVMDLTensorHandle;
-      status = take_other(c, a, v, code);
+    case AS_ARRAY:
+      if (a->open) status = take_open_extents(c, a, args);
+      return status ? status : take_array(c, a, va_arg(*args, void *), v, code);
   }
   return status;
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static int wrong_result(const mblob_prepared *c, const char *expected, int code) {
+static __attribute__((cold)) int wrong_result(const mblob_prepared *c, const char *expected,
+                                              int code) {
   return mb_fail(MBLOB_E_ARGUMENT, "%s: result of \"%s\": " MB_TEXT_EXPECTED, c->name, c->types,
                  expected, mb_type_code_name(code));
 }
 
-static int put_call_array(const mblob_prepared *c, const DLTensor *from, int code) {
+static __attribute__((cold)) int put_call_array(const mblob_prepared *c, const DLTensor *from,
+                                                int code) {
   const DLTensor *to = &c->result.tensor;
   if (code == kTVMBytes) { /* a struct by value, and its like */
     const TVMByteArray *bytes = (const TVMByteArray *)(const void *)from;
@@ -191,7 +215,7 @@ static int put_call_array(const mblob_prepared *c, const DLTensor *from, int cod
   return status;
 }
 
-static int put_number(const mblob_prepared *c, void *to, int64_t value) {
+static __attribute__((cold)) int put_number(const mblob_prepared *c, void *to, int64_t value) {
   const struct mb_word *word = c->result.word;
   if (!fits_word(word, value)) return out_of_range(c, &c->result, value);
   switch (word->bits) {
@@ -205,7 +229,8 @@ static int put_number(const mblob_prepared *c, void *to, int64_t value) {
 }
 
 /* Store what the function returned, which is taken over. */
-static int put_result(const mblob_prepared *c, void *to, struct mb_return *result) {
+static __attribute__((cold)) int put_result(const mblob_prepared *c, void *to,
+                                            struct mb_return *result) {
   if (result->text) mb_return_hand_over(result, &result->value, &result->code);
   const TVMValue value = result->value;
   const int code = result->code;
@@ -254,7 +279,7 @@ int mblob_prepare(mblob_module *module, const char *name, const char *types, mbl
 
 /* Give back what a call made. What the kernel left unchanged is not written back: it may be
  * read-only, or overlap another argument. */
-static int clean_prepared(mblob_prepared *c, int status) {
+static __attribute__((cold)) int clean_prepared(mblob_prepared *c, int status) {
   struct mb_argument *end = c->arguments + c->count;
   c->cleans = false;
   for (struct mb_argument *a = c->arguments; a < end; a++) {
@@ -281,46 +306,56 @@ static int clean_prepared(mblob_prepared *c, int status) {
 }
 
 /* Where the result goes. */
-static int take_result(mblob_prepared *c, void **to, va_list *args) {
+static __attribute__((cold)) int take_result(mblob_prepared *c, void **to, va_list *args) {
   struct mb_argument *a = &c->result;
-  int status = a->is_open ? take_extents(c, a, args) : MBLOB_OK;
+  int status = a->open ? take_open_extents(c, a, args) : MBLOB_OK;
   *to = va_arg(*args, void *);
   a->tensor.data = *to;
   if (status || *to || (!a->word && !a->size)) return status;
   return mb_call_wrong(c, a->number, "the pointer is NULL");
 }
 
-static int run_prepared(mblob_prepared *c, va_list *args) {
-  size_t top = 0;
-  void *to = NULL;
+/* The call with what is taken, whose result goes to `to`. */
+static inline int run_taken(mblob_prepared *c, size_t count, bool has_result, void *to) {
   struct mb_return result = MB_RETURN_NOTHING;
-  int status = MBLOB_OK;
-  for (struct mb_argument *a = c->arguments, *end = a + c->count; !status && a < end; a++, top++) {
-    if (a->is_plain) {
-      if (a->is_open && (status = take_extents(c, a, args))) break;
-      const uintptr_t data = (uintptr_t)(a->tensor.data = va_arg(*args, void *));
-      c->values[top].v_handle = &a->tensor;
-      c->codes[top] = kTVMDLTensorHandle;
-      if (__builtin_expect(!data || data & a->misaligned || data - c->blob < a->guarded, 0))
-        status = take_other(c, a, &c->values[top], &c->codes[top]);
-      continue;
-    }
-    top -= a->count;
-    status = take_argument(c, a, &c->values[top], &c->codes[top], args);
-  }
-  if (!status && c->has_result) status = take_result(c, &to, args);
-  if (!status) status = mb_function_run(c->function, c->values, c->codes, (int)top, &result);
-  if (c->cleans) status = clean_prepared(c, status);
-  if (!status && c->has_result) return put_result(c, to, &result);
+  int status = mb_function_run(c->function, c->values, c->codes, (int)count, &result);
+  if (__builtin_expect(c->cleans, 0)) status = clean_prepared(c, status);
+  if (!status && has_result) return put_result(c, to, &result);
   mb_return_drop(&result);
   return status;
 }
 
+/* The arguments from `a` on, as those before are taken, and the call. `status`: of what was taken. */
+static int run_from(mblob_prepared *c, struct mb_argument *a, int status, va_list *args) {
+  struct mb_argument *const end = c->arguments + c->count;
+  size_t top = (size_t)(a - c->arguments);
+  void *to = NULL;
+  for (; !status && a < end; a++, top++) {
+    top -= a->count;
+    status = take_argument(c, a, &c->values[top], &c->codes[top], args);
+  }
+  if (!status && c->has_result) status = take_result(c, &to, args);
+  if (!status) return run_taken(c, top, c->has_result, to);
+  return c->cleans ? clean_prepared(c, status) : status;
+}
+
+/* Arrays that are the first arguments are taken here, and mostly they are all. */
 int mblob_call_prepared(mblob_prepared *call, ...) {
   if (MB_IS_NULL(call)) return MBLOB_E_ARGUMENT;
+  struct mb_argument *a = call->arguments, *const end = a + call->count;
+  TVMValue *value = call->values;
+  int *code = call->codes, status = MBLOB_OK;
   va_list args;
   va_start(args, call);
-  const int status = run_prepared(call, &args);
+  for (; a < end && a->is_plain; a++) {
+    if (a->open && (status = take_extents(call, a, &args))) break;
+    status = take_array(call, a, va_arg(args, void *), value++, code++);
+    if (__builtin_expect(status, 0)) break;
+  }
+  if (!status && a == end && !call->has_result)
+    status = run_taken(call, call->count, false, NULL);
+  else
+    status = run_from(call, a, status, &args);
   va_end(args);
   return status;
 }
@@ -332,7 +367,7 @@ int mblob_call(mblob_module *module, const char *name, const char *types, ...) {
   if (status) return status;
   va_list args;
   va_start(args, types);
-  status = run_prepared(call, &args);
+  status = run_from(call, call->arguments, MBLOB_OK, &args);
   va_end(args);
   mblob_prepared_release(call);
   return status;

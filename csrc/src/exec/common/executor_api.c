@@ -88,6 +88,26 @@ static int make_machine(mblob_module *executable, const char *name, int device_t
   return status;
 }
 
+static bool is_model(const mblob_module *module) {
+  const char *key = mblob_module_type_key(module);
+  return makes_machines(key) ||
+         mb_list_has(MB_KEY_GRAPH_FACTORY "," MB_KEY_GRAPH_RUNTIME_FACTORY "," MB_KEY_AOT_FACTORY,
+                     key);
+}
+
+/* The error about a library, or data, that a program takes for a model. */
+static int no_model(mblob_module *module) {
+  const char *key = mblob_module_type_key(module);
+  const size_t count = mblob_module_import_count(module);
+  for (size_t i = 0; i < count; i++) {
+    const mblob_module *other = mblob_module_import_at(module, i);
+    if (is_model(other))
+      return mb_fail(MBLOB_E_NOT_FOUND, "module '%s' is no model; its import %zu is, '%s'", key, i,
+                     mblob_module_type_key(other));
+  }
+  return mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no model", key);
+}
+
 /* Errors begin with the name of the function that the program called. */
 static int of_method(int status, const char *method, const char *function) {
   if (status) mb_error_rename(method, function);
@@ -104,7 +124,9 @@ int mblob_executor_create(mblob_module *factory, const char *name, int device_ty
     return make_machine(factory, name, device_type, device_id, out);
   TVMValue args[2] = {{.v_int64 = device_type}, {.v_int64 = device_id}};
   const int codes[2] = {kTVMArgInt, kTVMArgInt};
-  return make_module(factory, name ? name : "default", args, codes, 2, out);
+  const int status = make_module(factory, name ? name : "default", args, codes, 2, out);
+  const bool is_other = factory->is_library || mblob_module_is_data(factory);
+  return status == MBLOB_E_NOT_FOUND && is_other ? no_model(factory) : status;
 }
 
 int mblob_executor_set_input(mblob_module *executor, const char *name, const char *type,
