@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -382,9 +383,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
     if die.tag in RECORDS and COMPLEX.get(name) == size:
         return "complex", size, f"std::{name}", None
     if die.tag in RECORDS:
-        template, is_template, _ = name.partition("<")  # whose arguments commas part
-        name = template + "<>" * bool(is_template)
-        return "record", size, f"{RECORDS[die.tag]} {name or '{...} ?'}", None
+        return "record", size, f"{RECORDS[die.tag]} {_record_name(name) or '{...} ?'}", None
     if die.tag == "DW_TAG_enumeration_type":
         return (
             "enum",
@@ -393,6 +392,24 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
             with_sign(type_of(referred(die), pointer_size, DEPTH)),
         )
     return "other", size, "?", None
+
+
+def _record_name(name: str) -> str:
+    """The name of a struct or class; of an instance of a template with its arguments, but those that are there anyway.
+    Only words are shown: who reads types parts them at commas, and counts stars."""
+    template, is_template, arguments = name.partition("<")
+    if not is_template:
+        return name
+    shown = re.sub(r"\b\w+::", "", arguments)
+    while (shorter := _DEFAULTS.sub("", shown)) != shown:
+        shown = shorter
+    shown = shown.replace(" >", ">").replace("basic_string<char>", "string")
+    return f"{template}<{shown if re.fullmatch('[A-Za-z_][A-Za-z0-9_<> ]*', shown) else '>'}"
+
+
+_DEFAULTS = re.compile(
+    r", (?:allocator|char_traits|default_delete|less|hash|equal_to)<[^<>]*(?:<[^<>]*>[^<>]*)*>"
+)
 
 
 def _with_base(found: CType) -> CType:

@@ -120,7 +120,8 @@ class HostFunction(NamedTuple):
     def text(self) -> str:
         """Its prototype. If it is unknown: `NAME(TYPES)`, or `NAME(...)`."""
         known = self.types is not None and self.types != "?"
-        return self.prototype or f"{self.name}({self.types if known else '...'})"
+        shown = functions_table.shown_types(self.types or "") if known else "..."
+        return self.prototype or f"{self.name}({shown})"
 
 
 def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:

@@ -199,6 +199,11 @@ def struct_word(size: int, alignment: int) -> str:
     return f":{size}" + (f":{alignment}" if alignment > 1 else "") if is_told else ""
 
 
+def shown_types(types: str) -> str:
+    """The types of a row without the words that only programs read."""
+    return ", ".join(re.sub(r"(?<=[*&]):.*|:[0-9]+$", "", t).strip() for t in split(types)) or types
+
+
 class Parameter(NamedTuple):
     """One parameter.
 
@@ -308,7 +313,7 @@ def _is_of_type(text: str, type_text: str) -> bool:
     if re.search(FUNCTION, text) or re.search(FUNCTION, type_text):
         return bool(re.search(FUNCTION, text) and re.search(FUNCTION, type_text))
     size, _ = memory_of(type_text)
-    type_text = re.sub(r"(?<=[*&]):.*|:[0-9]+$", "", type_text)
+    type_text = shown_types(type_text)
     declared, words = parameter(text), re.findall(r"[A-Za-z_]\w*", type_text)
     is_value = (size or "_Complex" in words) and words[:1] == ["const"] and "*" in type_text
     if is_value and not declared.pointer:  # a packed function takes its address

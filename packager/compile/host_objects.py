@@ -517,17 +517,8 @@ def compile_blob(
 def machine_options(options: Sequence[str]) -> list[str]:
     """Those of the caller's options that decide the ABI: they apply to generated code too, warnings
     do not."""
-    prefixes = (
-        "-m",
-        "--target=",
-        "--sysroot",
-        "-isysroot",
-        "-g",
-        "-fsanitize",
-        "-fcf-protection",
-        "-O",
-    )
-    return [o for o in options if o.startswith((*prefixes, *LTO))]
+    own = ("-m", "--target=", "--sysroot", "-isysroot", "-g", "-fsanitize", "-fcf-protection", "-O")
+    return [o for o in options if o.startswith((*own, *LTO))]
 
 
 def write_source(text: str, path: Path) -> Path:

@@ -111,18 +111,11 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         wrapped = request.wrapped()
         return source(wrapped, request.dialect, rows_of(wrapped) if with_table else ())
 
-    has_functions = any(node.declared.is_given for node in request.host)
+    looks = any(node.declared.looks for node in request.host)
+    forms = packed_forms if any(node.declared.is_given for node in request.host) else None
+    meanwhile = None if looks else partial(_prepare_linking, tools)
     try:
-        compiled = compile_all(
-            tools,
-            request.host,
-            packed_forms if has_functions else None,
-            request.options,
-            work,
-            None
-            if any(node.declared.looks for node in request.host)
-            else partial(_prepare_linking, tools),
-        )
+        compiled = compile_all(tools, request.host, forms, request.options, work, meanwhile)
     except ToolchainError:
         _ = tools.triple  # what is no compiler says so
         raise
@@ -147,7 +140,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
     others = ((None, addon) for addon in addons)
     if completed := with_types(known, [*nodes, *others], request.comments) if known else []:
         request = request.with_found(completed)
-    if any(node.declared.looks for node in request.host) or _any_undefined(known, host):
+    if looks or _any_undefined(known, host):
         found = found_prototypes(
             nodes, [*host, *addons], known, request.table_rows(), request.dialect, request.comments,
             only_named=hides, has_names=not request.system_lib,
@@ -465,8 +458,7 @@ def make_link_line(
     is_stale = gathered.with_table and bool(wrapped) and not has_table
     rows = [] if has_table else with_unseen(functions.rows, gathered.host)
     helpers = _helpers(
-        request, gathered, rows, functions.adapters, objects, work,
-        packed_now=wrapped if is_stale else (),
+        request, gathered, rows, functions.adapters, objects, work, packed_now=wrapped if is_stale else ()
     )  # fmt: skip
     host = [item for item in gathered.host if not (is_stale and item.file.generated)]
     objects = [*host, *gathered.addons, *gathered.carried, *helpers]

@@ -218,7 +218,7 @@ __attribute__((cold)) int mb_object_make_map(void *unused, struct mb_call *call)
   return finish_object(call, map, status);
 }
 
-static int make_string(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int make_string(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *string = NULL;
   const void *data = NULL;
