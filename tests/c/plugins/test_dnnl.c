@@ -17,8 +17,16 @@ extern const mblob_plugin __mblob_plugin_dnnl;
 static atomic_int live, taken; /* pieces of memory: now, and ever */
 static int results;
 
+static unsigned char bytes_given[4096]; /* the last result that was bytes */
+static size_t bytes_size;
+
 static int return_value(void *ret, TVMValue value, int code) {
   *(TVMValue *)ret = value;
+  if (code == kTVMBytes) {
+    const TVMByteArray *bytes = value.v_handle;
+    CHECK(bytes->size <= sizeof(bytes_given));
+    if (bytes->size) memcpy(bytes_given, bytes->data, bytes_size = bytes->size);
+  }
   results = code;
   return MBLOB_OK;
 }
@@ -47,11 +55,34 @@ static int give_back(DLDevice device, void *data) {
   return MBLOB_OK;
 }
 
+/* The import with packed weights, if there is one. */
+static void *packed;
+static const mblob_runtime *packed_runtime(void) { return &__mblob_plugin_dnnl.runtimes[1]; }
+
+static int module_function(struct mblob_module *module, const char *name, int query_imports,
+                           struct mblob_function **out) {
+  void *function = NULL;
+  (void)module, (void)query_imports;
+  if (packed) CHECK(packed_runtime()->function(packed, name, &function) == MBLOB_OK);
+  *out = function;
+  return function ? MBLOB_OK : MBLOB_E_NOT_FOUND;
+}
+static int function_call(struct mblob_function *function, const TVMValue *args, const int *codes,
+                         int count, TVMValue *ret, int *code) {
+  int status = packed_runtime()->call(packed, function, args, codes, count, ret);
+  *code = results;
+  return status;
+}
+static void release(struct mblob_function *function) { (void)function; }
+
 static mblob_host host_with_memory(void) {
   mblob_host host = plugin_host;
   host.return_value = return_value;
   host.return_strings = return_strings;
   host.global_function = no_function;
+  host.module_function = module_function;
+  host.function_call = function_call;
+  host.function_release = release;
   host.allocate = allocate;
   host.free = give_back;
   return host;
@@ -219,6 +250,63 @@ static void a_network_runs(void) {
   CHECK(live == 0);
 }
 
+static int open_packed(const unsigned char *payload, size_t size, void **self) {
+  mblob_module_info info = {.struct_size = sizeof(info),
+                            .type_key = "dnnl_packed",
+                            .path = "",
+                            .payload = payload,
+                            .payload_size = size};
+  *self = NULL;
+  host_error[0] = '\0';
+  int status = packed_runtime()->open(&host, &info, self);
+  CHECK(!status == !host_error[0]);
+  return status;
+}
+
+/* Cut or changed, they are refused; whole ones give the same result as none. */
+static void packed_weights(void) {
+  struct bytes p = payload_of(dense, 1);
+  float x[6] = {1, 2, 3, 4, 5, 6}, w[6] = {1, 2, 3, -4, 5, 6}, y[4] = {0}, first[4];
+  int64_t shape[2] = {2, 3}, result[2] = {2, 2};
+  DLTensor tensors[3] = {matrix(x, shape), matrix(w, shape), matrix(y, result)};
+  TVMValue ret, weights = {.v_handle = &tensors[1]};
+  TVMValue args[2] = {{.v_handle = &tensors[0]}, {.v_handle = &tensors[2]}};
+  int codes[2] = {kTVMDLTensorHandle, kTVMDLTensorHandle};
+  void *self;
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  CHECK(call(self, "__init_net", &weights, codes, 1, &ret) == MBLOB_OK);
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK);
+  memcpy(first, y, sizeof(y));
+  CHECK(call(self, "prepack", &weights, codes, 1, &ret) == MBLOB_OK && results == kTVMBytes);
+  size_t size = bytes_size;
+  for (size_t cut = 0; cut <= size; ++cut) {
+    unsigned char *exact = malloc(cut + 1);
+    memcpy(exact, bytes_given, cut);
+    bool opened = !open_packed(exact, cut, &packed);
+    CHECK(opened == (cut == size) || size < 64);
+    if (opened) packed_runtime()->close(packed);
+    packed = NULL;
+    free(exact);
+  }
+  uint64_t data;
+  memcpy(&data, bytes_given + 16, 8);
+  CHECK(data <= size);
+  for (size_t at = 0; at < data; ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      bytes_given[at] ^= (unsigned char)(1 << bit);
+      CHECK(open_packed(bytes_given, size, &packed) == MBLOB_E_FORMAT);
+      bytes_given[at] ^= (unsigned char)(1 << bit);
+    }
+  CHECK(open_packed(bytes_given, size, &packed) == MBLOB_OK);
+  memset(y, 0, sizeof(y));
+  CHECK(call(self, "__init_net", &weights, codes, 1, &ret) == MBLOB_OK);
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK && !memcmp(first, y, sizeof(y)));
+  runtime()->close(self);
+  packed_runtime()->close(packed);
+  packed = NULL;
+  CHECK(live == 0);
+}
+
 /* x is [[1, 1, 1], [0, 0, 0]]: with weights of 1 and 2 the first row of the result is 3 or 6. */
 struct caller {
   void *self;
@@ -347,6 +435,7 @@ int main(void) {
   if (__mblob_plugin_dnnl.describe(text, sizeof(text)) == MBLOB_OK) {
     printf("  %s\n", text);
     RUN(a_network_runs);
+    RUN(packed_weights);
     RUN(constants_change_under_calls);
     RUN(sizes_come_and_go);
     RUN(what_computes_nothing);

@@ -235,3 +235,13 @@ def test_what_another_library_packed_is_reordered_anew(
     changed = bytearray(signed(payload, bytes(head)))
     changed[data:] = bytes(len(changed) - data)  # other numbers, if they were used
     swapped.graph.check(swapped.opened(bytes(changed)))
+
+
+def test_graphs_with_open_sizes_have_nothing_to_pack(tmp_path: Path) -> None:
+    graph = layers("open")
+    text = json.loads(graph.text())
+    for node in text["nodes"]:
+        if node["op"] != "const":
+            node["attrs"]["shape"][0][0][0] = "n"
+    module = region(ref.export([graph.module(json.dumps(text))], tmp_path))
+    assert bytes(module.get_function("prepack")(*graph.constants.values())) == b""
