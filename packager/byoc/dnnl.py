@@ -76,6 +76,8 @@ def runs(operator: Operator) -> bool:
     """The predicate of our plug-in: whether it takes an operator. It takes more than TVM's runtime:
     operands that are spread, images of another size, tensors put together. Weights are constants."""
     tensors = (*operator.inputs, *operator.outputs)
+    if operator.op in ("quantize", "dequantize"):
+        return _is_quantization(operator)
     return (
         operator.op in _PLUG_IN
         and len(operator.outputs) == 1
@@ -84,6 +86,23 @@ def runs(operator: Operator) -> bool:
         and all(len(t.shape) <= _MOST_AXES for t in tensors)
         and (operator.op != "power" or number_of(operator.inputs[1]) is not None)
         and len(operator.outputs[0].shape) > 0
+    )
+
+
+def _is_quantization(o: Operator) -> bool:
+    """Between float32 and 8 bits, with constants; or numbers of 8 and 32 bits that are weights."""
+    data, result = o.inputs[0], o.outputs[0]
+    narrow = ("uint8", "int8")
+    types = (data.dtype, result.dtype)
+    return (
+        all(t.is_constant for t in o.inputs[1:])
+        and o.inputs[1].dtype == "float32"
+        and 0 < len(data.shape) <= _MOST_AXES
+        and (
+            (o.op == "quantize" and types[0] == "float32" and types[1] in narrow)
+            or (o.op == "dequantize" and types[0] in narrow and types[1] == "float32")
+            or (o.op == "dequantize" and types == ("int32", "float32") and len(data.shape) == 1)
+        )
     )
 
 
@@ -223,7 +242,10 @@ def _attributes(o: Operator) -> dict[str, Any]:
         }
     if what in _CHECKS:
         return {}
-    return {name: _value(o, name) for name in o.attrs}
+    made = {name: _value(o, name) for name in o.attrs}
+    if what.startswith("dnnl.qnn.") and "activation" in made:
+        made["activation"] = o.text("activation").split(",")
+    return made
 
 
 def _value(o: Operator, name: str) -> Any:

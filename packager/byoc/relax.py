@@ -28,6 +28,7 @@ from mblob.packager.byoc.onnx_models import from_onnx, said
 from mblob.packager.byoc.operators import Composite, Open, Operator, Region, Tensor
 from mblob.packager.byoc.packed_weights import add_packed
 from mblob.packager.byoc.patterns import rows, table_of, target_of
+from mblob.packager.byoc.quantized import quantized
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
@@ -84,7 +85,7 @@ def partition(
         raise wrong_type("partition", "mod", "an IRModule of apache-tvm", mod, BuildTypeError)
     if params is not None:
         mod = relax.transform.BindParams("main", dict(params))(mod)
-    mod = _prepared(relax, mod)
+    mod = _prepared(relax, mod, engine in _PLUG_INS)
     if engine is None:
         return mod, []
     made = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
@@ -218,12 +219,15 @@ def _regions(
 # -- before ----------------------------------------------------------------------------------------
 
 
-def _prepared(relax: Any, mod: Any) -> Any:
+def _prepared(relax: Any, mod: Any, keeps_integers: bool) -> Any:
     transform = relax.transform
     mod = _with_operators(relax, mod)
     calls: list[Any] = []
     _visit(relax, mod, calls.append)
     training = any(map(_is_training, calls))  # batch norms, of which that step would make others
+    weights: dict[str, Any] = {}
+    if keeps_integers:
+        mod, weights = _with_integers_as_inputs(relax, mod)
     for step in (
         *(() if training else (transform.DecomposeOpsForInference(),)),
         transform.FoldConstant(),
@@ -233,7 +237,37 @@ def _prepared(relax: Any, mod: Any) -> Any:
         transform.DeadCodeElimination(),
     ):
         mod = step(mod)
-    return mod
+    return relax.transform.BindParams("main", weights)(mod) if weights else mod
+
+
+def _with_integers_as_inputs(relax: Any, mod: Any) -> tuple[Any, dict[str, Any]]:
+    """The module with inputs of `main` in place of integers that it dequantizes, which folding would
+    make float32; these integers by name."""
+    found: dict[str, Any] = {}
+    inputs: list[Any] = []
+
+    def replace(call: Any) -> Any:
+        if getattr(call.op, "name", "") != "relax.dequantize":
+            return call
+        value = call.args[0]
+        if type(value).__name__ not in ("Constant", "GenericConst"):
+            return call
+        name = f"mblob_integers_{len(found)}"
+        found[name] = value.value if hasattr(value, "value") else value.data
+        inputs.append(relax.Var(name, type_of(value)))
+        return relax.op.dequantize(
+            inputs[-1], *call.args[1:], axis=call.attrs.axis, out_dtype=call.attrs.out_dtype
+        )
+
+    made = _with_each_call(mod, replace)
+    if not found:
+        return mod, {}
+    main = made["main"]
+    kind = main.ret_ty if hasattr(main, "ret_ty") else main.ret_struct_info
+    made["main"] = relax.Function(
+        [*main.params, *inputs], main.body, kind, main.is_pure, main.attrs
+    )
+    return made, found
 
 
 def _is_training(call: Any) -> bool:
@@ -370,7 +404,7 @@ def _region(engine: str, symbol: str, function: Any, reader: Reader) -> Region:
     read: list[Operator] = []
     outputs = _read(symbol, function, reader, read)
     inputs = [_known(symbol, p, reader) for p in function.params if not _is_shape(p)]
-    operators = simplified(read, outputs) if engine in _PLUG_INS else read
+    operators = simplified(quantized(read, outputs), outputs) if engine in _PLUG_INS else read
     if engine in _PLUG_INS:
         operators = _PLUG_INS[engine][2](operators, outputs)
     constants = {id(t): t for o in operators for t in o.inputs if t.is_constant}

@@ -108,12 +108,18 @@ class Reader:
         if made is None:
             return None
         op, attrs, inputs = made
+        if self._extents is None and op in _WITH_WEIGHTS and not inputs[1].is_constant:
+            return None
         texts = {name: str(value) for name, value in attrs.items()}
         operator = Operator(out.name, op, op, texts, tuple(inputs), (out,))
         if result is not None:
             out.producer = operator
         return operator
 
+
+_WITH_WEIGHTS = tuple(
+    f"nn.conv{axes}d{kind}" for axes in (1, 2, 3) for kind in ("", "_transpose")
+)  # of which engines of users get those with constants
 
 _COMPUTED: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "Add": ("+", lambda a, b: a + b), "Sub": ("-", lambda a, b: a - b),
@@ -176,7 +182,7 @@ def _layer(op: str) -> Make:
 
     def checked(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
         same = call.attrs.out_layout in ("", call.attrs.data_layout)
-        return make(call, inputs, out) if same and inputs[1].is_constant else None
+        return make(call, inputs, out) if same else None
 
     return checked
 
@@ -268,7 +274,9 @@ def _resize(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
     attrs = call.attrs
     whole = all(a and b % a == 0 for a, b in zip(inputs[0].shape, out.shape))
     way = (attrs.method, attrs.coordinate_transformation_mode)
-    nearest = way in (("nearest_neighbor", "asymmetric"), ("nearest_neighbor", "half_pixel"))
+    rounding = str(attrs.rounding_method)
+    nearest = way == ("nearest_neighbor", "asymmetric") and rounding in ("", "floor")
+    nearest |= way == ("nearest_neighbor", "half_pixel") and rounding.startswith("round")
     if not (nearest and whole) and way != ("linear", "half_pixel"):
         return None
     return _plain("image.resize2d", "method", "coordinate_transformation_mode", "layout")(
@@ -292,6 +300,8 @@ RULES: dict[str, Rule] = {
     )},
     "relax.nn.relu": Rule(_plain("nn.relu")),
     "relax.nn.leakyrelu": Rule(_plain("nn.leaky_relu", "alpha")),
+    "relax.quantize": Rule(_plain("quantize", "axis"), 3, 3),
+    "relax.dequantize": Rule(_plain("dequantize", "axis"), 3, 3),
     "relax.nn.prelu": Rule(_plain("nn.prelu", "axis"), 2, 2),
     **{f"relax.nn.{op}": Rule(_plain(op)) for op in ("gelu", "gelu_tanh", "silu")},
     **{f"relax.nn.{op}": Rule(_plain(f"nn.{op}", "axis")) for op in ("softmax", "log_softmax")},

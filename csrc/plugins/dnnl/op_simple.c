@@ -279,6 +279,32 @@ int dn_binary(struct dn_build *build) {
   return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;
 }
 
+/* x / scale + zero, rounded and cut to the type of the result; (x - zero) * scale. */
+int dn_quantize(struct dn_build *build) {
+  bool back = *build->node->name == 'd', whole;
+  struct dn_operation op = {
+      .problem = {.kind = DN_BINARY, .algorithm = back ? DN_BINARY_SUBTRACT : DN_BINARY_DIVIDE}};
+  struct dn_view dst = dn_view_same(&build->graph->tensors[build->node->first_tensor]);
+  struct dn_operand last;
+  if (build->node->input_count != 3)
+    return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected 3",
+                         build->node->input_count);
+  int status = broadcast(build, 0, &dst, &op.src, &whole);
+  if (!status && !whole)
+    status = dn_fail_build(build, MBLOB_E_FORMAT, "the data and the result differ in shape");
+  if (status || (status = broadcast(build, back ? 2 : 1, &dst, &op.weights, &whole)) ||
+      (status = broadcast(build, back ? 1 : 2, &dst, &last, &whole)))
+    return status;
+  op.dst_view = &dst;
+  if (!(op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type))) return MBLOB_E_KERNEL;
+  int error = build->library->post_ops_create(&op.post_ops);
+  if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
+  status = dn_append_binary(build, &op, back ? DN_BINARY_MULTIPLY : DN_BINARY_ADD, &last);
+  if (!status) status = dn_build_operation(build, &op);
+  (void)build->library->post_ops_destroy(op.post_ops);
+  return status;
+}
+
 /* ---- fewer elements ---- */
 
 /* The shape of the result, axes that are gone as 1. */

@@ -43,6 +43,8 @@ static const struct {
     {"image.resize3d", dn_resize},
     {"nn.batch_matmul", dn_matmul},
     {"nn.prelu", dn_prelu},
+    {"quantize", dn_quantize},
+    {"dequantize", dn_quantize},
     {"mean", dn_reduce},
     {"sum", dn_reduce},
     {"max", dn_reduce},

@@ -17,6 +17,7 @@ int dn_layer_norm(struct dn_build *build);
 int dn_softmax(struct dn_build *build);
 int dn_log_softmax(struct dn_build *build);
 int dn_eltwise(struct dn_build *build);
+int dn_quantize(struct dn_build *build);
 int dn_prelu(struct dn_build *build);
 int dn_reduce(struct dn_build *build);
 int dn_binary(struct dn_build *build);
@@ -34,6 +35,10 @@ bool dn_keeps_bytes(const struct dn_node *node);
 /* Add the node's bias ([channels]) and post-ops to the operation, whose dst_view and axis of
  * channels are known. operation->post_ops is the caller's to destroy, also after an error. */
 int dn_fuse(struct dn_build *build, struct dn_operation *operation, int channel_axis);
+
+/* Multiply by or add a tensor, spread over the result, behind an operation with post-ops. */
+int dn_append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
+                     const struct dn_operand *operand);
 
 /* An element-wise operator's algorithm by TVM's name ("nn.relu", "clip"), -1 if oneDNN has none. */
 int dn_eltwise_of(const char *name);

@@ -75,8 +75,8 @@ static int append_eltwise(struct dn_build *build, struct dn_operation *op,
 }
 
 /* Multiply by or add a tensor of float32, spread over the result: operand->md says how. */
-static int append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
-                         const struct dn_operand *operand) {
+int dn_append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
+                     const struct dn_operand *operand) {
   op->extra[op->extra_count].argument =
       build->library->version->post_op_argument * ((int)op->post_op_count + 1) | DN_ARG_SRC_1;
   op->extra[op->extra_count++].operand = *operand;
@@ -91,7 +91,7 @@ static int append_vector(struct dn_build *build, struct dn_operation *op, int al
   int64_t dims[DN_MAX_RANK];
   for (int i = 0; i < op->dst_view->rank; ++i) dims[i] = i == channel_axis ? (int64_t)count : 1;
   operand->md = dn_plain_md(build, op->dst_view->rank, dims, DN_F32);
-  return operand->md ? append_binary(build, op, algorithm, operand) : MBLOB_E_KERNEL;
+  return operand->md ? dn_append_binary(build, op, algorithm, operand) : MBLOB_E_KERNEL;
 }
 
 static int append_constants(struct dn_build *build, struct dn_operation *op, int algorithm,
@@ -130,7 +130,7 @@ static int append_converted_sum(struct dn_build *build, struct dn_operation *op,
       (status = dn_reorder(build, &operand, floats)))
     return status;
   if (scale != 1.0f && (status = multiply_by(build, op, 1.0f / scale))) return status;
-  status = append_binary(build, op, DN_BINARY_ADD, &operand);
+  status = dn_append_binary(build, op, DN_BINARY_ADD, &operand);
   return status || scale == 1.0f ? status : multiply_by(build, op, scale);
 }
 

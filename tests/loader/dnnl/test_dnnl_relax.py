@@ -110,6 +110,25 @@ for kind, reduce in (("mean", np.mean), ("sum", np.sum), ("max", np.max), ("min"
 one("mean_of_one", "mean", floats(2, 1, 3), np.zeros((2, 3)), axis=[1])
 CASES["mean_of_one"].expected = [CASES["mean_of_one"].inputs[0].reshape(2, 3)]
 
+for dtype in ("uint8", "int8"):
+    limits = np.iinfo(dtype)
+    scale, zero = (
+        np.abs(floats(1, 6, 1, 1)) / 40 + np.float32(0.01),
+        np.float32([3]).reshape(1, 1, 1, 1),
+    )
+    steps = np.clip(np.rint(X / scale) + 3, limits.min, limits.max).astype(dtype)
+    g = Graph(f"quantize_{dtype}")
+    inputs = [g.input(X), g.const(scale), g.const(zero)]
+    CASES.add(g.result(g.kernel("quantize", inputs, X.shape, dtype=dtype), steps))
+    one(
+        f"dequantize_{dtype}",
+        "dequantize",
+        steps,
+        (steps.astype("float32") - 3) * scale,
+        scale,
+        zero,
+    )
+
 flat = X.reshape(2, 6, -1).astype("float64")
 normal = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
 gamma, beta = floats(4, 3), floats(4, 3)
@@ -146,6 +165,8 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
              "the attribute axis is 4, and the data has 4 axes"),
     "reduced": ("mean_1_0", shape_of_result(2, 6, 4), "mean over these axes of .* does not make"),
     "many": ("mean_1_0", lambda node: node["attrs"].update(axis=[["1"] * 13]), "has 13 values"),
+    "spread": ("quantize_int8", shape_of_result(2, 6, 4, 4), "input 0 is .* which cannot be spread to"),
+    "two": ("quantize_int8", lambda node: node["inputs"].pop(), "it has 2 inputs, expected 3"),
     "exponent": ("pow", lambda node: node["attrs"].pop("exponent"), "exponent is missing"),
     "trailing": ("layer_norm_alone", lambda node: node["attrs"].update(trailing=[["2"]]),
                  "trailing is 2, expected 0 or 1"),

@@ -33,6 +33,7 @@ SAMPLE = """
     Conv2d_depthwise_padded ELU PReLU_2d conv_with_strides_and_asymmetric_padding convtranspose_1d
     matmul_3d gelu_tanh_1
     averagepool_2d_count_include_pad averagepool_2d_ceil_last_window_starts_on_pad layer_normalization_4d_axis2
+    resize_upsample_sizes_nearest_ceil_half_pixel resize_upsample_scales_nearest
     softmax_axis_1 logsoftmax_axis_0 hardswish reduce_max_keepdims_random squeeze operator_clip"""
 Case = tuple[str, Any, Sequence[Any], Sequence[Any]]
 

@@ -201,6 +201,43 @@ def open_sizes(net: Net, x: Any) -> list[Any]:
     return [up, net(op.mean(mixed, [1])), gate]
 
 
+def integers(net: Net, x: Any) -> list[Any]:
+    """[2, 4, 8, 8]: layers between dequantize and quantize, as ONNX has them; the last results tell their steps."""
+
+    def back(x: Any, scale: Any, zero: Any, axis: int = 1) -> Any:
+        return net(op.dequantize(x, relax.const(np.float32(scale)), relax.const(zero), axis=axis))
+
+    def step(x: Any, scale: float, zero: Any) -> Any:
+        made = op.quantize(
+            x, relax.const(np.float32(scale)), relax.const(zero), axis=1, out_dtype=str(zero.dtype)
+        )
+        return back(net(made), scale, zero)
+
+    def weights(*shape: int, axis: int = 0) -> Any:
+        whole = random.integers(-90, 90, shape).astype("int8")
+        scale = (random.random(shape[axis]) / 50 + 0.01).astype("float32")
+        return back(relax.const(whole), scale, np.zeros(shape[axis], "int8"), axis)
+
+    def bias(count: int) -> Any:
+        whole = relax.const(random.integers(-200, 200, count).astype("int32"))
+        return net(
+            op.reshape(
+                back(whole, np.full(count, 0.01), np.zeros(count, "int32"), 0), (1, count, 1, 1)
+            )
+        )
+
+    plain = net(op.nn.conv2d(x, weights(4, 4, 1, 1)))
+    a = net(op.nn.conv2d(step(x, 0.02, np.uint8(128)), weights(8, 4, 3, 3)))
+    a = step(net(op.nn.relu(net(op.add(a, bias(8))))), 0.2, np.uint8(0))
+    b = net(op.nn.conv2d(a, weights(8, 4, 3, 3), padding=1, groups=2))
+    b = step(net(op.add(b, bias(8))), 1.5, np.int8(-3))
+    flat = net(op.reshape(net(op.mean(b, [2, 3])), (2, 8)))
+    rows = step(flat, 0.3, np.int8(7))
+    c = net(op.add(net(op.matmul(rows, weights(8, 6, axis=1))), constant(6)))
+    d = net(op.matmul(rows, net(op.permute_dims(weights(5, 8), [1, 0]))))
+    return [plain, a, b, c, step(d, 0.5, np.uint8(100))]
+
+
 CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "layers": (layers, (1, 6, 13, 12)),
     "shapes": (shapes, (2, 4, 6)),
@@ -210,6 +247,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "attention": (attention, (2, 6, 8)),
     "left": (left, (1, 3, 4, 4)),
     "unknown": (unknown, (5, 4)),
+    "integers": (integers, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),
 }
 OPEN = {"unknown": {0: "n"}, "open": {0: "n", 2: "h", 3: "w"}}

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mblob
 from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
+from mblob.packager.byoc.quantized import quantized
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError
 from tests.built_once import built_once
@@ -19,6 +21,7 @@ from tests.e2e.programs import run
 
 pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
+# All but `integers`, whose results may differ by a step.
 CASES = ("layers", "shapes", "twice", "tiles", "gates", "attention", "left", "unknown", "open")
 
 
@@ -95,6 +98,59 @@ def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
     assert "TVM: 1 relax.cumsum, which is not taken at all" in left
     assert "TVM: 1 relax.add, which is not taken for these shapes or types" in left
+
+
+def test_layers_between_quantized_tensors_are_computed_in_integers(
+    built: Path, onednn: str
+) -> None:
+    lines = (built / "integers.txt").read_text().splitlines()
+    told = {kernel for line in lines for kernel in line.partition(": ")[2].split(", ")}
+    assert len(lines) == 2 and {"2 dnnl.qnn.conv2d", "2 dnnl.qnn.dense", "1 nn.conv2d"} <= told, (
+        told
+    )
+    io = np.load(built / "integers.npz")
+    steps = (0, 0.2, 1.5, 3, 0.5)  # a sum of rounded numbers has as many steps as they have
+    for i, (found, step) in enumerate(zip(results(built / "integers.so", io["x"]), steps)):
+        apart = np.abs(found - io[f"y{i}"])
+        assert apart.max() <= step + 1e-4 * max(1, np.abs(found).max()), (i, apart.max())
+        assert i == 3 or (apart > 1e-4).mean() < 0.02
+
+
+@pytest.mark.parametrize("why", ["padding", "zero points", "not constant", "axis", "used twice"])
+def test_layers_whose_zero_points_or_scales_do_not_allow_it_are_computed_in_float32(
+    why: str,
+) -> None:
+    region = Region(1, 2, 4, 4)
+    region.x.dtype = "uint8"
+
+    def back(x: Tensor, scale: Any, zero: Any, axis: int) -> Tensor:
+        parts = [constant_tensor("s", np.float32(scale)), constant_tensor("z", zero)]
+        return region("dequantize", x, *parts, axis=str(axis))
+
+    data = back(region.x, 0.5, np.uint8(3), 1)
+    scale, axis = ([0.1, 0.2], 1) if why == "axis" else ([0.1, 0.2, 0.3], 0)
+    zero = np.int8([0, 1, 0]) if why == "zero points" else np.zeros(len(scale), "int8")
+    whole = Tensor("w", (3, 2, 1, 1), "int8")
+    if why != "not constant":
+        whole = constant_tensor("w", np.ones((3, 2, 1, 1), "int8"))
+    padding = "[1, 1, 1, 1]" if why == "padding" else "[0, 0, 0, 0]"
+    size = 6 if why == "padding" else 4
+    conv = region(
+        "nn.conv2d", data, back(whole, scale, zero, axis), shape=(1, 3, size, size),
+        padding=padding, kernel_layout="OIHW", data_layout="NCHW",
+    )  # fmt: skip
+    out = region("nn.relu", conv)
+    left = quantized(region.operators, [out, conv] if why == "used twice" else [out])
+    names = [o.op for o in left]
+    if why == "used twice":
+        assert names == ["dnnl.qnn.conv2d", "nn.relu"]  # without what others need, too
+    else:
+        assert names == [
+            "dequantize",
+            *["dequantize"] * (why == "not constant"),
+            "nn.conv2d",
+            "nn.relu",
+        ]
 
 
 def test_sizes_that_only_the_call_tells_are_those_of_each_call(built: Path, onednn: str) -> None:
