@@ -201,7 +201,7 @@ def _gate(gate: Tensor, factor: float, x: Tensor) -> str | None:
         return None
     inner = o.inputs[0]
     if o.op == "sigmoid":
-        return "silu" if inner is x and factor == 1 else None
+        return "silu" if factor == 1 and _are(_polynomial(inner, x), {1: 1.0}) else None
     if o.op == "clip":
         moved = _polynomial(inner, x) or {}
         limits = [factor * o.number(name) for name in ("a_min", "a_max")]

@@ -193,6 +193,8 @@ int dn_layer_norm(struct dn_build *build) {
   for (int i = axis + 1; i < dst.rank && trailing; ++i) count *= dst.dims[i];
   if (!status && (axis != dst.rank - 1 || dst.rank < 2 || dst.rank > 5))
     status = lay_out_rows(build, &op, &dst, axis, count);
+  else if (!status) /* oneDNN is slow at rows that lie apart */
+    status = dn_raw_operand(build, op.src.tensor, &op.src);
   if (status || (status = add_scale_and_shift(build, &op, count))) return status;
   op.problem.dst = op.src.md;
   return dn_build_operation(build, &op);

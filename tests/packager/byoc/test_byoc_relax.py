@@ -324,6 +324,13 @@ def test_a_hardswish_has_these_numbers_and_no_others(
         assert found == ["linear", "clip", "multiply", "linear"]
 
 
+@pytest.mark.parametrize("factor, found", [(1, ["silu"]), (2, ["linear", "sigmoid", "multiply"])])
+def test_a_silu_may_have_a_factor_of_one(factor: float, found: list[str]) -> None:
+    region = Region(5)
+    gate = region("sigmoid", region("multiply", region.x, number(factor)))
+    assert region.ops(region("multiply", region.x, gate)) == found
+
+
 def test_a_gate_of_another_value_is_no_hardswish() -> None:
     region = Region(5)
     other = Tensor("y", (5,), "float32")
