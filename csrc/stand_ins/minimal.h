@@ -3,7 +3,6 @@
 #ifndef MB_MINIMAL_H
 #define MB_MINIMAL_H
 
-#define MB_MORE_IN_CORE \
-  "; compile mblob.c with -DMBLOB_PROFILE_CORE, which has more than MBLOB_PROFILE_MINIMAL"
+#define MB_MORE_IN_CORE "; compile mblob.c without MBLOB_PROFILE_MINIMAL, which leaves that out"
 
 #endif

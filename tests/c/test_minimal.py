@@ -164,10 +164,10 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-MORE = "; compile mblob.c with -DMBLOB_PROFILE_CORE, which has more than MBLOB_PROFILE_MINIMAL"
+MORE = "; compile mblob.c without MBLOB_PROFILE_MINIMAL, which leaves that out"
 
 
-def test_what_it_lacks_is_told(
+def test_what_it_lacks_is_told_with_a_choice_that_has_all_of_it(
     minimal: Path,
     model: Path,  # noqa: F811
     built: Path,  # noqa: F811
