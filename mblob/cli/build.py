@@ -256,10 +256,9 @@ def tell_of_plain_functions(output: Path) -> None:
     with Library(output, verify="off", partial=True) as library:
         plain = library.plain_functions
         if plain and not library.packed_functions:
-            reason = next(
-                ((row.name, row.comment) for row in library.function_table or () if row.comment),
-                None,
-            )
+            reasons = {row.name: row.comment for row in library.function_table if row.comment}
+            is_told = reasons.keys() >= set(plain)  # else one can be packed by its name
+            reason = next(iter(reasons.items()), None) if is_told else None
             print(
                 f"{PROGRAM}: info: {output} has only plain C functions ({listed(plain, 6)}); to call one by mblob,"
                 f" pack it with its prototype: --function PROTOTYPE"

@@ -147,12 +147,13 @@ def sort_words(args: argparse.Namespace) -> None:
             _tell_of_files(word, quiet=args.quiet)
         setattr(args, option, [*getattr(args, option), word])
     for word in args.weights:
-        _, equals, file = word.partition("=")
+        name, equals, file = word.partition("=")
         if equals and not Path(word).exists() and Path(file).exists():
             raise UsageError(
                 f"{args.verb}: --weights {word}: no file of this name; {args.verb} packs tensors by the names that they"
                 " have in FILE, swap replaces the tensor NAME of NAME=FILE",
-                hint=f"--weights {file}, or --blob {word} for a file that is packed as it is",
+                hint=f"--weights {file}"
+                + (f", or --blob {word} for a file that is packed as it is" if name else ""),
             )
     for option in {*OPTION_OF.values(), "blob"} if args.inputs else ():
         values: list[str] = getattr(args, option, [])

@@ -538,3 +538,5 @@ def test_functions_that_are_left_out_are_named_beside_others_with_the_reason_whe
         in shown[-1]
     )
     assert pack("build", "k.c", "--function", "two", "-o", "k.so").stderr.count("\n") == 1
+    done = pack("build", "k.c", "--no-functions", "-o", "k.so")
+    assert "cannot call" not in done.stderr and "--function PROTOTYPE" in done.stderr
