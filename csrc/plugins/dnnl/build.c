@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "common.h"
-#include "steps.h"
 #include "threads.h"
 #include "view.h"
 

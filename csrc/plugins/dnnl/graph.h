@@ -10,7 +10,22 @@
 
 #include "base/base.h"
 #include "onednn.h"
-#include "pool.h"
+
+/* ---- many small allocations that are given back together (pool.c) ---- */
+
+struct dn_block;
+struct dn_pool {
+  struct dn_block *blocks;
+  size_t used, size; /* of the newest block */
+};
+
+/* Zeroed, aligned for any object; NULL when memory is out (recorded). */
+void *dn_pool_take(struct dn_pool *pool, size_t count, size_t item);
+/* A copy of `size` bytes and a NUL behind. */
+char *dn_pool_text(struct dn_pool *pool, const void *text, size_t size);
+void dn_pool_free(struct dn_pool *pool);
+
+/* ---- the graph ---- */
 
 struct dn_tensor {
   int rank; /* 0 was made 1: [] is [1] */

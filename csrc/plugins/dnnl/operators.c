@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common.h"
-#include "steps.h"
 #include "threads.h"
 
 /* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name

@@ -1,4 +1,4 @@
-#include "pool.h"
+#include "graph.h"
 
 #include <stdalign.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "steps.h"
+#include "build.h"
 
 #include <stdlib.h>
 #include <string.h>
