@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 NAME = "mblob-packager"
-# What compiles and links: rooms of the packager, as `PARTS` in packager/__init__.py, C sources, static libraries.
+# What compiles and links: rooms and modules of the packager, as `PARTS` and `MODULES` in packager/__init__.py, C
+# sources, static libraries.
 PACKAGER = (
     *(f"mblob/packager/{room}/" for room in ("byoc", "compile", "device", "functions", "link", "standalone")),
+    *(f"mblob/packager/{module}.py" for module in ("edit/add_code", "edit/convert", "edit/standalone", "join/join")),
     "mblob/loader/_lib/mblob.c",
     "mblob/loader/_lib/mblob-plugins.c",
     "mblob/loader/_lib/mblob-core.o",

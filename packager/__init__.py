@@ -12,9 +12,10 @@ from pathlib import Path
 
 from mblob.errors import needs_package
 
-# Rooms that compile and link. Machines that only run libraries do not have them: wheels have them in
-# a distribution of their own, mblob-packager (wheel_parts.py).
+# Rooms, and modules of other rooms, that compile and link. Machines that only run libraries do not have them:
+# wheels have them in a distribution of their own, mblob-packager (wheel_parts.py).
 PARTS = ("byoc", "compile", "device", "functions", "link", "standalone")
+MODULES = ("edit.add_code", "edit.convert", "edit.standalone", "join.join")
 
 
 class _AbsentParts:
@@ -22,8 +23,7 @@ class _AbsentParts:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        package, _, part = name.rpartition(".")
-        if package == __name__ and part in PARTS:
+        if name in {f"{__name__}.{part}" for part in (*PARTS, *MODULES)}:
             raise needs_package("packing", "mblob-packager")
 
 

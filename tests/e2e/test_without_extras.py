@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import mblob
-from mblob.packager import PARTS
+from mblob.packager import MODULES, PARTS
 from tests.wheel import built_parts
 
 ABSENT = (
@@ -163,6 +163,7 @@ def test_libraries_run_and_their_payloads_change_without_the_packager(
         "mblob.device_module('opencl', '', functions=[])",
         "mblob.byoc",
         "import mblob.packager.standalone.runtime",
+        "mblob.standalone('lib.so', 'new.so')",
     ],
 )
 def test_what_compiles_or_links_needs_the_packager_and_writes_nothing(
@@ -197,9 +198,13 @@ def test_commands_that_need_the_packager_say_it_in_one_line(
 
 def test_the_wheel_of_the_packager_has_the_rooms_that_are_asked_for(root: Path) -> None:
     split = runpy.run_path(str(root / "wheel_parts.py"))["PACKAGER"]
-    rooms = [name for name in split if name.startswith("mblob/packager/")]
-    assert rooms == [f"mblob/packager/{part}/" for part in PARTS]
+    found = [name for name in split if name.startswith("mblob/packager/")]
+    modules = [f"{module.replace('.', '/')}.py" for module in MODULES]
+    assert found == [
+        f"mblob/packager/{name}" for name in (*(f"{part}/" for part in PARTS), *modules)
+    ]
     assert all((root / "packager" / part / "__init__.py").is_file() for part in PARTS)
+    assert all((root / "packager" / module).is_file() for module in modules)
 
 
 @pytest.mark.compiles
