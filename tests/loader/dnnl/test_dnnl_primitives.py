@@ -63,7 +63,8 @@ def test_kinds_have_the_names_of_onednn(operator: str, kind: str, tmp_path: Path
     graph.result(graph.kernel(operator, inputs, shape, axis=axis), np.zeros(shape, "float32"))
     lib = ref.export([graph.module()], tmp_path)
     graph.run(lib)
-    assert [row["primitive"] for row in rows(region(lib))] == [kind]
+    kinds = [row["primitive"] for row in rows(region(lib))]
+    assert [k for k in kinds if k != "reorder"] == [kind]
 
 
 @pytest.mark.parametrize("given", [(), (1, 2), ("yes",)])
