@@ -62,4 +62,10 @@ static bool mb_signed_product(long long a, long long b, long long *out) {
                               : mb_unsigned_product((a), (b), (void *)(out)))
 #define __builtin_add_overflow(a, b, out) \
   ((b) > (long long)(~0ULL >> 1) - (a) ? true : (*(out) = (a) + (b), false))
+#define __builtin_ctz(bits)                   \
+  ({                                          \
+    int mb_bit = 0;                           \
+    while (!((bits) >> mb_bit & 1)) mb_bit++; \
+    mb_bit;                                   \
+  })
 #endif

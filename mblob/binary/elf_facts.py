@@ -17,7 +17,6 @@ from mblob.binary.elf_records import (
     PF_W,
     PT_DYNAMIC,
     PT_LOAD,
-    SHF_ALLOC,
     STB_GNU_UNIQUE,
     Segment,
     Symbol,
@@ -70,12 +69,10 @@ def has_read_only_dynamic_section(elf: ElfFile) -> bool:
 
 
 def has_no_room_for_headers(elf: ElfFile) -> bool:
-    """True if the program headers are behind all else, and have no room in front of the first section, where `strip`
-    and `objcopy` write them, over what is there."""
-    front = elf.layout.ehdr.size
-    end = front + len(elf.segments) * elf.e_phentsize
-    starts = [s.sh_offset for s in elf.readable_sections if s.sh_flags & SHF_ALLOC and s.sh_size]
-    return elf.e_phoff > front and min(starts, default=end) < end
+    """True if code joined a library, and its program headers have no room in front of the first section, where
+    `strip` and `objcopy` write them."""
+    has_joined = any(s.name.startswith(".mblob") for s in elf.readable_sections)
+    return has_joined and elf.e_phoff > elf.layout.ehdr.size
 
 
 def _is_in_data(elf: ElfFile, part: Segment) -> bool:

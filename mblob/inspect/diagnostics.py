@@ -127,17 +127,22 @@ def _of_linking(library: Library) -> Iterator[Remark]:
             "read_only_dynamic",
             "its dynamic section is read-only (-z rodynamic): glibc before 2.35 crashes",
         )
+    yield from headers_behind(image)
+    yield from static_threads(image)
+    machines = Counter((i.machine, i.bits, i.endian) for i in image.images if i.format != "c")
+    if len(machines) > 1:
+        names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
+        yield "mixed_machines", f"its members are for several machines: {names}"
+
+
+def headers_behind(image: Image) -> Iterator[Remark]:
+    """Program headers that `strip` breaks."""
     if isinstance(image, ElfFile) and elf_facts.has_no_room_for_headers(image):
         yield (
             "headers_behind",
             "strip and objcopy break it: they write its program headers in front of its first section, where there is"
             " no room",
         )
-    yield from static_threads(image)
-    machines = Counter((i.machine, i.bits, i.endian) for i in image.images if i.format != "c")
-    if len(machines) > 1:
-        names = ", ".join(f"{m} ({bits} bits, {endian})" for m, bits, endian in sorted(machines))
-        yield "mixed_machines", f"its members are for several machines: {names}"
 
 
 def static_threads(image: Image) -> Iterator[Remark]:

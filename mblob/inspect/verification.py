@@ -27,6 +27,7 @@ from mblob.inspect import contents
 from mblob.inspect.diagnostics import (
     damaged_sections,
     executable_stack,
+    headers_behind,
     missing_functions,
     static_threads,
     two_blobs,
@@ -203,6 +204,7 @@ def describe(
     warnings = (
         *executable_stack(library.image),
         *damaged_sections(library.image),
+        *headers_behind(library.image),
         *static_threads(library.image),
         *two_blobs(library),
         *wrong_rows(library),

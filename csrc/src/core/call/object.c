@@ -154,8 +154,8 @@ static int finish_object(struct mb_call *call, struct mb_object *object, int sta
   return MBLOB_OK;
 }
 
-__attribute__((cold)) int mb_object_return_texts(struct mb_call *call, const char *const *texts,
-                                                 size_t count) {
+static __attribute__((cold)) int return_texts(struct mb_call *call, const char *const *texts,
+                                              size_t count) {
   struct mb_object *array = NULL;
   int status = new_object(MB_ARRAY_TYPE, count, &array);
   for (size_t i = 0; !status && i < count; i++)
@@ -163,8 +163,12 @@ __attribute__((cold)) int mb_object_return_texts(struct mb_call *call, const cha
   return finish_object(call, array, status);
 }
 
-__attribute__((cold)) int mb_object_return_arrays(struct mb_call *call, const char *const *names,
-                                                  DLTensor *const *arrays, size_t count) {
+int mb_object_return_texts(struct mb_call *call, const char *const *texts, size_t count) {
+  return return_texts(call, texts, count);
+}
+
+static __attribute__((cold)) int return_named_arrays(struct mb_call *call, const char *const *names,
+                                                     DLTensor *const *arrays, size_t count) {
   struct mb_object *map = NULL;
   int status = new_object(MB_MAP_TYPE, 2 * count, &map);
   for (size_t i = 0; !status && i < count; i++) {
@@ -174,6 +178,11 @@ __attribute__((cold)) int mb_object_return_arrays(struct mb_call *call, const ch
   }
   for (size_t i = 0; i < count; i++) mb_array_release(arrays[i]);
   return finish_object(call, map, status);
+}
+
+int mb_object_return_arrays(struct mb_call *call, const char *const *names, DLTensor *const *arrays,
+                            size_t count) {
+  return return_named_arrays(call, names, arrays, count);
 }
 
 int mb_object_make_array(void *unused, struct mb_call *call) {
@@ -200,7 +209,7 @@ static int make_shape_object(void *unused, struct mb_call *call) {
 }
 
 /* Keys and values in turn; of a key that comes twice the last value counts. */
-__attribute__((cold)) int mb_object_make_map(void *unused, struct mb_call *call) {
+static __attribute__((cold)) int return_map(void *unused, struct mb_call *call) {
   (void)unused;
   struct mb_object *map = NULL;
   if (call->count % 2)
@@ -217,6 +226,8 @@ __attribute__((cold)) int mb_object_make_map(void *unused, struct mb_call *call)
   }
   return finish_object(call, map, status);
 }
+
+int mb_object_make_map(void *unused, struct mb_call *call) { return return_map(unused, call); }
 
 static __attribute__((cold)) int make_string(void *unused, struct mb_call *call) {
   (void)unused;
