@@ -145,7 +145,7 @@ def int128(number: Any, declared: str) -> bytes | None:
     """The bytes of a number for a parameter; None if that is no integer of 128 bits.
 
     Raises:
-        OverflowError: it is out of range.
+        ArgumentValueError: it is out of range.
     """
     name = " ".join(parameter(declared).words)
     signed = _INT128.get(name)

@@ -3,6 +3,7 @@
 #ifndef MB_MINIMAL_H
 #define MB_MINIMAL_H
 
-#define MB_MORE_IN_CORE "; compile mblob.c without MBLOB_PROFILE_MINIMAL, which leaves that out"
+#define MB_MORE_IN_CORE \
+  "; this build of mblob.c has MBLOB_PROFILE_MINIMAL: compile it without this macro"
 
 #endif

@@ -31,7 +31,7 @@ static int open_region(const mblob_host *h, const struct mblob_module_info *info
   struct region *r = info->payload_size == sizeof(*r) ? malloc(sizeof(*r)) : NULL;
   if (r && is_sound(memcpy(r, info->payload, sizeof(*r)))) return *self = r, MBLOB_OK;
   free(r);
-  return h->set_error(MBLOB_E_FORMAT, "fifty: the payload is none of backend.py's");
+  return h->set_error(MBLOB_E_FORMAT, "fifty: the payload was not written by backend.py");
 }
 
 static int find_function(void *self, const char *name, void **function) {
@@ -53,10 +53,10 @@ static int call(void *self, void *f, const TVMValue *args, const int *codes, int
   const struct region *r = self;
   float *given[2 * MOST], *value[MOST];
   if ((void)f, (void)ret, (uint32_t)count != r->inputs + r->outputs)
-    return fail("fifty: arguments");
+    return fail("fifty: wrong number of arguments");
   for (int i = 0; i < count; i++)
     if (!(given[i] = elements_of(r, args[i], codes[i])))
-      return fail("fifty: an argument is no compact float32 array of this size on the cpu");
+      return fail("fifty: expected a compact float32 array of the region's size on the cpu");
   float *made = calloc(r->steps + 1, sizeof(float) * r->elements);
   if (!made) return host->set_error(MBLOB_E_MEMORY, "fifty: out of memory");
   for (uint32_t i = 0; i < r->inputs; i++) value[i] = given[i];

@@ -224,7 +224,7 @@ def _join_runtime(args: argparse.Namespace, finished: str) -> int:
     others += [f"--{name.replace('_', '-')}" for name in given if name not in _OF_FINISHED]
     if others:
         raise UsageError(
-            f"standalone: {finished} is a finished library, which gets its runtime alone; found {others[0]} besides",
+            f"standalone: {finished} is already linked, so it must be the only input; found {others[0]}",
             hint=f"mblob-pack add {finished} INPUT... -o all.so, and then mblob-pack standalone all.so -o whole.so",
         )
     if args.output is None:

@@ -37,11 +37,11 @@ def configure(verbs: Any) -> None:
     )
     parser.add_argument(
         "--shape",
-        metavar="NAME=1,3,H,W",
+        metavar="NAME=1,3,224,224",
         action="append",
         default=[],
-        help="whole shape of an input of which the model leaves a size open; may be repeated. Words, as in"
-        " x=n,3,224,224, are sizes that each call tells",
+        help="whole shape of an input of which the model leaves a size open; may be repeated. A name in place of a"
+        " number, as in x=n,3,224,224, leaves that size open: each call chooses it",
     )
     parser.add_argument(
         "--engine",
@@ -58,7 +58,8 @@ def configure(verbs: Any) -> None:
     parser.add_argument(
         "--prepack",
         action="store_true",
-        help="store the weights of the engine also as it wants them on this machine: a faster start on the same kind",
+        help="store weights also in the engine's format for this machine: a faster start on the same kind of processor"
+        " (needs --engine)",
     )
     parser.add_argument(
         "--check",
@@ -125,7 +126,7 @@ def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:
         words = re.split("[,x]" if re.fullmatch("[0-9,x]*", sizes) else ",", sizes)
         known = all(re.fullmatch("[0-9]{1,18}|[A-Za-z_][A-Za-z0-9_]*", word) for word in words)
         if not name or not known:
-            raise UsageError(f"--shape: expected NAME=1,3,H,W with numbers, found {text!r}")
+            raise UsageError(f"--shape: expected NAME=SIZES, as in x=n,3,224,224, found {text!r}")
         if name in found:
             raise UsageError(f"--shape: given twice for {name}, expected once")
         found[name] = [int(word) if word[0].isdigit() else word for word in words]

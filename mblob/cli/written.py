@@ -43,7 +43,7 @@ def tell_written(path: str | Path, *, quiet: bool, wants_all: bool = False) -> N
     print(one_line(f"wrote {path}: {size}{shown and f', {shown}'}"), file=sys.stderr)
     if left_out:
         text = (
-            f"{PROGRAM}: info: {listed(left_out, 6)}: plain C functions, which calls of mblob do not find;"
+            f"{PROGRAM}: info: not callable: {listed(left_out, 6)};"
             f" mblob-pack inspect {path} --functions says why"
         )
         print(one_line(text), file=sys.stderr)

@@ -144,7 +144,9 @@ def _extent(tensor: Tensor, extent: int) -> int | str:
     if isinstance(extent, Open):
         return extent.text
     if extent >= STAND_IN:
-        raise BuildError(f"{tensor.name}: an extent was computed of one that only a call tells")
+        raise BuildError(
+            f"{tensor.name}: a size depends on an open size in a way that the graph cannot express; give the size"
+        )
     return extent
 
 

@@ -117,7 +117,7 @@ def with_unseen(listed_rows: Sequence[Row], files: Sequence[LinkInput]) -> list[
         called = "::".join(filter(None, (*scopes, last)))
         what = "in an anonymous namespace" if "" in scopes else "static"
         first = "" if "" in scopes else "remove static there, or "
-        why = f"{called!r} is {what} in its source: {first}give a function that calls it, and pack it again"
+        why = f"{called!r} is {what} in its source: {first}add a function that calls it, and pack the source again"
         rows[called] = Row(called, called, "", 0, "?", origin="source", comment=why)
     return [*listed_rows, *(rows[name] for name in sorted(rows.keys() - known))]
 

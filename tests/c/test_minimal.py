@@ -164,7 +164,7 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-MORE = "; compile mblob.c without MBLOB_PROFILE_MINIMAL, which leaves that out"
+MORE = "; this build of mblob.c has MBLOB_PROFILE_MINIMAL: compile it without this macro"
 
 
 def test_what_it_lacks_is_told_with_a_choice_that_has_all_of_it(

@@ -528,7 +528,7 @@ def test_functions_that_are_left_out_are_named_beside_others_with_the_reason_whe
     wrote, info = done.stderr.splitlines()
     assert wrote.endswith("1 function, 8 more plain C functions")
     assert info == (
-        "mblob-pack: info: v0, v1, v2, v3, v4, v5, ...: plain C functions, which calls of mblob do not find;"
+        "mblob-pack: info: not callable: v0, v1, v2, v3, v4, v5, ...;"
         " mblob-pack inspect k.so --functions says why"
     )
     shown = pack("inspect", "k.so", "--functions").stdout.splitlines()

@@ -215,8 +215,14 @@ def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--engine", "dnl"), "--engine: found 'dnl', expected one of dnnl; did you mean 'dnnl'?"),
-        (("--shape", "1,3"), "--shape: expected NAME=1,3,H,W with numbers, found '1,3'"),
-        (("--shape", "x=1,N+1"), "--shape: expected NAME=1,3,H,W with numbers, found 'x=1,N+1'"),
+        (
+            ("--shape", "1,3"),
+            "--shape: expected NAME=SIZES, as in x=n,3,224,224, found '1,3'",
+        ),
+        (
+            ("--shape", "x=1,N+1"),
+            "--shape: expected NAME=SIZES, as in x=n,3,224,224, found 'x=1,N+1'",
+        ),
         (
             ("--shape", "x=n,3", "--check"),
             "--check needs all sizes, and --shape leaves some open for x",

@@ -90,5 +90,5 @@ def test_arguments_that_do_not_fit_are_refused(plugin: Path, given: Any) -> None
 )  # fmt: skip
 def test_a_payload_that_contradicts_itself_is_an_error(plugin: Path, changes: Any) -> None:
     lib = opened(plugin, payload(**{**REGION, **changes}))
-    with pytest.raises(mblob.FormatError, match="the payload is none of backend"):
+    with pytest.raises(mblob.FormatError, match="the payload was not written by backend"):
         lib["f"](X, X, X.copy(), X.copy())

@@ -97,12 +97,12 @@ int dn_extents_read(struct dn_graph *graph) {
     for (int k = 0; k < tensor->rank && tensor->extents && !status; ++k) {
       if (!tensor->extents[k]) continue;
       if (node->role == DN_CONST)
-        status = dn_fail_node(graph, node, MBLOB_E_FORMAT, "a const has the open dimension `%s`",
-                              tensor->extents[k]);
+        status = dn_fail_node(graph, node, MBLOB_E_FORMAT,
+                              "a constant needs fixed dimensions, found `%s`", tensor->extents[k]);
       else if (!compute(graph, tensor->extents[k], NULL, &unused))
         status = dn_fail_node(
             graph, node, MBLOB_E_FORMAT,
-            "the dimension `%s` is no computation with names of the dimensions of inputs",
+            "dimension `%s`: expected names of input dimensions, numbers and operators in postfix order",
             tensor->extents[k]);
     }
   }
@@ -129,5 +129,5 @@ int dn_extents_fix(const struct dn_graph *graph, struct dn_tensor *tensor, const
   tensor->bytes = dn_tensor_bytes(tensor);
   return tensor->bytes ? MBLOB_OK
                        : dn_fail_node(graph, &graph->nodes[tensor->node], MBLOB_E_ARGUMENT,
-                                      "for these inputs it has 2^63 bytes and more");
+                                      "for these inputs it has 2^63 bytes or more");
 }

@@ -84,7 +84,7 @@ static int view_factor(struct dn_build *build, const char *attribute, int rank,
                    : MBLOB_OK;
   if (status) return status;
   if (tensor->rank < 2 || missing < 0 || (transposed && missing))
-    return dn_fail_build(build, MBLOB_E_FORMAT, "a factor has %d axes, and the result %d",
+    return dn_fail_build(build, MBLOB_E_FORMAT, "an operand has %d axes, and the result %d",
                          tensor->rank, rank);
   for (int i = 0; i < rank; ++i) dims[i] = i < missing ? 1 : tensor->dims[i - missing];
   *view = dn_view_reshaped(tensor, rank, dims);
@@ -113,7 +113,7 @@ static int check_factors(struct dn_build *build, const struct dn_view *a, const 
   if (fits) return MBLOB_OK;
   char one[160], other[160], text[160];
   const struct dn_tensor *tensors = build->graph->tensors;
-  return dn_fail_build(build, MBLOB_E_FORMAT, "factors of %s and %s do not give %s",
+  return dn_fail_build(build, MBLOB_E_FORMAT, "operands %s and %s do not give %s",
                        dn_tensor_text(&tensors[build->node->inputs[0]], one, sizeof(one)),
                        dn_tensor_text(&tensors[build->node->inputs[1]], other, sizeof(other)),
                        dn_tensor_text(result, text, sizeof(text)));

@@ -112,15 +112,16 @@ int dn_packed_read(const void *payload, uint64_t size, struct dn_packed **out) {
   uint64_t check, data, count;
   *out = NULL;
   if (!size)
-    return damaged("it is empty: whoever wrote the library anew left out what was aligned");
+    return damaged(
+        "it is empty: a program that rewrote the library lost its aligned data; pack it again");
   if (size < sizeof(magic) || memcmp(payload, magic, sizeof(magic)))
-    return damaged("it does not begin as one");
+    return damaged("it does not begin with mbdnnl1");
   c.pos = sizeof(magic);
   if (!mb_read_u64(&c, &check, "the digest") || !mb_read_u64(&c, &data, "the place of the data"))
     return MBLOB_E_FORMAT;
-  if (data < c.pos || data > size) return damaged("its data is outside of it");
+  if (data < c.pos || data > size) return damaged("the place of its data is outside of it");
   if (check != digest((const char *)payload + 16, mb_size(data) - 16, 1))
-    return damaged("the digest of its rows differs");
+    return damaged("the digest of its rows is another one");
   c.end = data;
   struct dn_packed head = {.payload = payload};
   if (!read_name(&c, head.library, sizeof(head.library), "the library") ||

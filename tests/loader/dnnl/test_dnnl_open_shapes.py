@@ -138,12 +138,12 @@ def test_one_name_is_one_size_for_all_inputs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "shapes, said",
     [
-        ({"n3": ["n", 8, "q", 4]}, "node 3 .* the dimension `q` is no computation with names"),
+        ({"n3": ["n", 8, "q", 4]}, "node 3 .* dimension `q`: expected names of input dimensions"),
         ({"n0": ["n 2 *", 4, "h", "w"], "n3": ["n", 8, "h", "w"]}, "the dimension `n"),
         ({"n3": ["n", 8, "h +", 4]}, "the dimension `h [+]` is no computation"),
         ({"n3": ["n", 8, "h h", 4]}, "the dimension `h h` is no computation"),
         ({"n3": ["n", 8, "", 4]}, "the dimension `` is no computation"),
-        ({"n1": ["n", 4, 3, 3]}, "node 1 .*: a const has the open dimension `n`"),
+        ({"n1": ["n", 4, 3, 3]}, "node 1 .*: a constant needs fixed dimensions, found `n`"),
         ({"n3": ["n", 8, "n " + "n " * 40 + "+ " * 40, 4]}, "is no computation"),
         ({"n3": ["n", 8, "h 0 /", "w 2 -"]}, "the dimension `h 0 /` is below 1"),
         ({"n3": ["n", 8, "h 9223372036854775807 *", 4]}, "below 1 for these inputs, or outside 64 bits"),

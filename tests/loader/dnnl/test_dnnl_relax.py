@@ -157,8 +157,8 @@ def shape_of_result(*shape: int) -> Callable[[dict[str, Any]], Any]:
 
 LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "product": ("matmul_4d", shape_of_result(2, 3, 5, 5),
-                r"factors of float32\[2, 3, 5, 7\] and float32\[2, 3, 7, 4\] do not give float32\[2, 3, 5, 5\]"),
-    "flat": ("matmul", shape_of_result(15), "a factor has 2 axes, and the result 1"),
+                r"operands float32\[2, 3, 5, 7\] and float32\[2, 3, 7, 4\] do not give float32\[2, 3, 5, 5\]"),
+    "flat": ("matmul", shape_of_result(15), "an operand has 2 axes, and the result 1"),
     "slope": ("prelu_1_6", lambda node: node["attrs"].update(axis=[["2"]]),
               r"the slope is float32\[6\], and there are 4 channels"),
     "axis": ("mean_1_0", lambda node: node["attrs"].update(axis=[["4"]]),

@@ -102,7 +102,7 @@ static int no_model(mblob_module *module) {
   for (size_t i = 0; i < count; i++) {
     const mblob_module *other = mblob_module_import_at(module, i);
     if (is_model(other))
-      return mb_fail(MBLOB_E_NOT_FOUND, "module '%s' is no model; its import %zu is, '%s'", key, i,
+      return mb_fail(MBLOB_E_NOT_FOUND, "module '%s' is no model; its import %zu ('%s') is", key, i,
                      mblob_module_type_key(other));
   }
   return mb_fail(MBLOB_E_NOT_FOUND, "module '%s' has no model", key);
