@@ -204,7 +204,6 @@ def test_names_never_leave_the_folder(pack, tmp_path: Path) -> None:
         ".",
         "a\\b",
         "x" * 5000,
-        "",
         "W",
         "w",
         "w~2",
@@ -224,6 +223,15 @@ def test_names_never_leave_the_folder(pack, tmp_path: Path) -> None:
     assert sorted(float(np.load(p)[0]) for p in files) == list(range(len(names)))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep", "g.so"]
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["er"]
+
+
+def test_an_empty_name_gives_a_file(tmp_path: Path) -> None:
+    """TVM writes some; mblob's packager refuses them."""
+    record = mblob.save_param_dict({"w": np.ones(1, "float32")})[8 + 8 + 8 + 8 + 1 + 8 :]
+    payload = struct.pack("<QQQ", 1, 0, 1) + record + struct.pack("<QQ", 0, 0)
+    mblob.blob_module("const_loader", payload).export_library(tmp_path / "c.so")
+    files = mblob.extract(tmp_path / "c.so", tmp_path / "out", tensors=True)
+    assert [float(np.load(p)[0]) for p in files] == [1]
 
 
 def test_a_name_that_is_there_twice_gives_two_files(tmp_path: Path) -> None:

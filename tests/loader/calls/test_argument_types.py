@@ -146,7 +146,11 @@ def test_the_public_header_names_the_words_of_the_table() -> None:
             *(int(re.sub(r"\D", "", w)) for w in (first, last)),
         )
         shown |= {f"{kind}{bits}" for bits in (8, 16, 32, 64) if low <= bits <= high}
-    words = argument_types.macros()["MB_ARGUMENT_WORDS_TEXT"].strip('"').split(", ")[:-1]
+    words, _, others = (
+        argument_types.macros()["MB_ARGUMENT_WORDS_TEXT"].strip('"').partition(", shape[")
+    )
+    assert others == "dimensions], DTYPE[dimensions] or (TYPE, ...)"
+    words = words.split(", ")
     assert len(words) == len(PASSED) + 8 and set(words) <= shown
 
 
