@@ -299,7 +299,8 @@ def _is_own(function: Any, record: Any) -> bool:
     if name != name_of(record).partition(b"<")[0]:
         return False
     types = [referred(c) for c in children(function) if c.tag == "DW_TAG_formal_parameter"]
-    if len(types) != 2 or types[1] is None or types[1].tag not in POINTERS[1:]:  # behind `this`
+    # more parameters may have default arguments
+    if len(types) < 2 or types[1] is None or types[1].tag not in POINTERS[1:]:  # behind `this`
         return False
     target, _, _ = unnamed(referred(types[1]))
     return target is not None and target.offset == record.offset

@@ -3,6 +3,7 @@ any compiler of the machine passes in the same way."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from mblob.argument_types import Value
@@ -119,9 +120,20 @@ def value_of(declared: Any, pointer_size: int) -> Value | None:
         made = _record(die, pointer_size, largest, 0)
     except _NotKnown:
         return None
-    if made.size > _LARGEST or len(made.text) > _LONGEST:
+    if made.size > _LARGEST or len(made.text) > _LONGEST or _may_be_packed(made, pointer_size):
         return None
     return Value(made.text, made.size, made.alignment, made.offsets)
+
+
+def _may_be_packed(made: _Type, pointer_size: int) -> bool:
+    """True if `packed`, which debug information does not tell where it moves no member, would change the way in which
+    a struct is passed: its alignment would no longer be above that of a register. Numbers of floating point alone are
+    in registers of their own (32-bit Arm)."""
+    words = set(re.findall("[a-z]+", re.sub(r" m[0-9]+", " ", made.text)))
+    return made.alignment > pointer_size and not (pointer_size == 4 and words <= _FLOATING)
+
+
+_FLOATING = {"struct", "union", "float", "double"}
 
 
 def _behind_names(die: Any) -> Any:

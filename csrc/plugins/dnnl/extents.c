@@ -99,7 +99,7 @@ int dn_extents_read(struct dn_graph *graph) {
       if (node->role == DN_CONST)
         status = dn_fail_node(graph, node, MBLOB_E_FORMAT,
                               "a constant needs fixed dimensions, found `%s`", tensor->extents[k]);
-      else if (!compute(graph, tensor->extents[k], NULL, &unused))
+      else if (!graph->name_count || !compute(graph, tensor->extents[k], NULL, &unused))
         status = dn_fail_node(
             graph, node, MBLOB_E_FORMAT,
             "dimension `%s`: expected names of input dimensions, numbers and operators in postfix order",

@@ -9,7 +9,7 @@
 #include "common.h"
 
 #define ALIGNMENT 64
-#define ROW 40 /* bytes */
+#define ROW 48 /* bytes */
 static const char magic[8] = "mbdnnl1";
 
 /* ---- digests ---- */
@@ -93,7 +93,7 @@ static bool read_name(struct mb_cursor *c, char *out, size_t room, const char *w
 static bool read_row(struct mb_cursor *c, struct dn_packed_row *row) {
   return mb_read_u64(c, &row->constant, "a row") && mb_read_u64(c, &row->source, "a row") &&
          mb_read_u64(c, &row->format, "a row") && mb_read_u64(c, &row->offset, "a row") &&
-         mb_read_u64(c, &row->size, "a row");
+         mb_read_u64(c, &row->size, "a row") && mb_read_u64(c, &row->check, "a row");
 }
 
 static int read_rows(struct mb_cursor *c, struct dn_packed *packed, uint64_t count, uint64_t size) {
@@ -153,7 +153,8 @@ bool dn_packing_use(struct dn_build *build, const struct dn_operand *from, struc
     const struct dn_packed_row *row = &packed->rows[i];
     if (row->constant != from->number || row->format != format ||
         row->size != build->library->md_size(to->md) ||
-        row->source != source_of(build, from->number))
+        row->source != source_of(build, from->number) ||
+        row->check != digest(packed->payload + row->offset, mb_size(row->size), 1))
       continue;
     struct dn_plan *plan = build->plan;
     struct dn_constant *constant = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
@@ -183,8 +184,8 @@ int dn_packing_note(struct dn_build *build, const struct dn_operand *from,
   struct dn_packed_row *row =
       dn_plan_grow((void **)&p->made, &p->made_count, &p->made_capacity, sizeof(*row));
   if (!row) return MBLOB_E_MEMORY;
-  *row = (struct dn_packed_row){from->number, source_of(build, from->number), format, to->number,
-                                build->plan->constants[to->number].size};
+  *row = (struct dn_packed_row){from->number, source_of(build, from->number),          format,
+                                to->number,   build->plan->constants[to->number].size, 0};
   return MBLOB_OK;
 }
 
@@ -229,6 +230,7 @@ static void write_packing(const struct dn_packing *p, const struct dn_plan *plan
     put_u64(out, row->format);
     put_u64(out, at);
     put_u64(out, row->size);
+    put_u64(out, digest(constants[row->offset].data, mb_size(row->size), 1));
     at = up(at + row->size);
   }
   fill(out, head, up(head));

@@ -8,7 +8,7 @@
  *   "mbdnnl1\0", u64 digest of what follows up to the data, u64 where the data begins
  *   string library, string instructions   (of who packed: "oneDNN 3.2.0", "0xfff")
  *   u64 count, count x {u64 constant, u64 digest of its bytes, u64 digest of the formats from and to,
- *                       u64 offset, u64 size}
+ *                       u64 offset, u64 size, u64 digest of its data}
  *   the data, each at a multiple of 64 bytes */
 #ifndef DN_PACKED_H
 #define DN_PACKED_H
@@ -21,7 +21,7 @@
 #define DN_PACKED_FUNCTION "__dnnl_packed_1"
 
 struct dn_packed_row {
-  uint64_t constant, source, format, offset, size;
+  uint64_t constant, source, format, offset, size, check;
 };
 
 struct dn_packed {
@@ -46,7 +46,7 @@ struct dn_packing {
   uint64_t *digests; /* of the constants that were looked at; 0: not yet */
 };
 
-/* A constant in the format to->md from what is packed; false if it is not there. */
+/* A constant in the format to->md from what is packed; false if it is not there, or damaged. */
 bool dn_packing_use(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to);
 /* Note that a constant was reordered. A mblob_status. */
 int dn_packing_note(struct dn_build *build, const struct dn_operand *from,

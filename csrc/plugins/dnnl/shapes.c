@@ -141,11 +141,12 @@ static int make(struct dn_shapes *shapes, struct dn_weights *weights, const int6
   memcpy(shape->values, values, size);
   mb_lock(&shapes->lock);
   ++weights->users;
+  bool timed = shapes->timed;
   mb_unlock(&shapes->lock);
   shape->weights = weights;
   shape->users = 1;
   (void)dn_calls_begin(&shape->calls, &shape->graph);
-  dn_calls_time(&shape->calls, shapes->timed);
+  dn_calls_time(&shape->calls, timed);
   int status = fix_tensors(shapes->graph, shape);
   if (!status) status = make_plan(shape);
   if (status)
@@ -184,6 +185,7 @@ static int add(struct dn_shapes *shapes, struct dn_weights *weights, const int64
     fresh->next = shapes->first;
     shapes->first = fresh;
     ++fresh->users;
+    dn_calls_time(&fresh->calls, shapes->timed); /* it may have changed since */
     rest = cut(&shapes->first, DN_MOST_SHAPES);
   }
   mb_unlock(&shapes->lock);

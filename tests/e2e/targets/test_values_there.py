@@ -50,6 +50,18 @@ TYPES = {
     "double _Complex": [""],
 }
 OF_64_BITS = {"__int128": [""], "struct { __int128 i; int k; }": ["i", "k"]}
+# Refused: with `packed`, which debug information does not tell of them, they would be passed in another way.
+LONG_DOUBLES = {"struct { long double l; }", "struct { int i; long double l; }"}
+WIDER_THAN_REGISTERS = {
+    "arm": LONG_DOUBLES | {
+        "struct { double d; int i; }", "struct { int i; double d; }", "struct { float f; long long l; }",
+        "struct { long long v[5]; char n[3]; }", "struct { struct { double x; } p[2]; short s; }",
+        "union { double d; long long i; }", "struct { double _Complex z; int i; }",
+        "struct { unsigned char c; double d; float f; }",
+    },
+    "i386": set(),
+    "s390x": set(),
+}  # fmt: skip
 
 
 def source(types: dict[str, list[str]]) -> str:
@@ -140,11 +152,14 @@ def test_values_are_passed_as_c_passes_them(
     path = tmp_path / "k.so"
     target = {"target": machine.triplet} if machine else {}
     mblob.csource_module(source(types)).export_library(path, dialect=dialect, **target)
-    rows = [row for row in read_table(ElfFile(path.read_bytes(), "")) if row.abi == "packed"]
-    assert len(rows) == len(types), {row.name for row in rows}
+    found = {row.name for row in read_table(ElfFile(path.read_bytes(), "")) if row.abi == "packed"}
+    refused = {text for i, text in enumerate(types) if f"next{i}" not in found}
+    wide = LONG_DOUBLES | {"struct { __int128 i; int k; }"}
+    assert refused == WIDER_THAN_REGISTERS.get(machine.name if machine else "", wide)
     tries = "".join(
         f"  TRY({i}, {int('Complex' in text and '{' not in text)});\n"
         for i, text in enumerate(types)
+        if text not in refused
     )
     host = f"#define HOST\n{source(types)}{HOST}{tries}  return 0;\n}}\n"
     (tmp_path / "host.c").write_text(host)

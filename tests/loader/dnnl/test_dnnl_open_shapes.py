@@ -141,6 +141,7 @@ def test_one_name_is_one_size_for_all_inputs(tmp_path: Path) -> None:
         ({"n3": ["n", 8, "q", 4]}, "node 3 .* dimension `q`: expected names of input dimensions"),
         ({"n0": ["n 2 *", 4, "h", "w"], "n3": ["n", 8, "h", "w"]}, "dimension `n"),
         ({"n3": ["n", 8, "h +", 4]}, "dimension `h [+]`: expected names"),
+        ({"n0": ["3", 4, 6, 6], "n3": [3, 8, 4, 4]}, "dimension `3`: expected names of input dimensions"),
         ({"n3": ["n", 8, "h h", 4]}, "dimension `h h`: expected names"),
         ({"n3": ["n", 8, "", 4]}, "dimension ``: expected names"),
         ({"n1": ["n", 4, 3, 3]}, "node 1 .*: a constant needs fixed dimensions, found `n`"),

@@ -325,11 +325,11 @@ def test_a_source_or_an_object_without_a_function_that_can_be_called_is_told(
 
 
 UNSEEN = {
-    "st": ("c", "static int st(int x) { return x; } int sta(int x) { return st(x); }", "remove static there, or give"),
+    "st": ("c", "static int st(int x) { return x; } int sta(int x) { return st(x); }", "remove static there, or add"),
     "ns::st": ("cc", "namespace ns { static int st(int x) { return x; } } int sta(int x) { return ns::st(x); }",
-               "remove static there, or give"),
+               "remove static there, or add"),
     "no": ("cc", "namespace { int no(int x) { return x; } } int sta(int x) { return no(x); }",
-           "is in an anonymous namespace in its source: give"),
+           "is in an anonymous namespace in its source: add"),
 }  # fmt: skip
 
 

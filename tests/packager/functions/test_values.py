@@ -37,6 +37,7 @@ struct nested { struct vec p[2]; union number u; struct { char c; double d; } s;
 struct parts { float complex z; void *p; short s; };
 struct bits { unsigned a : 3; int c; };
 struct __attribute__((packed)) tight { char c; int i; };
+struct big { __int128 i; };
 struct __attribute__((aligned(32))) wide { double v[4]; };
 typedef mixed mixed_wide __attribute__((aligned(16)));
 typedef float lanes __attribute__((vector_size(16)));
@@ -70,11 +71,13 @@ int of_typedef(mixed_wide m) { return m.a; }
 lanes of_lanes(lanes x) { return x; }
 int empty(struct none n, int a) { return a; }
 long double largest(long double x) { return x; }
+int maybe_packed(struct big b) { return (int)b.i; }
 int open(struct flexible f) { return f.n; }
 int calls(int (*f)(struct vec), struct vec v) { return f(v); }
 """
 REFUSED = (
     "bit_field", "is_tight", "is_wide", "of_typedef", "of_lanes", "empty", "largest", "open",
+    "maybe_packed",  # with `packed`, debug information would be the same
 )  # fmt: skip
 VEC = np.dtype([("x", "f8"), ("y", "f8")])
 V, W = np.array((1, 2), VEC), np.array((3, 4), VEC)
@@ -341,6 +344,9 @@ Late::~Late() = default;
 int late(Late l) { return l.a; }
 struct Unmovable { int a; Unmovable(const Unmovable &) = delete; Unmovable() = default; };
 int unmovable(Unmovable u) { return u.a; }
+struct Copied { int a; Copied(const Copied &, int = 0); };
+Copied::Copied(const Copied &o, int i) : a(o.a + i) {}
+int copied(Copied c) { return c.a; }
 struct Empty {};
 int empty(Empty, int a) { return a; }
 struct Derived : vec { int k; };
@@ -369,6 +375,7 @@ def test_structs_of_cxx_that_are_passed_as_those_of_c(tmp_path: Path, cc: str) -
         "destroyed",
         "late",
         "unmovable",
+        "copied",
         "empty",
         "derived",
         "virtuals",
