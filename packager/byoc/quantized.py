@@ -3,9 +3,9 @@
     y = quantize(relu(conv2d(dequantize(x), dequantize(w)) + bias))
 
 A convolution or dense layer whose data and weights are dequantized is computed in int8, with the
-scales behind it, if its zero points allow that. Weights of others are dequantized here. Products of
-integers are exact; the result is rounded once, at its end, so that it may differ by one step from what
-float32 gives.
+scales behind it, if its zero points allow that. Weights of others are dequantized here. Sums of
+products of integers are exact (on x86 without VNNI the plug-in has oneDNN sum them in float32, exact to
+2^24); the result is rounded once, at its end, so that it may differ by one step from what float32 gives.
 """
 
 from __future__ import annotations

@@ -188,19 +188,21 @@ int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *
 
 /* Where the primitive writes, in the format that it chose; and where the tensor is when the node
  * is done. */
-static int place_result(struct dn_build *build, const struct dn_view *view, const dn_md *chosen,
+static int place_result(struct dn_build *build, const struct dn_operation *op, const dn_md *chosen,
                         struct dn_operand *written, struct dn_operand *result) {
+  const struct dn_view *view = op->dst_view;
   size_t tensor = build->node->first_tensor;
   const struct dn_tensor *t = &build->graph->tensors[tensor];
   struct dn_value *value = &build->values[tensor];
   const dn_md *raw = dn_view_md(build, view, t), *kept = NULL;
   if (!raw) return MBLOB_E_KERNEL;
-  bool direct = build->library->md_equal(raw, chosen);
+  bool direct = build->library->md_equal(raw, chosen),
+       same_type = dn_type_in(op, t->type) == t->type;
   size_t argument = value->argument;
   *result =
       (struct dn_operand){.tensor = tensor, .place = DN_ARGUMENT, .number = argument, .md = raw};
   if (argument == SIZE_MAX) {
-    int status = direct ? MBLOB_OK : dn_view_undo(build, view, chosen, &kept);
+    int status = direct || !same_type ? MBLOB_OK : dn_view_undo(build, view, chosen, &kept);
     if (!status) *result = (struct dn_operand){.tensor = tensor, .md = kept ? chosen : raw};
     if (status || (status = dn_new_buffer(build, result))) return status;
   }
@@ -235,6 +237,18 @@ static int begin_with_sum(struct dn_build *build, struct dn_operation *op,
 
 /* ---- operations ---- */
 
+static bool is_byte(enum dn_type type) { return type == DN_S8 || type == DN_U8; }
+
+void dn_choose_floats(const struct dn_build *build, struct dn_operation *op, enum dn_type src,
+                      enum dn_type weights) {
+  op->in_floats = is_byte(src) && is_byte(weights) && !dn_sums_bytes(build->library);
+  op->add_sum_apart |= op->in_floats; /* as floats, so that the result is rounded once */
+}
+
+enum dn_type dn_type_in(const struct dn_operation *op, enum dn_type type) {
+  return op->in_floats ? DN_F32 : type;
+}
+
 static const dn_md *md_of(struct dn_build *build, void *desc, int what, int index) {
   const dn_md *known = build->library->query_md(desc, what, index);
   dn_md *md = NULL;
@@ -262,7 +276,7 @@ static int submit(struct dn_build *build, struct dn_operation *op, void *desc) {
   for (int i = 0; i < op->problem.source_count; ++i)
     if ((status = want(build, desc, DN_SRC_MD, i, &op->sources[i]))) return status;
   const dn_md *chosen = md_of(build, desc, DN_DST_MD, 0);
-  if (!chosen || (status = place_result(build, op->dst_view, chosen, &written, &result)))
+  if (!chosen || (status = place_result(build, op, chosen, &written, &result)))
     return chosen ? status : MBLOB_E_KERNEL;
   if (op->sum.md && (status = begin_with_sum(build, op, &written, &result))) return status;
   struct dn_step_operands list = {.kind = dn_kind_name(op->problem.kind),

@@ -66,6 +66,7 @@ struct dn_operation {
   struct dn_operand sum; /* added to by a post-op: dst begins with its bytes */
   const struct dn_view *sum_view, *dst_view;
   bool add_sum_apart; /* by a binary post-op instead */
+  bool in_floats;     /* of bytes, whose products oneDNN would sum in 16 bits */
   void *post_ops;
   size_t post_op_count;
 };
@@ -96,6 +97,11 @@ int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *
  * for all. `work`: multiplications, or so. The number of threads before is returned. */
 int dn_choose_threads(struct dn_build *build, double work);
 void dn_restore_threads(struct dn_build *build, int threads);
+/* Products of data and weights: decide in which type, before dn_fuse. */
+void dn_choose_floats(const struct dn_build *build, struct dn_operation *operation,
+                      enum dn_type src, enum dn_type weights);
+/* The type in which the primitive has a tensor of `type`. */
+enum dn_type dn_type_in(const struct dn_operation *operation, enum dn_type type);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);
 
 /* operators.c: translate build->node. */

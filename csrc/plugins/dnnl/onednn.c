@@ -37,6 +37,15 @@ const char *dn_status_text(int status) {
   }
 }
 
+bool dn_sums_bytes(const struct dn_library *lib) {
+#if defined(__x86_64__) || defined(__i386__)
+  return lib->instructions && lib->instructions() & lib->version->vnni;
+#else
+  (void)lib;
+  return false;
+#endif
+}
+
 const char *dn_kind_name(enum dn_kind kind) {
   static const char *const kinds[] = {
       [DN_CONVOLUTION] = "convolution",

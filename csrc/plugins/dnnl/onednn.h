@@ -175,6 +175,7 @@ struct dn_version {
   /* All that decides which bytes a tensor of this descriptor has; returns the size, 0 if that cannot
    * be told. */
   size_t (*md_tell)(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]);
+  unsigned vnni;        /* bits of the instructions: AVX2_VNNI, AVX512_CORE_VNNI */
   int post_op_argument; /* DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE */
 };
 extern const struct dn_version dn_version_2, dn_version_3;
@@ -217,6 +218,10 @@ struct dn_library {
   unsigned (*instructions)(void); /* a number for those that are used; may be NULL */
   char path[4096];                /* as it was given to the dynamic linker */
 };
+
+/* Whether products of 8-bit integers are summed in 32 bits, and so exact. Processors of x86 without
+ * VNNI sum pairs of them in 16 bits, which saturate; of other processors nothing is known. */
+bool dn_sums_bytes(const struct dn_library *library);
 
 /* The library, found and opened at the first call that succeeds; NULL after recording what was
  * tried. */

@@ -9,6 +9,7 @@
 #define DN_V2_OPERATION_DESC_SIZE \
   8192 /* at least as large as any that is used; the library knows the real sizes */
 #define DN_V2_POST_OP_ARGUMENT 16384
+#define DN_V2_VNNI 0x440
 enum dn_v2 {
   DN_V2_RELU = 31,
   DN_V2_POWER = 32,
@@ -34,6 +35,7 @@ enum dn_v2 {
 
 /* 3 */
 #define DN_V3_POST_OP_ARGUMENT 32768
+#define DN_V3_VNNI 0x48
 enum dn_v3 {
   DN_V3_BLOCKED = 2,
   DN_V3_MD_STRIDES = 14,

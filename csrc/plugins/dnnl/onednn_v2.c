@@ -184,5 +184,6 @@ const struct dn_version dn_version_2 = {
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
+    .vnni = DN_V2_VNNI,
     .post_op_argument = DN_V2_POST_OP_ARGUMENT,
 };

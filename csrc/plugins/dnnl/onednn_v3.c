@@ -198,5 +198,6 @@ const struct dn_version dn_version_3 = {
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
+    .vnni = DN_V3_VNNI,
     .post_op_argument = DN_V3_POST_OP_ARGUMENT,
 };

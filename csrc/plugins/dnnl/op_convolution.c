@@ -209,9 +209,10 @@ static int convolve(struct dn_build *build, bool transposed) {
   struct dn_problem *p = &op.problem;
   p->kind = transposed ? DN_DECONVOLUTION : DN_CONVOLUTION;
   p->algorithm = transposed ? DN_DECONVOLUTION_DIRECT : DN_CONVOLUTION_DIRECT;
-  p->src = dn_any_md(build, c.src.rank, c.src.dims, c.src.type);
-  p->weights = dn_any_md(build, c.axes + 2 + grouped, dims, c.weights.type);
-  p->dst = dn_any_md(build, c.dst.rank, c.dst.dims, c.dst.type);
+  dn_choose_floats(build, &op, c.src.type, c.weights.type);
+  p->src = dn_any_md(build, c.src.rank, c.src.dims, dn_type_in(&op, c.src.type));
+  p->weights = dn_any_md(build, c.axes + 2 + grouped, dims, dn_type_in(&op, c.weights.type));
+  p->dst = dn_any_md(build, c.dst.rank, c.dst.dims, dn_type_in(&op, c.dst.type));
   p->strides = c.strides;
   p->dilates = c.dilation;
   p->pad_before = c.before;

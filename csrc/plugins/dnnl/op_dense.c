@@ -57,12 +57,14 @@ int dn_dense(struct dn_build *build) {
   op.dst_view = &dst;
   /* Weights that come with each call are used as they lie: to reorder them costs more than it
    * gains. */
-  if (op.weights.place == DN_CONSTANT) {
-    op.problem.src = dn_any_md(build, 2, src.dims, src.type);
-    op.problem.weights = dn_any_md(build, 2, weights.dims, weights.type);
+  dn_choose_floats(build, &op, src.type, weights.type);
+  if (op.weights.place == DN_CONSTANT || op.in_floats) {
+    op.problem.src = dn_any_md(build, 2, src.dims, dn_type_in(&op, src.type));
+    op.problem.weights = dn_any_md(build, 2, weights.dims, dn_type_in(&op, weights.type));
     if (!op.problem.src || !op.problem.weights) return MBLOB_E_KERNEL;
   }
-  if (!(op.problem.dst = dn_any_md(build, 2, dst.dims, dst.type))) return MBLOB_E_KERNEL;
+  if (!(op.problem.dst = dn_any_md(build, 2, dst.dims, dn_type_in(&op, dst.type))))
+    return MBLOB_E_KERNEL;
   status = dn_fuse(build, &op, 1);
   if (!status) status = dn_build_operation(build, &op);
   if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);
@@ -130,10 +132,14 @@ int dn_matmul(struct dn_build *build) {
       (status = check_factors(build, &src, &weights, result)))
     return status;
   op.dst_view = &dst;
-  if (op.weights.place == DN_CONSTANT &&
-      !(op.problem.weights = dn_any_md(build, rank, weights.dims, weights.type)))
+  dn_choose_floats(build, &op, src.type, weights.type);
+  if (op.in_floats && !(op.problem.src = dn_plain_md(build, rank, src.dims, DN_F32)))
     return MBLOB_E_KERNEL;
-  if (!(op.problem.dst = dn_plain_md(build, rank, dst.dims, dst.type))) return MBLOB_E_KERNEL;
+  if ((op.weights.place == DN_CONSTANT || op.in_floats) &&
+      !(op.problem.weights = dn_any_md(build, rank, weights.dims, dn_type_in(&op, weights.type))))
+    return MBLOB_E_KERNEL;
+  if (!(op.problem.dst = dn_plain_md(build, rank, dst.dims, dn_type_in(&op, dst.type))))
+    return MBLOB_E_KERNEL;
   status = dn_fuse(build, &op, rank - 1);
   if (!status) status = dn_build_operation(build, &op);
   if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);

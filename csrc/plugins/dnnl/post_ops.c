@@ -276,7 +276,9 @@ static int add_bias(struct dn_build *build, struct dn_operation *op, size_t tens
   for (int i = 0; i < rank; ++i) dims[i] = i + 1 == rank ? channels : 1;
   struct dn_view flat = dn_view_reshaped(bias, rank, dims);
   int status = dn_operand(build, tensor, &op->bias);
-  return status ? status : dn_view_apply(build, &flat, &op->bias);
+  if (status || (status = dn_view_apply(build, &flat, &op->bias)) || !op->in_floats) return status;
+  const dn_md *floats = dn_plain_md(build, rank, dims, DN_F32);
+  return floats ? dn_reorder(build, &op->bias, floats) : MBLOB_E_KERNEL;
 }
 
 int dn_fuse(struct dn_build *build, struct dn_operation *op, int channel_axis) {

@@ -93,6 +93,10 @@ SAME(DN_V3_MD_BLOCKS, dnnl_query_inner_blks);
 SAME(DN_V3_MD_BLOCK_AXES, dnnl_query_inner_idxs);
 #endif
 SAME(OF_VERSION(POST_OP_ARGUMENT), DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE);
+SAME(OF_VERSION(VNNI) & (dnnl_cpu_isa_avx2 | dnnl_cpu_isa_avx512_core), 0);
+SAME(OF_VERSION(VNNI) & dnnl_cpu_isa_avx512_core_vnni,
+     dnnl_cpu_isa_avx512_core_vnni & ~dnnl_cpu_isa_avx512_core);
+SAME(OF_VERSION(VNNI) & dnnl_cpu_isa_avx2_vnni, dnnl_cpu_isa_avx2_vnni & ~dnnl_cpu_isa_avx2);
 SAME(OF_VERSION(RELU), dnnl_eltwise_relu);
 SAME(OF_VERSION(TANH), dnnl_eltwise_tanh);
 SAME(OF_VERSION(ABS), dnnl_eltwise_abs);
