@@ -77,6 +77,7 @@ def test_the_other_version(onednn: str) -> None:
             "_errors",
             "_shapes",
             "_types",
+            "_bytes",
             "_releases",
             "_random",
             "_packed",
