@@ -39,9 +39,7 @@ def name_activations(operators: Sequence[Operator], outputs: Sequence[Tensor]) -
     users, kept = users_of(needed(operators, outputs)), {id(t) for t in outputs}
     for o in operators:
         power = _with_number(o, "power")
-        if power and power[1] != 1:
-            _become(o, "pow", power[0], exponent=power[1])
-        elif line := _line(o):
+        if line := _line(o):
             data, alpha, beta = line
             before = data.producer
             alone = len(users.get(id(data), ())) == 1 and id(data) not in kept
@@ -50,11 +48,15 @@ def name_activations(operators: Sequence[Operator], outputs: Sequence[Tensor]) -
                 alpha *= before.number("alpha")
                 data = before.inputs[0]
             _become(o, "linear", data, alpha=alpha, beta=beta)
+        elif power:
+            _become(o, "pow", power[0], exponent=power[1])
 
 
-def is_gelu(operators: Sequence[Operator]) -> bool:
-    """True if these operators, the last of which is their end, are a gelu."""
-    return _gated(operators[-1]) is not None
+def gelu_in(operators: Sequence[Operator]) -> list[Operator]:
+    """Of operators, the last of which is their end, those that are a gelu; none if there is none."""
+    found = _gated(operators[-1])
+    inside = [o for o in operators if found and found[1] not in o.outputs]
+    return needed(inside, operators[-1].outputs)
 
 
 def _become(o: Operator, op: str, *inputs: Tensor, **attrs: float) -> None:
@@ -96,6 +98,9 @@ def _scaled(o: Operator | None) -> tuple[Tensor, float] | None:
         return found[0], 1 / found[1]
     if o is not None and o.op == "negative":
         return o.inputs[0], -1.0
+    power = _with_number(o, "power")
+    if power and power[1] == 1:
+        return power
     return _with_number(o, "multiply")
 
 

@@ -84,13 +84,17 @@ def runs(operator: Operator) -> bool:
         and 0 < len(operator.inputs) <= _MOST_SOURCES
         and all(t.dtype == "float32" and 0 not in t.shape for t in tensors)
         and all(len(t.shape) <= _MOST_AXES for t in tensors)
-        and (operator.op != "power" or number_of(operator.inputs[1]) is not None)
+        and (operator.op != "power" or _has_one_exponent(operator))
         and len(operator.outputs[0].shape) > 0
     )
 
 
+def _has_one_exponent(o: Operator) -> bool:
+    return o.inputs[0].shape == o.outputs[0].shape and number_of(o.inputs[1]) is not None
+
+
 def _is_quantization(o: Operator) -> bool:
-    """Between float32 and 8 bits, with constants; or numbers of 8 and 32 bits that are weights."""
+    """Between float32 and 8 bits, with constants."""
     data, result = o.inputs[0], o.outputs[0]
     narrow = ("uint8", "int8")
     types = (data.dtype, result.dtype)
@@ -101,7 +105,6 @@ def _is_quantization(o: Operator) -> bool:
         and (
             (o.op == "quantize" and types[0] == "float32" and types[1] in narrow)
             or (o.op == "dequantize" and types[0] in narrow and types[1] == "float32")
-            or (o.op == "dequantize" and types == ("int32", "float32") and len(data.shape) == 1)
         )
     )
 

@@ -31,22 +31,26 @@ def quantized(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[
             _as_integers(layer, users, kept)
     for o in operators:
         if o.op == "dequantize" and o.inputs[0].is_constant:
-            _make_constant(o.outputs[0], _dequantized(o))
+            _give_constant(o, _dequantized(o), users)
     for o in operators:
         if o.op == "transpose" and o.inputs[0].is_constant:
-            _make_constant(o.outputs[0], o.inputs[0].numpy().transpose(o.ints("axes")))
+            _give_constant(o, o.inputs[0].numpy().transpose(o.ints("axes")), users)
         elif o.op == "reshape" and o.inputs[0].is_constant:
-            _make_constant(o.outputs[0], o.inputs[0].numpy().reshape(o.outputs[0].shape))
+            _give_constant(o, o.inputs[0].numpy().reshape(o.outputs[0].shape), users)
         elif o.op == "nn.matmul" and o.inputs[1].is_constant and len(o.inputs[1].shape) == 2:
             o.op = "nn.dense"
             o.inputs = (o.inputs[0], constant_tensor("weights", o.inputs[1].numpy().T))
         elif o.op in ("quantize", "dequantize"):
             o.inputs = (o.inputs[0], *(_spread(o, t) for t in o.inputs[1:]))
-    return [o for o in needed(operators, outputs) if not o.outputs[0].is_constant]
+    return needed(operators, outputs)
 
 
-def _make_constant(tensor: Tensor, array: Any) -> None:
-    tensor.constant, tensor.producer = constant_tensor(tensor.name, array).constant, None
+def _give_constant(o: Operator, array: Any, users: dict[int, list[Operator]]) -> None:
+    """Let the users of an operator have its result as a constant. It stays for who needs its output."""
+    result = o.outputs[0]
+    made = constant_tensor(result.name, array)
+    for user in users.get(id(result), ()):
+        user.inputs = tuple(made if t is result else t for t in user.inputs)
 
 
 def _dequantized(o: Operator) -> Any:
@@ -116,6 +120,8 @@ def _as_integers(layer: Operator, users: dict[int, list[Operator]], kept: set[in
     weights, scales = found
     count = weights.shape[0]
     factor = np.broadcast_to(float(scale) * scales.astype(np.float64), (count,))
+    if not factor.astype(np.float32).all():
+        return  # a bias is divided by it
     sums = weights.astype(np.int64).reshape(count, -1).sum(1)
     offset, last, relu = -float(zero) * sums, layer, False
 
@@ -139,6 +145,9 @@ def _as_integers(layer: Operator, users: dict[int, list[Operator]], kept: set[in
         parts = _one(user.inputs[1]), _one(user.inputs[2])
         if parts[0] is not None and parts[1] is not None:
             (out_scale, out_zero), last = map(float, parts), user
+    numbers, largest = (offset, factor / (out_scale or np.nan)), np.finfo(np.float32).max
+    if not all((np.abs(a) <= largest).all() for a in numbers):
+        return
     given = [
         data.inputs[0], constant_tensor("weights", weights),
         constant_tensor("bias", offset.astype(np.float32)),
@@ -158,17 +167,11 @@ def _bias(tensor: Tensor, layer: Operator, count: int) -> Any:
     """One number for each result of a layer, of a constant that is added to it; None: it is none."""
     import numpy as np
 
-    o, shape = tensor.producer, tensor.shape
-    array = tensor.numpy() if is_float(tensor) else None
-    while array is None and o is not None and o.op == "reshape":
-        tensor, o = o.inputs[0], o.inputs[0].producer
-        array = tensor.numpy() if is_float(tensor) else None
-    if array is None and o is not None and o.op == "dequantize" and o.inputs[0].is_constant:
-        array = _dequantized(o)
-    if array is None:
+    if not is_float(tensor):
         return None
     rank = len(layer.outputs[0].shape)
     axis = 1 if layer.op == "nn.conv2d" else rank - 1
     wanted = [count if i == axis else 1 for i in range(rank)]
-    padded = [1] * (rank - len(shape)) + [*shape]
-    return array.astype(np.float64).reshape(-1) if padded == wanted and count > 1 else None
+    padded = [1] * (rank - len(tensor.shape)) + [*tensor.shape]
+    fits = padded == wanted and count > 1
+    return tensor.numpy().astype(np.float64).reshape(-1) if fits else None

@@ -21,7 +21,7 @@ from mblob.arguments import wrong_type
 from mblob.errors import ToolchainError, needs_package
 from mblob.module import Module
 from mblob.packager.byoc import dnnl
-from mblob.packager.byoc.activations import is_gelu
+from mblob.packager.byoc.activations import gelu_in
 from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
@@ -36,6 +36,7 @@ from mblob.packager.modules.payload_modules import const_loader_module
 
 __all__ = ["build", "from_onnx", "partition"]
 Trace = Callable[[str], object]
+_LAYERS = ("relax.nn.conv2d", "relax.matmul")  # that are computed in integers
 # Engines of mblob that take more of a Relax module than of a graph, for which TVM's runtime has the
 # last word: predicate, pattern table, and what is faster there.
 _PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table, untangled)}
@@ -241,17 +242,16 @@ def _prepared(relax: Any, mod: Any, keeps_integers: bool) -> Any:
 
 
 def _with_integers_as_inputs(relax: Any, mod: Any) -> tuple[Any, dict[str, Any]]:
-    """The module with inputs of `main` in place of integers that it dequantizes, which folding would
-    make float32; these integers by name."""
+    """The module with inputs of `main` in place of integers that it dequantizes as weights of layers,
+    which folding would make float32; these integers by name."""
     found: dict[str, Any] = {}
     inputs: list[Any] = []
+    weights = _integer_weights(relax, mod)
 
     def replace(call: Any) -> Any:
-        if getattr(call.op, "name", "") != "relax.dequantize":
+        if _name(call) != "relax.dequantize" or call.args[0] not in weights:
             return call
         value = call.args[0]
-        if type(value).__name__ not in ("Constant", "GenericConst"):
-            return call
         name = f"mblob_integers_{len(found)}"
         found[name] = value.value if hasattr(value, "value") else value.data
         inputs.append(relax.Var(name, type_of(value)))
@@ -268,6 +268,53 @@ def _with_integers_as_inputs(relax: Any, mod: Any) -> tuple[Any, dict[str, Any]]
         [*main.params, *inputs], main.body, kind, main.is_pure, main.attrs
     )
     return made, found
+
+
+def _integer_weights(relax: Any, mod: Any) -> set[Any]:
+    """Constants that `main` dequantizes as weights of layers that engines take, and for nothing else."""
+    bound: list[tuple[Any, Any]] = []  # variables and their values
+    users: dict[Any, list[tuple[Any, Any]]] = {}
+
+    def collect(expression: Any) -> None:
+        if type(expression).__name__ == "SeqExpr":
+            bound.extend((b.var, b.value) for block in expression.blocks for b in block.bindings)
+            bound.append((None, expression.body))
+
+    def are_weights(variable: Any) -> bool:
+        return variable in users and all(is_use(variable, *user) for user in users[variable])
+
+    def is_use(variable: Any, result: Any, value: Any) -> bool:
+        if _name(value) == "relax.permute_dims":
+            return are_weights(result)
+        if _name(value) not in _LAYERS or not variable.same_as(value.args[1]):
+            return False
+        operator = Reader({}).operator(value)
+        return operator is not None and dnnl.runs(operator)
+
+    for variable, function in mod.functions.items():
+        if variable.name_hint == "main":
+            relax.analysis.post_order_visit(function, collect)
+    for user in bound:
+
+        def use(expression: Any, user: tuple[Any, Any] = user) -> None:
+            if type(expression).__name__ in ("Var", "DataflowVar"):
+                users.setdefault(expression, []).append(user)
+
+        relax.analysis.post_order_visit(user[1], use)
+    found: dict[Any, bool] = {}
+    for variable, value in bound:
+        if _name(value) == "relax.dequantize" and _is_constant(value.args[0]):
+            integers = value.args[0]
+            found[integers] = found.get(integers, True) and are_weights(variable)
+    return {integers for integers, alone in found.items() if alone}
+
+
+def _name(call: Any) -> str:
+    return str(getattr(getattr(call, "op", None), "name", ""))
+
+
+def _is_constant(expression: Any) -> bool:
+    return type(expression).__name__ in ("Constant", "GenericConst")
 
 
 def _is_training(call: Any) -> bool:
@@ -314,7 +361,7 @@ def _with_operators(relax: Any, mod: Any) -> Any:
         return any(tvm_ffi.structural_equal(loop, function) for loop in made)
 
     def replace(call: Any) -> Any:
-        if getattr(call.op, "name", "") != "relax.call_tir":
+        if _name(call) != "relax.call_tir":
             return call
         loop, arguments = call.args[0], [*call.args[1].fields]
         name = loop.name_hint.rstrip("0123456789_")
@@ -344,7 +391,15 @@ def _patterns(engine: str, is_open: bool) -> list[Any]:
         return operator is not None and agrees(f"the predicate of {engine!r}", predicate, operator)
 
     def gelu(context: Any) -> bool:
-        return is_gelu(_read_bindings(context.matched_bindings))
+        """True for one of which nobody outside needs what is between."""
+        made = _read_bindings(context.matched_bindings)
+        found = gelu_in([*made.values()])
+        inside = [variable for variable, operator in made.items() if operator in found]
+        return bool(found) and all(
+            type(variable).__name__ == "DataflowVar"
+            and {*inside}.issuperset(context.var_usages[variable])
+            for variable in inside[:-1]
+        )
 
     gelus: list[Any] = [(f"{engine}.gelu", _gelu(dpl), {}, gelu)] if engine in _PLUG_INS else []
     return [
@@ -375,10 +430,10 @@ def _gelu(dpl: Any) -> Any:
     )
 
 
-def _read_bindings(bindings: Mapping[Any, Any]) -> list[Operator]:
-    """The operators of bindings, in an order in which they can run."""
+def _read_bindings(bindings: Mapping[Any, Any]) -> dict[Any, Operator]:
+    """The operators of bindings by their variables, in an order in which they can run."""
     reader, seen = Reader({}), set()
-    made: list[Operator] = []
+    made: dict[Any, Operator] = {}
 
     def read(variable: Any) -> None:
         if variable in bindings and variable not in seen:
@@ -386,7 +441,7 @@ def _read_bindings(bindings: Mapping[Any, Any]) -> list[Operator]:
             for argument in bindings[variable].args:
                 read(argument)
             operator = reader.operator(bindings[variable], variable)
-            made.extend([operator] if operator is not None else [])
+            made.update({variable: operator} if operator is not None else {})
 
     for variable in bindings:
         read(variable)

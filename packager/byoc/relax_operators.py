@@ -53,11 +53,11 @@ class Reader:
 
     def extent(self, value: Any) -> int | None:
         """An extent: a number, a variable, or a computation; None if it is none that engines know."""
-        if hasattr(value, "value"):
+        kind = type(value).__name__
+        if kind == "IntImm":
             return int(value.value)
         if self._extents is None:
             return None
-        kind = type(value).__name__
         if kind in ("Var", "SizeVar"):
             if value not in self._extents and not self._inner:
                 self._extents[value] = _open(value.name, self._extents)

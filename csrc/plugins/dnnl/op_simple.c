@@ -281,7 +281,7 @@ int dn_binary(struct dn_build *build) {
   return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;
 }
 
-/* x / scale + zero, rounded and cut to the type of the result; (x - zero) * scale. */
+/* round(x / scale) + zero, cut to the type of the result; (x - zero) * scale. */
 int dn_quantize(struct dn_build *build) {
   bool back = *build->node->name == 'd', whole;
   struct dn_operation op = {
@@ -301,7 +301,9 @@ int dn_quantize(struct dn_build *build) {
   if (!(op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type))) return MBLOB_E_KERNEL;
   int error = build->library->post_ops_create(&op.post_ops);
   if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
-  status = dn_append_binary(build, &op, back ? DN_BINARY_MULTIPLY : DN_BINARY_ADD, &last);
+  if (!back) status = dn_append_eltwise(build, &op, DN_ROUND, 0.0f, 0.0f);
+  if (!status)
+    status = dn_append_binary(build, &op, back ? DN_BINARY_MULTIPLY : DN_BINARY_ADD, &last);
   if (!status) status = dn_build_operation(build, &op);
   (void)build->library->post_ops_destroy(op.post_ops);
   return status;

@@ -36,6 +36,10 @@ bool dn_keeps_bytes(const struct dn_node *node);
  * channels are known. operation->post_ops is the caller's to destroy, also after an error. */
 int dn_fuse(struct dn_build *build, struct dn_operation *operation, int channel_axis);
 
+/* Apply a function of one element behind an operation with post-ops. */
+int dn_append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm,
+                      float alpha, float beta);
+
 /* Multiply by or add a tensor, spread over the result, behind an operation with post-ops. */
 int dn_append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
                      const struct dn_operand *operand);

@@ -68,8 +68,8 @@ static int count_post_op(struct dn_build *build, struct dn_operation *op, int st
   return MBLOB_OK;
 }
 
-static int append_eltwise(struct dn_build *build, struct dn_operation *op,
-                          enum dn_eltwise algorithm, float alpha, float beta) {
+int dn_append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm,
+                      float alpha, float beta) {
   return count_post_op(
       build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
 }
@@ -197,7 +197,7 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
     if ((status = scalar(build, tensor, parts[i], &numbers[i]))) return status;
     if (i == 0) scale = tensor;
   }
-  status = append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
+  status = dn_append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
   return status || numbers[0] == 1.0f
              ? status
              : append_constants(build, op, DN_BINARY_MULTIPLY, scale, parts[0], -1);
@@ -236,7 +236,7 @@ static int append_named(struct dn_build *build, struct dn_operation *op,
                         enum dn_eltwise algorithm) {
   float alpha, beta;
   int status = dn_eltwise_numbers(build, algorithm, &alpha, &beta);
-  return status ? status : append_eltwise(build, op, algorithm, alpha, beta);
+  return status ? status : dn_append_eltwise(build, op, algorithm, alpha, beta);
 }
 
 static int fuse_name(struct dn_build *build, struct dn_operation *op) {

@@ -129,6 +129,13 @@ for dtype in ("uint8", "int8"):
         zero,
     )
 
+graph = Graph("quantize_ties")  # an odd zero point, which is added behind the rounding to even
+halves = np.float32([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5])
+operands = [graph.input(halves), graph.const(np.ones(1, "float32")), graph.const(np.float32([3]))]
+CASES.add(graph.result(
+    graph.kernel("quantize", operands, (6,), dtype="int8"), (np.rint(halves) + 3).astype("int8")
+))  # fmt: skip
+
 flat = X.reshape(2, 6, -1).astype("float64")
 normal = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
 gamma, beta = floats(4, 3), floats(4, 3)

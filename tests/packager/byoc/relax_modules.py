@@ -178,6 +178,27 @@ def left(net: Net, x: Any) -> list[Any]:
     return [net(op.add(whole, relax.const(2, "int32"))), net(op.cumsum(most, axis=2))]
 
 
+def needed_between(net: Net, x: Any) -> list[Any]:
+    """[2, 6, 8]: a gelu, and integers that a layer and others use, of which others need a part; powers."""
+
+    def back(*shape: int) -> Any:
+        whole = random.integers(-90, 90, shape).astype("int8")
+        scale, zero = relax.const(np.float32(0.01)), relax.const(np.int8(0))
+        return net(op.dequantize(relax.const(whole), scale, zero, axis=0))
+
+    table = back(6, 8)
+    rows = net(op.add(x, net(op.erf(table))))
+    scores = net(op.matmul(rows, net(op.permute_dims(table, [1, 0]))))
+    gate = net(
+        op.add(relax.const(1.0), net(op.erf(net(op.multiply(scores, relax.const(0.5**0.5))))))
+    )
+    gelu = net(op.multiply(net(op.multiply(scores, gate)), relax.const(0.5)))
+    whole = net(op.power(net(op.nn.relu(net(op.add(gelu, gate)))), relax.const(1.0)))
+    high = net(op.power(whole, relax.const(np.full((1, 1, 1, 1), 2, "float32"))))
+    vector = net(op.matmul(net(op.mean(x, [0, 1])), back(8, 3)))
+    return [high, vector]
+
+
 def unknown(net: Net, x: Any) -> list[Any]:
     """[n, 4]: a size that only the call tells."""
     return [net(op.nn.relu(net(op.matmul(x, constant(4, 3)))))]
@@ -246,6 +267,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "gates": (gates, (2, 6, 8)),
     "attention": (attention, (2, 6, 8)),
     "left": (left, (1, 3, 4, 4)),
+    "needed_between": (needed_between, (2, 6, 8)),
     "unknown": (unknown, (5, 4)),
     "integers": (integers, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),

@@ -14,6 +14,7 @@ import pytest
 import mblob
 from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
 from mblob.packager.byoc.quantized import quantized
+from mblob.packager.byoc.relax_operators import Reader
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError
 from tests.built_once import built_once
@@ -22,7 +23,9 @@ from tests.e2e.programs import run
 pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
 # All but `integers`, whose results may differ by a step.
-CASES = ("layers", "shapes", "twice", "tiles", "gates", "attention", "left", "unknown", "open")
+CASES = (
+    "layers", "shapes", "twice", "tiles", "gates", "attention", "left", "needed_between", "unknown", "open",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,15 @@ def test_a_block_of_a_transformer_has_its_products_norms_and_sums(built: Path) -
             "1 dnnl.dense_bias_sum", "3 dnnl.dense_bias"} <= told  # fmt: skip
 
 
+def test_what_others_need_inside_of_a_gelu_or_of_integers_is_made(built: Path) -> None:
+    *regions, power, matmul, erf = (built / "needed_between.txt").read_text().splitlines()
+    assert "gelu" not in "".join(regions) and "dequantize" not in "".join(regions)
+    assert any("1 nn.dense" in line for line in regions), regions  # of weights that were folded
+    assert {line.split()[2].strip(",") for line in (power, matmul, erf)} == {
+        "relax.power", "relax.matmul", "relax.erf",
+    }  # fmt: skip
+
+
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     left = (built / "left.txt").read_text().splitlines()
     assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
@@ -153,6 +165,39 @@ def test_layers_whose_zero_points_or_scales_do_not_allow_it_are_computed_in_floa
         ]
 
 
+def test_a_constant_that_is_also_needed_outside_stays_an_output() -> None:
+    region = Region(2, 4)
+    parts = [constant_tensor("s", np.float32([0.1])), constant_tensor("z", np.int8([0]))]
+    whole = constant_tensor("w", np.ones((4, 3), "int8"))
+    weights = region("dequantize", whole, *parts, axis="0")
+    turned = region("transpose", weights, shape=(3, 4), axes="[1, 0]")
+    out = region("nn.matmul", region.x, weights, shape=(2, 3))
+    left = quantized(region.operators, [weights, turned, out])
+    assert [o.outputs[0] for o in left] == [weights, turned, out]
+    assert left[2].op == "nn.dense" and not weights.is_constant
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-40, 1e38, float("inf"), float("nan"), 0.5])
+def test_a_layer_whose_scales_or_bias_are_no_numbers_in_integers_is_computed_in_float32(
+    scale: float,
+) -> None:
+    region = Region(2, 4)
+    region.x.dtype = "uint8"
+    zero, ones = constant_tensor("z", np.uint8([9])), np.ones((3, 4), "int8")
+    data = region("dequantize", region.x, constant_tensor("s", np.float32([2])), zero, axis="0")
+    scales = [
+        constant_tensor("s", np.float32([1, scale, 1])),
+        constant_tensor("z", np.zeros(3, "int8")),
+    ]
+    weights = region("dequantize", constant_tensor("w", ones), *scales, axis="0")
+    layer = region("nn.dense", data, weights, shape=(2, 3))
+    out = region("quantize", region("add", layer, channels(1, 2, 3)), number(0.1), zero, axis="0")
+    names = [o.op for o in quantized(region.operators, [out])]
+    assert names == (
+        ["dnnl.qnn.dense"] if scale == 0.5 else ["dequantize", "nn.dense", "add", "quantize"]
+    )
+
+
 def test_sizes_that_only_the_call_tells_are_those_of_each_call(built: Path, onednn: str) -> None:
     assert (built / "unknown.txt").read_text() == "tvmgen_dnnl_main_0: 1 dnnl.dense_relu"
     (line,) = (built / "open.txt").read_text().splitlines()
@@ -165,6 +210,12 @@ def test_sizes_that_only_the_call_tells_are_those_of_each_call(built: Path, oned
         x = np.random.default_rng(n).standard_normal((n, 3, h, w)).astype("float32")
         for found, wanted in zip(ours(x), tvm(x)):
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_extent_that_engines_have_no_word_for_stays_with_tvm() -> None:
+    """TVM's `Cast` has a `value` as its numbers have."""
+    cast = type("Cast", (), {"value": object()})()
+    assert Reader({}).extent(cast) is None
 
 
 def test_an_extent_that_was_computed_of_an_open_one_is_refused() -> None:
@@ -294,6 +345,16 @@ def test_arithmetic_is_not_folded_where_it_would_be_seen(why: str) -> None:
         outputs.append(layer)
     left = simplified(region.operators, outputs)
     assert left[0].op == "nn.dense" and len(left[0].inputs) == 2 and len(left) > 1
+
+
+def test_a_power_of_one_is_a_line_and_other_powers_have_the_shape_of_their_data() -> None:
+    region = Region(5)
+    assert region.ops(region("power", region.x, number(1))) == ["linear"]
+    region = Region(5)
+    assert region.ops(region("power", region.x, number(2))) == ["pow"]
+    two = constant_tensor("c", np.full((1, 1), 2, np.float32))
+    spread = region("power", region.x, two, shape=(1, 5))
+    assert not mblob.byoc.dnnl.runs(region.operators[-1]) and spread.shape == (1, 5)
 
 
 def test_lines_are_put_together_unless_somebody_needs_what_is_between() -> None:
