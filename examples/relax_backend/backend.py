@@ -9,9 +9,9 @@ import sys
 from math import prod
 from pathlib import Path
 
-import tvm
+import tvm  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from tvm import relax
-from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.dpl import is_op, wildcard  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 import mblob
 

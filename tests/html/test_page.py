@@ -230,7 +230,7 @@ def test_lists_end_and_say_what_they_leave_out(
         0,
         0,
     ]
-    assert data._limited([3, 4, 5], 1) == {"rows": [3], "left_out": 2}
+    assert data.limited([3, 4, 5], 1) == {"rows": [3], "left_out": 2}
     items = next(g for g in found["headers"] if g["title"] == "Items")
     assert (len(items["blocks"]), items["left_out"]) == (5, 9996)
     assert sum(row[2] for row in found["areas"]) + found["blob"]["size"] == many.stat().st_size
