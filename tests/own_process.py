@@ -65,10 +65,14 @@ class Child:
         line = self._lines.readline()
         if line:
             hook = item.config.hook
-            return [
+            reports = [
                 hook.pytest_report_from_serializable(config=item.config, data=d)
                 for d in json.loads(line)
             ]
+            for report in reports:
+                if isinstance(report.longrepr, list):  # of a skip: a tuple before JSON
+                    report.longrepr = tuple(report.longrepr)
+            return reports
         status = self.end()
         how = signal.Signals(-status).name if status < 0 else f"exit code {status}"
         text = f"the process of this test ended with {how}"
