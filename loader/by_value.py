@@ -12,7 +12,7 @@ from os import uname
 from typing import Any
 
 from mblob import errors, texts
-from mblob.format.functions_table import parameter
+from mblob.format.functions_table import parameter, result_type
 from mblob.format.struct_layouts import Field, read
 from mblob.loader.c_arguments import Number, Reference, unexpected
 from mblob.loader.c_memory import check_fields
@@ -21,11 +21,6 @@ from mblob.named_tuple import NamedTuple
 _INT128 = {"__int128_t": True, "__uint128_t": False}  # with a sign
 _COMPLEX = {"float _Complex": "2f", "double _Complex": "2d"}
 _DTYPES = {"pointer": "u", "enum": "i", "int": "i", "uint": "u", "float": "f", "complex": "c"}
-
-
-def result_type(prototype: str) -> str:
-    """The type in front of the name of a function."""
-    return re.sub(r"\s*[\w:]+\s*$", "", prototype.partition("(")[0])
 
 
 def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:

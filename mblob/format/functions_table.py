@@ -68,7 +68,7 @@ def encode(rows: Sequence[Row]) -> bytes:
             notes[f"{r.symbol}\t{r.origin}\t{comment}"] = ""
     layouts = {found for r in rows for found in r.structs}
     count = Counter(name for name, _ in layouts)  # names may be those of several structs
-    count.update(name for r in rows if (name := _result_type(r)) not in dict(r.structs))
+    count.update(name for r in rows if (name := result_type(r.prototype)) not in dict(r.structs))
     notes.update({f"{name}\t{text}": "" for name, text in sorted(layouts) if count[name] == 1})
     table = "\n".join(lines).encode() + b"\n\0"
     return table + (
@@ -76,8 +76,9 @@ def encode(rows: Sequence[Row]) -> bytes:
     )
 
 
-def _result_type(row: Row) -> str:
-    return row.prototype.partition("(")[0].removesuffix(row.name).strip()
+def result_type(prototype: str) -> str:
+    """The type in front of the name of a function."""
+    return re.sub(r"\s*[\w:]+\s*$", "", prototype.partition("(")[0])
 
 
 def checksum(data: bytes) -> int:
