@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,12 +24,13 @@ INTRO = """\
 Networks from ONNX files in packages of the registry, called from Python with numpy arrays, on one thread and on two, in
 a process for each side. The side of mblob has no TVM: its libraries come from `mblob.byoc.relax.build` with oneDNN, and
 without an engine from TVM alone, whose kernels are not tuned. First output: a whole process on one thread that imports,
-opens the network, and calls it. oneDNN's and OpenMP's threads wait for each other in a loop: on a busy machine, rows of
-two threads say how busy it is."""
+opens the network, and calls it. Threads of both sides wait in a loop for some milliseconds after a call. So a turn
+begins when those of the other side sleep, and the second of two calls counts."""
 PEERS = {"onnx": "1.23.2", "onnxruntime": "1.32.0"}
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mblob-benchmarks"
 THREADS = {1: "", 2: ", two threads"}
 CLOSE = 1e-4  # of the largest result
+REST = 0.05  # seconds in which the threads of the other side fall asleep
 WHY = "its convolutions take this time in oneDNN, or a busy machine moves the ratio."
 PROGRAM = """\
 import mblob, numpy
@@ -223,6 +225,7 @@ def _calls(
                 THEIRS: partial(theirs.sample, "call", case=name),
             },
             5 * bench.scale.rounds if case == name else 2,
+            before=lambda: time.sleep(REST),
         )
         rows.append(Row(case, None, THEIRS, found[case], found[THEIRS]))
     return rows
