@@ -258,7 +258,7 @@ class BuildExt(build_ext):
     def _build_static_ffi(self, folder: Path) -> None:
         """`libmblob-ffi.a`: one object, as csrc/Makefile makes it."""
         own = [
-            p for part in ("common", "ffi") for p in sorted((CSRC / "plugins" / part).glob("*.c"))
+            p for part in ("common", "ffi") for p in sorted((CSRC / "plugins" / part).rglob("*.c"))
         ]
         option, header = FLAGS["STATIC_NAMES"]
         objects = self._compile(own, "static", [option, str(CSRC / header)])
@@ -285,7 +285,7 @@ class BuildExt(build_ext):
 
     def _build_plugin(self, name: str, folder: Path) -> None:
         own = [
-            p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).glob("*.c"))
+            p for part in ("common", name) for p in sorted((CSRC / "plugins" / part).rglob("*.c"))
         ]
         shared = [CSRC / "src" / p for p in FLAGS["PLUGIN_SHARED"]]
         self._link(

@@ -20,8 +20,8 @@ LDLIBS := -ldl
 # libmblob-core.a, for programs without executors, that of all but FULL_TABLE and what is below exec/.
 CORE_TABLE := entry/profile_core.c
 FULL_TABLE := entry/profile_full.c
-# Plug-ins: plugins/NAME/*.c, plugins/common/*.c and these files of src/ make libmblob-NAME.so. They link no libmblob.
+# Plug-ins: the files below plugins/NAME and plugins/common, and these files of src/ make libmblob-NAME.so. They link no libmblob.
 PLUGIN_SHARED := base/block_cache.c base/bytes.c base/deferred_destroy.c base/json.c base/locks.c base/hash_map.c base/sha256.c base/exceptions.c base/atomic_file.c base/dtype.c
 PLUGIN_LINK := -pthread -Wl,-Bsymbolic -Wl,-z,defs -Wl,-z,nodelete -Wl,-z,noexecstack
-# libmblob-ffi.a: plugins/ffi/*.c and plugins/common/*.c, compiled with these words more, from the folder of this file.
+# libmblob-ffi.a: those of plugins/ffi and plugins/common, compiled with these words more, from the folder of this file.
 STATIC_NAMES := -include plugins/common/static_names.h

@@ -73,7 +73,7 @@ class Bundle:
         """Add the headers that a file includes, but not those in the folder `but`."""
         for name in re.findall(INCLUDED.pattern, source.read_text(encoding="utf-8"), re.MULTILINE):
             target = self._find(name, source)
-            if target and target.parent != but:
+            if target and but not in target.parents:
                 self._header(target)
 
     def unit(self, path: Path, name: str) -> None:
@@ -92,17 +92,17 @@ def plugins(csrc: Path = CSRC) -> str:
         (p for p in bundle.plugins.iterdir() if p.is_dir()), key=lambda p: p.name == "common"
     )
     for folder in (common, *names):
-        for path in sorted(folder.glob("*.[ch]")):
+        for path in sorted(folder.rglob("*.[ch]")):
             bundle.headers(path, but=None if folder == common else folder)
     for path in (*sorted(common.glob("*.c")), *(SRC / name for name in shared)):
         bundle.unit(path, f"{path.parent.name}_{path.name}")
     for folder in names:
-        sources = sorted(folder.glob("*.c"))
+        sources = sorted(folder.rglob("*.c"))
         bundle.lines.append(f"#ifdef MBLOB_PLUGIN_{folder.name}")
         for path in sources:
             bundle.headers(path)
         for path in sources:
-            bundle.unit(path, f"plugins_{folder.name}_{path.name}")
+            bundle.unit(path, f"plugins_{path.relative_to(bundle.plugins)}")
         bundle.lines.append("#endif")
     about = ABOUT.format("mblob-plugins.c: the plug-ins of libmblob")
     return about + without_comments("\n".join(bundle.lines))

@@ -270,7 +270,7 @@ def _clip(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
 
 
 def _resize(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
-    """The ways of oneDNN alone: see `csrc/plugins/dnnl/op_resize.c`."""
+    """The ways of oneDNN alone: see `csrc/plugins/dnnl/operators/op_resize.c`."""
     attrs = call.attrs
     whole = all(a and b % a == 0 for a, b in zip(inputs[0].shape, out.shape))
     way = (attrs.method, attrs.coordinate_transformation_mode)

@@ -3,7 +3,7 @@
 #ifndef DN_OPERATORS_H
 #define DN_OPERATORS_H
 
-#include "view.h"
+#include "../view.h"
 
 int dn_convolution(struct dn_build *build);
 int dn_transposed_convolution(struct dn_build *build);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common.h"
-#include "threads.h"
+#include "../threads.h"
 
 /* A fused node is called after its first operator (dnnl.conv2d_bias_relu), so a part of the name
  * tells. First match. */
