@@ -335,12 +335,17 @@ MBLOB_STATIC int mblob_call_classic(mblob_classic function, void *handle, const 
     mblob_raised = 0;
 #ifdef MBLOB_TO_FFI
     status = mblob_done(name, function(values, codes, (int)n, &value, &code, handle));
+    void *owned = code == 0x1000c ? value.v_handle : NULL; /* bytes that the caller frees */
+    if (owned) code = kTVMBytes;
 #else
     (void)function;
     status = TVMFuncCall(handle, values, codes, (int)n, &value, &code);
     mblob_raised = status != 0;
 #endif
     if (!status && result) status = mblob_result_to_ffi(name, &value, code, result);
+#ifdef MBLOB_TO_FFI
+    if (!result || result->type_index != kTVMFFIByteArrayPtr) free(owned); /* else it is lent */
+#endif
   }
   if (!small) {
     free(values);

@@ -24,3 +24,64 @@ MBLOB_STATIC int mblob_value(const mblob_call_info *call, int i, int64_t bytes, 
   return mblob_fail(call, i, kind == MBLOB_TENSOR ? MBLOB_SHAPE : MBLOB_TYPE,
                     "expected %lld bytes for %s, found %s", (long long)bytes, text, found);
 }
+
+/* A result outlives the call on the heap, not in a variable of the thread: with one of those, a library cannot join
+ * another, and needs the dynamic linker of glibc. */
+MBLOB_STATIC void *mblob_kept(const void *value, size_t size, size_t head) {
+  char *made = (char *)__builtin_malloc(head + size);
+  if (made) __builtin_memcpy(made + head, value, size);
+  return made;
+}
+
+#ifdef TVM_FFI_C_API_H_
+MBLOB_STATIC void mblob_free_bytes(void *self, int flags) {
+  if (flags & 2) __builtin_free(self); /* no reference is left, weak ones included */
+}
+
+/* What is short lies in the value, the rest in an object: of the runtime, or of our own where none is. */
+MBLOB_STATIC int mblob_return_value(const void *value, size_t size, TVMFFIAny *result) {
+  extern int TVMFFIBytesFromByteArray(const TVMFFIByteArray *input, TVMFFIAny *out)
+      __attribute__((weak));
+  TVMFFIByteArray bytes = {(const char *)value, size};
+  result->zero_padding = 0;
+  result->v_int64 = 0;
+  if (size < sizeof result->v_bytes) {
+    result->type_index = kTVMFFISmallBytes;
+    result->small_str_len = (uint32_t)size;
+    __builtin_memcpy(result->v_bytes, value, size);
+    return 0;
+  }
+  if (TVMFFIBytesFromByteArray) return TVMFFIBytesFromByteArray(&bytes, result);
+  const size_t head = sizeof(TVMFFIObject) + sizeof bytes;
+  TVMFFIObject *object = (TVMFFIObject *)mblob_kept(value, size, head);
+  if (!object) {
+    mblob_raise_of_call("result", "out of memory", "MemoryError");
+    return -1;
+  }
+  object->combined_ref_count = (uint64_t)1 << 32 | 1;
+  object->type_index = kTVMFFIBytes;
+  object->padding = 0;
+  object->deleter = mblob_free_bytes;
+  bytes.data = (const char *)object + head;
+  *TVMFFIBytesGetByteArrayPtr(object) = bytes;
+  result->type_index = kTVMFFIBytes;
+  result->v_obj = object;
+  return 0;
+}
+#else
+/* A TVMByteArray with its bytes behind it, which the caller frees. */
+#define MBLOB_OWNED_BYTES 0x1000c
+MBLOB_STATIC int mblob_return_value(const void *value, size_t size, TVMValue *result, int *code) {
+  if (!result || !code) return 0;
+  TVMByteArray *bytes = (TVMByteArray *)mblob_kept(value, size, sizeof *bytes);
+  if (!bytes) {
+    mblob_raise_of_call("result", "out of memory", "MemoryError");
+    return -1;
+  }
+  bytes->data = (const char *)(bytes + 1);
+  bytes->size = size;
+  result->v_handle = bytes;
+  *code = MBLOB_OWNED_BYTES;
+  return 0;
+}
+#endif

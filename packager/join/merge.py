@@ -292,6 +292,7 @@ class _MergedSymbols:
                 e.hide()
         # variables of the part by address, and those of the host in their place
         self._shared: dict[int, Symbol] = {}
+        self._bound: dict[int, Entry] = {}  # by the entry that others find
         for i, s in enumerate(part.dynsym):
             self._of_part[i] = self._join(s, self._of_part[i], theirs, wanted)
         # Optional functions of a runtime that is not that of the result: their places stay zero.
@@ -365,6 +366,17 @@ class _MergedSymbols:
         copy.hide()
         return self._added(copy)
 
+    def _own(self, e: Entry | None) -> Entry | None:
+        """What code of the part refers to: its own functions and variables, as of a library that is linked, whatever
+        else the process has of the name."""
+        if e is None or not (e.joined and e.is_found) or e.info & 15 not in CONTENTS:
+            return e
+        if is_shared(e.name.decode(errors="replace")):
+            return e
+        if id(e) not in self._bound:
+            self._bound[id(e)] = self._by_address(e)
+        return self._bound[id(e)]
+
     def of_host(self, r: Relocation) -> MergedRelocation:
         """A relocation of the host."""
         return MergedRelocation(r, _numbered(self._of_host, r.symbol, self._host))
@@ -372,7 +384,7 @@ class _MergedSymbols:
     def of_part(self, r: Relocation, types: relocations.Types) -> MergedRelocation:
         """A relocation of the part. What it stores into its own copy of a shared variable goes into
         the host's."""
-        entry = _numbered(self._of_part, r.symbol, self._part)
+        entry = self._own(_numbered(self._of_part, r.symbol, self._part))
         variable = self._shared.get(r.place)
         if variable is None:
             return MergedRelocation(r, entry, of_part=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from ctypes import byref, c_double, c_int
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 import mblob
 from mblob.binary.elf import ElfFile
+from mblob.binary.elf_records import STT_TLS
 from mblob.format.exported_functions import read_table
 from mblob.format.functions_table import contradicts
 from mblob.loader.by_value import dtype_of, structure_of
@@ -139,6 +141,26 @@ def test_a_result_has_the_fields_of_its_struct(lib: mblob.Module) -> None:
     assert large["v"].tolist() == [10, 11, 12, 13, 14] and large["name"] == b"hello"
     assert lib.divided(17, 5).tolist() == (3, 2)
     assert lib.bits_of(lib.number(2.5)) == int(np.float64(2.5).view("i8"))
+
+
+def test_results_of_threads_and_of_recursion_do_not_mix(lib: mblob.Module, path: Path) -> None:
+    """They lie on the heap: memory of threads would keep the library from joining others, and from musl."""
+    tls = [s.name for s in ElfFile(path.read_bytes(), "").symtab if s.type == STT_TLS]
+    assert tls == ["__mblob_error_text"]  # of all generated code
+    made, wrong = lib.made, []
+
+    def call(first: int) -> None:
+        kept = [made(first + i) for i in range(500)]
+        wrong.extend(i for i, v in enumerate(kept) if v["v"][4] != first + i + 4)
+
+    threads = [threading.Thread(target=call, args=(n * 1000,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    inside = ctypes.CFUNCTYPE(c_double, c_double)(lambda x: lib.add(V, W)["x"] + x)
+    assert lib.through(lib.add(V, W), lib.add(W, W), inside) == 4 + 4 + 8
 
 
 def test_a_result_has_structs_in_structs(lib: mblob.Module) -> None:

@@ -124,6 +124,12 @@ int mb_return_set(struct mb_return *result, TVMValue value, int code) {
 }
 
 int mb_return_check(const char *function, struct mb_return *result) {
+  if (result->code == MB_OWNED_BYTES && result->value.v_handle) {
+    result->text = result->value.v_handle;
+    result->bytes = *(TVMByteArray *)result->value.v_handle;
+    result->code = kTVMBytes;
+    return MBLOB_OK;
+  }
   int status = mb_return_check_value(result->value, result->code);
   if (!status && (result->code == kTVMStr || result->code == kTVMBytes))
     status = adopt_text(result);

@@ -16,6 +16,9 @@ struct mb_return {
 #define MB_RETURN_NOTHING \
   {.value = {.v_int64 = 0}, .code = kTVMNullptr, .text = NULL, .bytes = {NULL, 0}}
 
+/* A kernel of mblob's returned a TVMByteArray with its bytes behind it, which its caller frees. */
+#define MB_OWNED_BYTES 0x1000c
+
 /* Store a copy: texts are copied, counted handles get a reference. MBLOB_E_ARGUMENT for a code
  * that cannot be returned. */
 int mb_return_set(struct mb_return *result, TVMValue value, int code);
