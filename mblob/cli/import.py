@@ -62,6 +62,12 @@ def configure(verbs: Any) -> None:
         " (needs --engine)",
     )
     parser.add_argument(
+        "--params-outside",
+        action="store_true",
+        help="weights are tensors beside the code, under their names in MODEL, which `mblob-pack swap` replaces; not"
+        " those that the engine uses (default: constants of the code)",
+    )
+    parser.add_argument(
         "--check",
         action="store_true",
         help="run the library and onnxruntime on random inputs; if they differ, it is an error and nothing is written",
@@ -95,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
     relax = mblob.byoc.relax
     with remarks(quiet=args.quiet):
-        module = relax.from_onnx(args.file, shapes)
+        module = relax.from_onnx(args.file, shapes, params_outside=args.params_outside)
         tell(f"read {args.file}")
         lib = relax.build(module, engine=args.engine, trace=tell, prepack=args.prepack)
         tell("compiled")
@@ -164,7 +170,8 @@ def _check(
     except Exception as error:
         raise IncompatibleError(f"{file}: onnxruntime cannot run this model: {error}") from error
     machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
-    found = machine["main"](*inputs.values())
+    given = [machine.params] if machine.params else []
+    found = machine["main"](*inputs.values(), *given)
     found = found if isinstance(found, (list, tuple)) else [found]
     for output, wanted, tensor in zip(session.get_outputs(), expected, found):
         tell(f"check: {compared(output.name, wanted, tensor.numpy())}")

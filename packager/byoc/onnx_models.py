@@ -21,14 +21,19 @@ _LONGEST = 600  # characters of what TVM says
 
 
 def from_onnx(
-    path: str | os.PathLike[str], shapes: Mapping[str, Sequence[int | str]] | None = None
+    path: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
+    *,
+    params_outside: bool = False,
 ) -> Any:
-    """Read a model of ONNX. Its weights become constants of the module.
+    """Read a model of ONNX.
 
     Args:
         path: of the model; files with its weights are beside it.
         shapes: name -> shape of inputs. Those that have a size which the model leaves open must be
             among them. A size that stays open is a name, `["n", 3, 224, 224]`: each call tells it.
+        params_outside: `build` makes a payload of the weights, which `swap` can replace. Otherwise they
+            are constants of the code.
 
     Returns:
         An IRModule of apache-tvm for `partition` and `build`.
@@ -55,7 +60,9 @@ def from_onnx(
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for
         warnings.simplefilter("always")
         try:
-            module = frontend.from_onnx(model, shape_dict=fixed, keep_params_in_input=False)
+            module = frontend.from_onnx(
+                model, shape_dict=fixed, keep_params_in_input=params_outside
+            )
         except Exception as error:
             why = [*(said(w.message) for w in told if w.category is UserWarning), said(error)]
             raise BuildError(f"{path}: TVM cannot read this model: {why[0]}") from error

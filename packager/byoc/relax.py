@@ -26,10 +26,12 @@ from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
 from mblob.packager.byoc.operators import Composite, Open, Operator, Region, Tensor
+from mblob.packager.byoc.outside import bound, folded, lifted, module_of, tensors_in
 from mblob.packager.byoc.packed_weights import add_packed
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.quantized import quantized
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
+from mblob.packager.byoc.relax_walks import is_constant, tensor_in, visit_calls, with_each_call
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import const_loader_module
@@ -57,6 +59,11 @@ def partition(
     for `maximum` and `minimum` become these operators. Tensors of a shape that is not known stay with
     TVM.
 
+    Parameters that a frontend of TVM kept as inputs (`keep_params_in_input`; their values are in the
+    attribute `params` of `main`) become a payload of the library. `main` then takes them as one tuple,
+    its last input. Numbers stay constants, and so do tensors that the engine uses, or of which constants
+    are computed.
+
     Args:
         mod: an IRModule of apache-tvm 0.25 to 0.27, with a function `main`. It stays as it is.
         engine: key of the code generator: "dnnl", or one of `register_codegen` with what
@@ -70,8 +77,8 @@ def partition(
             the same oneDNN and the same instructions need not reorder them (docs/byoc.md).
 
     Returns:
-        The module for `tvm.relax.build`, and the modules to import into what it builds: none if no
-        operator is for the engine.
+        The module for `tvm.relax.build`, and the modules to import into what it builds: those of the
+        engine, and the parameters.
 
     Raises:
         BuildError: `prepack` with another engine; `mod` is no IRModule; a pattern has an operator that
@@ -86,15 +93,26 @@ def partition(
         raise wrong_type("partition", "mod", "an IRModule of apache-tvm", mod, BuildTypeError)
     if params is not None:
         mod = relax.transform.BindParams("main", dict(params))(mod)
-    mod = _prepared(relax, mod, engine in _PLUG_INS)
+    mod, weights = bound(relax, mod)
+    inside = folded(relax, mod) if weights and engine else set()
+    regions: dict[str, Region] = {}
+    if engine is not None:
+        mod = _prepared(relax, mod, engine in _PLUG_INS)
+        made = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
+        mod, regions = made or _regions(relax, mod, engine, patterns, False) or (mod, {})
+        inside |= tensors_in(relax, [f for v, f in mod.functions.items() if v.name_hint in regions])
+        mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
+    mod, outside = lifted(relax, mod, {n: t for n, t in weights.items() if t not in inside})
     if engine is None:
-        return mod, []
-    made = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
-    mod, regions = made or _regions(relax, mod, engine, patterns, False) or (mod, {})
-    mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
-    if trace is not None:
+        mod = _prepared(relax, mod, False)
+    if trace is not None and engine is not None:
         _tell(relax, mod, [*regions.values()], trace)
-    return mod, _modules(engine, [*regions.values()], prepack)
+    if trace is not None and weights:
+        trace(
+            f"parameters: {len(outside)} outside of the code, {len(weights) - len(outside)} in it"
+        )
+    modules = _modules(engine, [*regions.values()], prepack) if engine is not None else []
+    return mod, [*modules, *([module_of(outside)] if outside else [])]
 
 
 def build(
@@ -166,7 +184,7 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None
         what = ", ".join(f"{count} {name}" for name, count in names.most_common())
         trace(f"{region.symbol}: {what}")
     left: Counter[str] = Counter()
-    _visit(relax, mod, lambda call: left.update([call.op.name]))
+    visit_calls(relax, mod, lambda call: left.update([call.op.name]))
     del left["relax.call_dps_packed"]
     for name, number in left.most_common():
         why = "for these shapes or types" if name in RULES else "at all"
@@ -224,7 +242,7 @@ def _prepared(relax: Any, mod: Any, keeps_integers: bool) -> Any:
     transform = relax.transform
     mod = _with_operators(relax, mod)
     calls: list[Any] = []
-    _visit(relax, mod, calls.append)
+    visit_calls(relax, mod, calls.append)
     training = any(map(_is_training, calls))  # batch norms, of which that step would make others
     weights: dict[str, Any] = {}
     if keeps_integers:
@@ -253,13 +271,13 @@ def _with_integers_as_inputs(relax: Any, mod: Any) -> tuple[Any, dict[str, Any]]
             return call
         value = call.args[0]
         name = f"mblob_integers_{len(found)}"
-        found[name] = value.value if hasattr(value, "value") else value.data
+        found[name] = tensor_in(value)
         inputs.append(relax.Var(name, type_of(value)))
         return relax.op.dequantize(
             inputs[-1], *call.args[1:], axis=call.attrs.axis, out_dtype=call.attrs.out_dtype
         )
 
-    made = _with_each_call(mod, replace)
+    made = with_each_call(mod, replace)
     if not found:
         return mod, {}
     main = made["main"]
@@ -303,7 +321,7 @@ def _integer_weights(relax: Any, mod: Any) -> set[Any]:
         relax.analysis.post_order_visit(user[1], use)
     found: dict[Any, bool] = {}
     for variable, value in bound:
-        if _name(value) == "relax.dequantize" and _is_constant(value.args[0]):
+        if _name(value) == "relax.dequantize" and is_constant(value.args[0]):
             integers = value.args[0]
             found[integers] = found.get(integers, True) and are_weights(variable)
     return {integers for integers, alone in found.items() if alone}
@@ -313,24 +331,8 @@ def _name(call: Any) -> str:
     return str(getattr(getattr(call, "op", None), "name", ""))
 
 
-def _is_constant(expression: Any) -> bool:
-    return type(expression).__name__ in ("Constant", "GenericConst")
-
-
 def _is_training(call: Any) -> bool:
     return call.op.name == "relax.nn.batch_norm" and bool(call.attrs.training)
-
-
-def _visit(relax: Any, mod: Any, visit: Callable[[Any], object]) -> None:
-    """Call a function with each call of an operator in the Relax functions of a module."""
-
-    def look(expression: Any) -> None:
-        if type(expression).__name__ == "Call" and hasattr(expression.op, "name"):
-            visit(expression)
-
-    for function in mod.functions.values():
-        if type(function).__name__ == "Function":
-            relax.analysis.post_order_visit(function, look)
 
 
 def _with_operators(relax: Any, mod: Any) -> Any:
@@ -371,7 +373,7 @@ def _with_operators(relax: Any, mod: Any) -> Any:
             return getattr(relax.op, name)(*arguments, *constants)
         return call
 
-    return relax.transform.DeadCodeElimination()(_with_each_call(mod, replace))
+    return relax.transform.DeadCodeElimination()(with_each_call(mod, replace))
 
 
 def _patterns(engine: str, is_open: bool) -> list[Any]:
@@ -566,22 +568,7 @@ def _with_calls(relax: Any, mod: Any, symbols: Mapping[str, str]) -> Any:
         given = [argument for argument in call.args if not _is_shape(argument)]
         return relax.op.call_dps_packed(symbol, relax.Tuple(given), results)
 
-    made = _with_each_call(mod, replace, leave=symbols)
+    made = with_each_call(mod, replace, leave=symbols)
     for variable in [v for v in made.functions if v.name_hint in symbols]:
         del made[variable]
     return made
-
-
-def _with_each_call(mod: Any, replace: Callable[[Any], Any], leave: Mapping[str, str] = {}) -> Any:
-    """A module whose calls are what `replace` makes of them, in all Relax functions but `leave`."""
-    from tvm.relax.expr_functor import PyExprMutator, mutator
-
-    class Calls(PyExprMutator):  # type: ignore[misc]
-        def visit_call_(self, call: Any) -> Any:
-            return replace(self.visit_expr_post_order(call))
-
-    made = mutator(Calls)(mod)
-    for variable, function in [*mod.functions.items()]:
-        if type(function).__name__ == "Function" and variable.name_hint not in leave:
-            made.builder_.update_func(variable, made.visit_expr(function))
-    return made.builder_.get()

@@ -130,7 +130,8 @@ def with_tensors(
                 f"{path}: one array, without a name; say which tensor it is: weights={{'NAME': '{path}'}};"
                 f" there are {names}"
             )
-        if len(entries) == 1 and not kind:
+        whole = len(entries) == 1 and "parameters" not in entries[0].content.facts
+        if whole and not kind:
             read_tensors(path)  # which says what is expected if it is none
             return {entries[0].index: FilePayload(path)}
         weights = read_tensors(path)

@@ -62,8 +62,9 @@ def swap(
             file with one tensor, or with a tensor of that name.
             Instead of a mapping, give the path of a `.npy` file with the name of its tensor, or of a
             `.npz` or `.safetensors` file. It replaces the
-            whole safetensors module, if the file is of this format and the library has exactly one,
-            or else the tensors of these names, in whichever module each is.
+            whole safetensors module, if the file is of this format and the library has exactly one
+            that is no set of parameters of a program, or else the tensors of these names, in whichever
+            module each is.
         blobs: new payloads by type key, as `add` takes them; `changes` says the same.
         digest: the digest of each payload in the index: "crc32", "sha256" or "none"; None: as it is.
         reuse: share unchanged blocks, if the file system can share blocks between files.

@@ -47,6 +47,15 @@ if __name__ == "__main__":
         helper.make_node("Reshape", ["c", "t"], ["f"]), helper.make_node("Reshape", ["f", "s"], ["y"]),
     ]  # fmt: skip
     (folder / "shapes.onnx").write_bytes(model(computed, weights, *ends))
+    names = {"conv.weight": (4, 3, 3, 3), "power": (6,), "both": (6, 6), "two": ()}
+    tensors = [numpy_helper.from_array(random.random(s, "float32"), n) for n, s in names.items()]
+    kept = [  # "both" as it is, and turned, which packing computes
+        helper.make_node("Conv", ["x.1", "conv.weight"], ["c"]), helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Pow", ["r", "power"], ["p"]), helper.make_node("Transpose", ["both"], ["t"]),
+        helper.make_node("MatMul", ["p", "t"], ["m"]), helper.make_node("Pow", ["m", "both"], ["q"]),
+        helper.make_node("Mul", ["q", "two"], ["y"]),
+    ]  # fmt: skip
+    (folder / "weights.onnx").write_bytes(model(kept, *tensors))
     (folder / "damaged.onnx").write_bytes(small[:-40])
     (folder / "empty.onnx").touch()
     unknown = model([helper.make_node("Unheard", ["x.1"], ["y"], domain="acme")])

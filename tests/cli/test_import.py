@@ -94,6 +94,38 @@ def test_a_model_of_onnx_is_a_library_whose_outputs_are_compared(
     assert y.numpy().shape == (2, 4, 6, 6)
 
 
+@pytest.mark.own_process  # oneDNN
+@pytest.mark.parametrize(
+    ("engine", "names"), [("", ["conv.weight", "power", "both"]), ("dnnl", ["power"])]
+)
+def test_parameters_outside_are_one_tuple_that_swap_replaces(
+    imported: Imported, tmp_path: Path, onednn: str, engine: str, names: list[str]
+) -> None:
+    words = ["--params-outside", *(["--engine", engine] if engine else [])]
+    done = imported("weights.onnx", "--shape", "x.1=2,3,8,8", "--check", *words, more="0")
+    assert done.returncode == 0, done.stderr
+    told = f"parameters: {len(names)} outside of the code, {4 - len(names)} in it"
+    assert told in done.stderr.splitlines()
+    path = tmp_path / "model.so"
+    machine = mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu())
+    with mblob.open(path) as library:
+        assert [v.name for v in library.models[0].inputs] == ["x_1", "params"]
+        (entry,) = (e for e in library.entries if e.type_key == "safetensors")
+        assert entry.content.facts["parameters"] == names
+    assert [p.numpy().ctypes.data % 64 for p in machine.params] == [0] * len(names)
+    new = {n: p.numpy() + np.float32(0.5) for n, p in zip(names, machine.params)}
+    x = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype("float32")
+    old, wanted = (machine["main"](x, p).numpy() for p in (machine.params, tuple(new.values())))
+    assert np.abs(old - wanted).max() > 0.1
+    mblob.save_tensors(tmp_path / "new.safetensors", dict(sorted(new.items())))
+    mblob.swap(path, weights=tmp_path / "new.safetensors", output=tmp_path / "new.so")
+    np.save(tmp_path / "x.npy", x)
+    command = [sys.executable, "-m", "mblob.cli.main", "run", "new.so", "x_1=x.npy", "-o", "y.npz"]
+    run(*command, cwd=tmp_path)
+    (found,) = np.load(tmp_path / "y.npz").values()
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_shapes_that_the_network_computes_are_computed_before_tvm_reads_it(
     imported: Imported, tmp_path: Path
 ) -> None:
@@ -171,7 +203,8 @@ def test_what_is_checked_is_what_is_written(
         path.write_text(f"library {len(made)}")
 
     relax = SimpleNamespace(
-        from_onnx=lambda *_: None, build=lambda *_, **__: SimpleNamespace(export_library=export)
+        from_onnx=lambda *_, **__: None,
+        build=lambda *_, **__: SimpleNamespace(export_library=export),
     )
     verb = importlib.import_module("mblob.cli.import")
     monkeypatch.setattr(mblob.byoc, "relax", relax)

@@ -81,6 +81,22 @@ def test_a_program_gets_them_in_the_order_of_the_file(
     assert facts == {"parameters": names, "copied": 5}  # w has 128 bytes; b and a lie behind it
 
 
+@pytest.mark.parametrize("name", ["new.safetensors", "new.npz"])
+def test_a_file_that_replaces_parameters_leaves_their_order(
+    relax: Path, tmp_path: Path, name: str
+) -> None:
+    mblob.add(relax, params=ARRAYS, output=tmp_path / "all.so")
+    new = {n: ARRAYS[n] + 1 for n in ("a", "b")}  # sorted, and not all
+    if name == "new.npz":
+        np.savez(tmp_path / name, **new)
+    else:
+        mblob.save_tensors(tmp_path / name, new)
+    mblob.swap(tmp_path / "all.so", weights=tmp_path / name)
+    found = machine(tmp_path / "all.so").params
+    for parameter, tensor in zip(NAMES, found):
+        np.testing.assert_array_equal(tensor.numpy(), {**ARRAYS, **new}[parameter])
+
+
 def test_another_order_wins(relax: Path, tmp_path: Path) -> None:
     order, out = ["a", "w", "b"], tmp_path / "all.so"
     (tmp_path / "names.json").write_text(json.dumps(order))

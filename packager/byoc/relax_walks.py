@@ -1,0 +1,43 @@
+"""The ways in which passes look at Relax modules of apache-tvm 0.25 to 0.27, and change them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def is_constant(expression: Any) -> bool:
+    """True of a constant of Relax."""
+    return type(expression).__name__ in ("Constant", "GenericConst")
+
+
+def tensor_in(constant: Any) -> Any:
+    """The tensor of TVM in a constant."""
+    return constant.value if hasattr(constant, "value") else constant.data
+
+
+def visit_calls(relax: Any, mod: Any, visit: Callable[[Any], object]) -> None:
+    """Call a function with each call of an operator in the Relax functions of a module."""
+
+    def look(expression: Any) -> None:
+        if type(expression).__name__ == "Call" and hasattr(expression.op, "name"):
+            visit(expression)
+
+    for function in mod.functions.values():
+        if type(function).__name__ == "Function":
+            relax.analysis.post_order_visit(function, look)
+
+
+def with_each_call(mod: Any, replace: Callable[[Any], Any], leave: Mapping[str, str] = {}) -> Any:
+    """A module whose calls are what `replace` makes of them, in all Relax functions but `leave`."""
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    class Calls(PyExprMutator):  # type: ignore[misc]
+        def visit_call_(self, call: Any) -> Any:
+            return replace(self.visit_expr_post_order(call))
+
+    made = mutator(Calls)(mod)
+    for variable, function in [*mod.functions.items()]:
+        if type(function).__name__ == "Function" and variable.name_hint not in leave:
+            made.builder_.update_func(variable, made.visit_expr(function))
+    return made.builder_.get()
