@@ -2,48 +2,67 @@
 
 from __future__ import annotations
 
-import ast
+import inspect
+import pickle
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import mblob.compat.tvm.relay.frontend as relay_frontend
-import mblob.compat.tvm.te as te
 import numpy as np
 import pytest
 
 import mblob
 import mblob.compat.tvm as tvm
+import mblob.compat.tvm.relay.frontend as relay_frontend
+import mblob.compat.tvm.te as te
 from mblob.compat import tvm_ffi
+from mblob.compat.names import NAMES
 from mblob.compat.tvm import relay, rpc
 from mblob.compat.tvm.contrib import graph_executor, graph_runtime, utils
 from mblob.compat.tvm.contrib.debugger import debug_executor
 
-ROOT = Path(mblob.__file__).parent / "compat"
-PACKAGES = ["tvm", "tvm.contrib", "tvm_ffi"]  # with names that are looked up when they are used
+MODULES = sorted(f"mblob.compat.{name}" for name in NAMES)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_stubs_have_the_names_that_packages_hand_on(package: str) -> None:
-    folder = ROOT / package.replace(".", "/")
-    stub = ast.parse((folder / "__init__.pyi").read_text())
-    named = {
-        alias.asname for n in stub.body if isinstance(n, ast.ImportFrom) for alias in n.names
-    } - {None}
-    named |= {t.id for n in stub.body if isinstance(n, ast.Assign) for t in n.targets}  # type: ignore[attr-defined]
-    named |= {n.target.id for n in stub.body if isinstance(n, ast.AnnAssign)}  # type: ignore[union-attr]
-    homes: dict[str, str] = import_module(f"mblob.compat.{package}")._HOMES
-    assert named == set(homes)
+@pytest.mark.parametrize("name", MODULES)
+def test_each_name_is_there(name: str) -> None:
+    module = import_module(name)
+    assert module.__all__ == sorted(set(module.__all__))
+    for one in module.__all__:
+        assert getattr(module, one) is not None
+        assert one in dir(module)
+    imported: dict[str, Any] = {}
+    exec(f"from {name} import *", imported)
+    assert set(module.__all__) <= set(imported)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_each_name_is_there(package: str) -> None:
-    module = import_module(f"mblob.compat.{package}")
-    for name in module._HOMES:
-        assert getattr(module, name) is not None
-        assert name in dir(module)
+def test_modules_can_be_imported_by_their_paths() -> None:
+    script = (
+        "import mblob.compat.tvm.runtime.vm, mblob.compat.tvm.te.schedule as schedule\n"
+        "import mblob.compat.tvm_ffi.core as core\n"
+        "from mblob.compat.tvm.contrib.debugger import debug_executor\n"
+        "print(mblob.compat.tvm.runtime.vm.VirtualMachine.__name__, schedule.__name__, core.MISSING.same_as(1))\n"
+        "print(mblob.compat.tvm, debug_executor.create.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "VirtualMachine mblob.compat.tvm.te.schedule False\n"
+        f"<module 'mblob.compat.tvm' ({Path(mblob.__file__).parent}/compat/names.py)> create_debug\n"
+    )
+
+
+def test_classes_can_be_pickled_and_sources_found() -> None:
+    for value in (tvm.runtime.Executable, tvm.runtime.vm.VirtualMachine, tvm.nd.array):
+        assert pickle.loads(pickle.dumps(value)) is value
+    # what was pickled when each module was a file
+    old = b"cmblob.compat.tvm.runtime.executable\nExecutable\n."
+    assert pickle.loads(old) is tvm.runtime.Executable
+    assert inspect.getsource(tvm.nd.array).startswith("def array(")
+    assert inspect.getmodule(tvm.nd.array).__name__ == "mblob.compat.arrays"  # type: ignore[union-attr]
+    assert "names" in (inspect.getdoc(tvm.contrib) or "")
 
 
 def test_names_are_those_of_mblob() -> None:

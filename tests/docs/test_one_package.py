@@ -141,8 +141,13 @@ from pathlib import Path
 import numpy as np
 
 import mblob
+import mblob.compat.tvm as tvm
+from mblob.compat import tvm_ffi
+from mblob.compat.tvm.contrib import graph_executor
+from mblob.compat.tvm.runtime.vm import VirtualMachine
 
 ones = np.ones(3, "float32")
+on_tvm = [tvm.nd.array(ones, tvm.cpu()), tvm_ffi.Shape((1, 2)), graph_executor.GraphModule, VirtualMachine]
 root = mblob.csource_module("", fmt="c", functions=["int one(void)"], packed="name", options=["-O2"])
 root.export_library("a.so", dialect="ffi", embed="grow", digest="sha256", index=True, cc="gcc", reuse=False,
                     carry=["a.c"], target=None, options="-O3")

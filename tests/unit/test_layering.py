@@ -43,9 +43,7 @@ TYPES_ALONE = {
 # generators are global functions, and some of these come with `mblob.byoc`.
 TAKES_FROM_THE_FACE = {
     "mblob.module", "mblob.repack", "mblob.cli", "mblob.packager.write", "mblob.packager.byoc", "mblob.loader",
-    "mblob.compat.tvm",
-    "mblob.compat.tvm.contrib", "mblob.compat.tvm.contrib.debugger", "mblob.compat.tvm.runtime",
-    "mblob.compat.tvm.runtime.executor", "mblob.compat.tvm._ffi", "mblob.compat.tvm_ffi",
+    "mblob.compat",
 }  # fmt: skip
 
 
@@ -268,7 +266,7 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
         ("mblob.binary.non_elf", "lief", False),
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),
-        ("mblob.compat.tvm.testing", "numpy", False),
+        ("mblob.compat.utilities", "numpy", False),
         ("mblob.pyinstaller.hook-mblob", "PyInstaller.utils.hooks", True),  # which runs it
     }
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import mblob
-from mblob import Device as Device
-from mblob import Tensor
-from mblob import from_dlpack as from_dlpack
+from mblob import Device, Tensor
 from mblob.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mblob.typed import ElementType, Shape
-
-Array = Tensor
-NDArray = Tensor
-TVMContext = Device
 
 
 def device(dev_type: str | int, dev_id: int = 0) -> Device:

@@ -1,13 +1,14 @@
-"""`tvm_ffi.registry`: global functions."""
+"""`tvm_ffi.registry`: global functions; `tvm_ffi.module`: libraries."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import mblob
-from mblob import get_global_func as get_global_func
+from mblob import Module, get_global_func
 
 
 def register_global_func(
@@ -51,3 +52,19 @@ def get_global_func_metadata(name: str) -> dict[str, Any]:
     get_global_func(name)
     ask = get_global_func("ffi.GetGlobalFuncMetadata", allow_missing=True)
     return dict(json.loads((ask(name) if ask else "") or "{}"))
+
+
+def load_module(path: str | os.PathLike[str], keep_module_alive: bool = True) -> Module:
+    """`mblob.load_module`.
+
+    Args:
+        keep_module_alive: ignored. A library stays open while one of its modules, functions or
+            tensors exists.
+    """
+    del keep_module_alive
+    return mblob.load_module(path)
+
+
+def system_lib(symbol_prefix: str = "") -> Module:
+    """`mblob.system_lib`."""
+    return mblob.system_lib(symbol_prefix)

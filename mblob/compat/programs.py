@@ -1,13 +1,16 @@
-"""`tvm.runtime.Executable`: a module that is linked when it is first used."""
+"""Modules that are linked when they are first used, and the virtual machines and their values: what
+`tvm.runtime` and `tvm.runtime.vm` have."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from enum import IntEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import mblob
-from mblob import Module
+from mblob import Module, relax, vm
 
 
 class Executable:
@@ -56,3 +59,35 @@ class Executable:
 
     def __call__(self, *args: Any) -> Any:
         return self.jit()["main"](*args)
+
+
+class VirtualMachine(vm.VirtualMachine):
+    """`mblob.vm.VirtualMachine`; of a program of Relax `mblob.relax.VirtualMachine`."""
+
+    def __new__(cls, exe: Any, *args: Any, **kwargs: Any) -> Any:
+        program = getattr(exe, "mod", exe)  # `tvm.runtime.Executable` has the module
+        if getattr(program, "type_key", "").startswith("relax."):
+            return relax.VirtualMachine(program, *args, **kwargs)
+        return super().__new__(cls)
+
+
+class VMInstrumentReturnKind(IntEnum):
+    """The values that an instrument of `set_instrument` returns."""
+
+    NO_OP = 0
+    SKIP_RUN = 1
+
+
+def ADT(tag: int, fields: Iterable[Any]) -> vm.ADT:
+    """A constructor with fields, arrays and further ADTs: an argument of a Relay program."""
+    return _adt("runtime.ADT", tag, *fields)
+
+
+def tuple_object(fields: Iterable[Any] | None = None) -> vm.ADT:
+    """A tuple: an argument of a Relay program."""
+    return _adt("runtime.Tuple", *(fields or ()))
+
+
+def _adt(function: str, *args: Any) -> vm.ADT:
+    given = (arg.module if isinstance(arg, vm.ADT) else arg for arg in args)
+    return vm.ADT(mblob.get_global_func(function)(*given))

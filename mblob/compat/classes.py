@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from mblob.compat.lazy_names import AbsentError
+from mblob.compat.modules import AbsentError
 from mblob.errors import IncompatibleError, NotFoundError
 
 
