@@ -106,7 +106,7 @@ def partition(
     if engine is None:
         mod = _prepared(relax, mod, False)
     if trace is not None and engine is not None:
-        _tell(relax, mod, [*regions.values()], trace)
+        _tell(relax, mod, [*regions.values()], patterns is not None, trace)
     if trace is not None and weights:
         trace(
             f"parameters: {len(outside)} outside of the code, {len(weights) - len(outside)} in it"
@@ -178,7 +178,7 @@ def _modules(engine: str, regions: Sequence[Region], prepack: bool) -> list[Modu
     return [loader]
 
 
-def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None:
+def _tell(relax: Any, mod: Any, regions: Sequence[Region], by_pattern: bool, trace: Trace) -> None:
     for region in regions:
         names = Counter(call.op for call in region.calls)
         what = ", ".join(f"{count} {name}" for name, count in names.most_common())
@@ -188,6 +188,7 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], trace: Trace) -> None
     del left["relax.call_dps_packed"]
     for name, number in left.most_common():
         why = "for these shapes or types" if name in RULES else "at all"
+        why = "by any pattern" if by_pattern else why
         trace(f"TVM: {number} {name}, which is not taken {why}")
 
 
@@ -503,16 +504,16 @@ def _known(symbol: str, expression: Any, reader: Reader) -> Tensor:
 def _read(symbol: str, function: Any, reader: Reader, operators: list[Operator]) -> list[Tensor]:
     """Add the operators of a function, and of those that it calls; the tensors that it returns."""
     inner: dict[Any, Any] = {}
-    tuples: dict[Any, Sequence[Any]] = {}
+    tuples: dict[Any, list[Tensor]] = {}
     for binding in (b for block in function.body.blocks for b in block.bindings):
         variable, value = binding.var, binding.value
         kind = type(value).__name__
         if kind == "Function":
             inner[variable] = value
         elif kind == "Tuple":
-            tuples[variable] = value.fields
+            tuples[variable] = [_known(symbol, field, reader) for field in value.fields]
         elif kind == "TupleGetItem":
-            reader.bind(variable, _known(symbol, tuples[value.tuple_value][value.index], reader))
+            reader.bind(variable, tuples[value.tuple_value][value.index])
         elif kind == "Call" and value.op in inner:
             within = reader.inner()  # one function may be called twice
             for parameter, argument in zip(inner[value.op].params, value.args):
@@ -521,8 +522,9 @@ def _read(symbol: str, function: Any, reader: Reader, operators: list[Operator])
                     within.bind_extents(type_of(parameter).values or (), extents)
                 else:
                     within.bind(parameter, _known(symbol, argument, reader))
-            (result,) = _read(symbol, inner[value.op], within, operators)
-            reader.bind(variable, result)
+            tuples[variable] = _read(symbol, inner[value.op], within, operators)
+            if not hasattr(type_of(variable), "fields"):
+                reader.bind(variable, tuples[variable][0])
         elif kind == "Call":
             operator = reader.operator(value, variable)
             if operator is None:
@@ -532,8 +534,8 @@ def _read(symbol: str, function: Any, reader: Reader, operators: list[Operator])
         else:
             reader.bind(variable, _known(symbol, value, reader))
     body = function.body.body
-    fields = getattr(body, "fields", None) or tuples.get(body, [body])
-    return [_known(symbol, field, reader) for field in fields]
+    fields = getattr(body, "fields", None) or [body]
+    return tuples.get(body) or [_known(symbol, field, reader) for field in fields]
 
 
 def _calls(engine: str, operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax, topi
+from tvm.relax import dpl
 from tvm.script import relax as script
 
 import mblob
@@ -222,6 +223,12 @@ def open_sizes(net: Net, x: Any) -> list[Any]:
     return [up, net(op.mean(mixed, [1])), gate]
 
 
+def between(net: Net, x: Any) -> list[Any]:
+    """[4, 8]: two operators of one pattern, of which others need the value between, too."""
+    both = net(op.add(x, x))
+    return [net(op.nn.softmax(net(op.nn.relu(both)))), net(op.nn.softmax(both))]
+
+
 def integers(net: Net, x: Any) -> list[Any]:
     """[2, 4, 8, 8]: layers between dequantize and quantize, as ONNX has them; the last results tell their steps."""
 
@@ -268,6 +275,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "attention": (attention, (2, 6, 8)),
     "left": (left, (1, 3, 4, 4)),
     "needed_between": (needed_between, (2, 6, 8)),
+    "between": (between, (4, 8)),
     "unknown": (unknown, (5, 4)),
     "integers": (integers, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),
@@ -323,7 +331,20 @@ def namer(region: Region) -> mblob.Module:
     return mblob.csource_module(f"void {region.symbol}(void) {{}}")
 
 
+@mblob.register_codegen("pair")
+def pair(region: Region) -> mblob.Module:
+    """A backend of a user's own with several results."""
+    values = {"add": "x[i] + x[i]", "nn.relu": "x[i] > 0 ? x[i] + x[i] : 0"}
+    made = [str(t.producer and t.producer.op) for t in region.outputs]
+    rows = "".join(f" y{k}[i] = {values[name]};" for k, name in enumerate(made))
+    results = "".join(f", float y{k}[32]" for k in range(len(made)))
+    return mblob.csource_module(
+        f"void {region.symbol}(const float x[32]{results}) {{ for (int i = 0; i < 32; i++) {{{rows} }} }}"
+    )
+
+
 def main(folder: Path) -> None:
+    told: list[str] = []
     for name in CASES:
         made = build(name)
         relax.build(made, "llvm").export_library(str(folder / f"{name}.tvm.so"))
@@ -334,11 +355,18 @@ def main(folder: Path) -> None:
         y = machine["main"](tvm.runtime.tensor(x))
         y = [y] if hasattr(y, "numpy") else [*y]
         np.savez(folder / f"{name}.npz", x=x, **{f"y{i}": t.numpy() for i, t in enumerate(y)})
-        told: list[str] = []
+        told = []
         lib = mblob.byoc.relax.build(made, "llvm", "dnnl", trace=told.append)
         (folder / f"{name}.txt").write_text("\n".join(told))
         lib.export_library(folder / f"{name}.so")
     mblob.byoc.relax.build(build("twice"), "llvm", "negator").export_library(folder / "negator.so")
+    a, b = dpl.wildcard(), dpl.wildcard()
+    patterns = [("pair.add_relu", dpl.is_op("relax.nn.relu")(dpl.is_op("relax.add")(a, b)))]
+    lib = mblob.byoc.relax.build(
+        build("between"), "llvm", "pair", patterns=patterns, trace=told.append
+    )
+    lib.export_library(folder / "pair.so")
+    (folder / "pair.txt").write_text("\n".join(told[-2:]))
     mblob.byoc.relax.partition(build("layers"), "namer")
     (folder / "named.txt").write_text(" ".join(sorted({*named})))
 

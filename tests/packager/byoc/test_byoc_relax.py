@@ -24,7 +24,7 @@ pytestmark = pytest.mark.own_process  # oneDNN
 SCRIPT = Path(__file__).with_name("relax_modules.py")
 # All but `integers`, whose results may differ by a step.
 CASES = (
-    "layers", "shapes", "twice", "tiles", "gates", "attention", "left", "needed_between", "unknown", "open",
+    "layers", "shapes", "twice", "tiles", "gates", "attention", "left", "needed_between", "between", "unknown", "open",
 )  # fmt: skip
 
 
@@ -237,6 +237,18 @@ def test_a_backend_of_a_users_own_gets_the_operators_that_it_asked_for(built: Pa
     first, second = results(built / "negator.so", x)
     assert (first <= 0).all() and first.any()
     assert (second <= 0).all()
+
+
+def test_a_value_inside_of_a_users_pattern_that_others_need_is_a_result_of_the_region(
+    built: Path,
+) -> None:
+    io = np.load(built / "between.npz")
+    for found, wanted in zip(results(built / "pair.so", io["x"]), (io["y0"], io["y1"])):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert (built / "pair.txt").read_text().splitlines() == [
+        "tvmgen_pair_main_0: 1 add, 1 nn.relu",
+        "TVM: 2 relax.nn.softmax, which is not taken by any pattern",
+    ]
 
 
 def test_a_backend_of_a_users_own_gets_no_operator_that_only_mblobs_has(built: Path) -> None:
