@@ -16,6 +16,8 @@ from mblob.format.functions_table import parameter, result_type
 from mblob.format.struct_layouts import Field, read
 from mblob.loader.c_arguments import Number, Reference, unexpected
 from mblob.loader.c_memory import check_fields
+from mblob.loader.c_words import number_of
+from mblob.loader.tensor import empty
 from mblob.named_tuple import NamedTuple
 
 _INT128 = {"__int128_t": True, "__uint128_t": False}  # with a sign
@@ -32,6 +34,8 @@ def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:
         layouts: the layout of a struct by its name, "" if it is not known.
     """
     name = result_type(prototype)
+    if name.startswith("std::"):
+        return _of_library(name, data)
     if name in _INT128:
         return int.from_bytes(data, sys.byteorder, signed=_INT128[name])
     if name in _COMPLEX and len(data) == struct.calcsize(_COMPLEX[name]):
@@ -41,6 +45,24 @@ def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:
     except ImportError:
         return data
     return np.frombuffer(bytearray(data), dtype_of(layouts(name), len(data)))[0]
+
+
+def _of_library(name: str, data: bytes) -> Any:
+    """The text, or the array, that is in an object of the standard library of C++."""
+    if name == "std::string":
+        return data.decode("utf-8", "surrogateescape")
+    found = re.fullmatch(r"std::\w+<(?:const )?(?:std::complex<(\w+)>|([\w ]+))(?:, \d+)?>", name)
+    words = (found[2] or f"{found[1]} _Complex").split() if found else []
+    number = number_of(words)
+    if number is None:
+        return data
+    kind = {"char": "int", "bool": "bool"}.get(number.kind, number.kind)
+    made = empty(
+        (len(data) // number.size,), kind if kind == "bool" else f"{kind}{8 * number.size}"
+    )
+    if data:
+        ctypes.memmove(made.data_ptr(), data, made.nbytes)
+    return made
 
 
 @lru_cache(256)

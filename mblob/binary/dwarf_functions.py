@@ -11,6 +11,7 @@ from typing import Any
 
 from mblob.binary.debug_sections import DWARFExprParser, debug_information
 from mblob.binary.dwarf_layouts import layout_of
+from mblob.binary.dwarf_library import library_of
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
@@ -406,7 +407,9 @@ def function_of(
                 record = record_behind(declared_type)
                 layout = "" if record is None else layout_of(record, pointer_size)
                 found = found._replace(layout=layout)
-            found = _by_value(found, declared_type, pointer_size)
+            found = _with_library(
+                _by_value(found, declared_type, pointer_size), declared_type, pointer_size
+            )
             if is_old_style:
                 found = _promoted(found)
             if of_fortran:
@@ -421,7 +424,7 @@ def function_of(
     result = with_sign(type_of(of_result, pointer_size), machine)
     return Function(
         name=name,
-        result=_by_value(result, of_result, pointer_size),
+        result=_with_library(_by_value(result, of_result, pointer_size), of_result, pointer_size),
         parameters=tuple(parameters),
         variadic=variadic,
         pointer_size=pointer_size,
@@ -448,6 +451,13 @@ def _by_value(found: CType, declared: Any, pointer_size: int) -> CType:
         return found
     layout = layout_of(unnamed(declared)[0], pointer_size)
     return found._replace(value=value, layout=layout)
+
+
+def _with_library(found: CType, declared: Any, pointer_size: int) -> CType:
+    """A type with what is known of it as a class of the standard library of C++."""
+    is_class = found.kind == "record" or (found.is_reference and found.target is not None)
+    library = library_of(declared, pointer_size) if is_class else None
+    return found if library is None else found._replace(library=library)
 
 
 def _line(die: Any) -> int:

@@ -70,6 +70,7 @@ class CType(NamedTuple):
         layout: of a parameter that points at structs, their fields, as of `dwarf_layouts.layout_of`; of a
             parameter or result that is a struct its own.
         value: of a struct that is a parameter or result what it is passed as, as of `dwarf_values.value_of`.
+        library: of a parameter or result that is a class of the standard library of C++, or a reference to one, which.
     """
 
     kind: str
@@ -84,6 +85,7 @@ class CType(NamedTuple):
     is_object: bool = False
     layout: str = ""
     value: Value | None = None
+    library: Library | None = None
 
     @property
     def spelling(self) -> str:
@@ -96,6 +98,26 @@ class CType(NamedTuple):
         if "?" in text:
             return text if text == "?" else text.replace("?", declarator).rstrip()
         return f"{text}{'' if text.endswith('*') else ' '}{declarator}".rstrip()
+
+
+class Library(NamedTuple):
+    """A class of the standard library of C++ that a value of another language can be copied to.
+
+    Attributes:
+        name: of its template.
+        element: the type of its elements.
+        is_const: they are constant, as those of `std::span<const float>`.
+        extent: their number, if the type tells it.
+        size: bytes of the class itself, 0 if they are not told.
+        is_moved: it is passed by a reference to a temporary object, `&&`.
+    """
+
+    name: str
+    element: CType
+    is_const: bool
+    extent: int | None
+    size: int
+    is_moved: bool = False
 
 
 def children(die: Any) -> Iterator[Any]:

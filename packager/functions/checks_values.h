@@ -85,3 +85,32 @@ MBLOB_STATIC int mblob_return_value(const void *value, size_t size, TVMValue *re
   return 0;
 }
 #endif
+
+/* An object of C++ that is a result, as its shim gives it. */
+typedef struct {
+  const void *data;
+  size_t size;
+  void *owner;
+  void (*release)(void *);
+} mblob_made;
+
+MBLOB_STATIC void mblob_release(mblob_made *made) {
+  if (made->release) made->release(made->owner);
+}
+
+#ifdef TVM_FFI_C_API_H_
+MBLOB_STATIC int mblob_return_made(const mblob_made *made, bool is_text, TVMFFIAny *result) {
+  if (mblob_return_value(made->data, made->size, result)) return -1;
+  if (!is_text) return 0;
+  const bool is_small = result->type_index == kTVMFFISmallBytes;
+  result->type_index = is_small ? kTVMFFISmallStr : kTVMFFIStr;
+  if (!is_small) result->v_obj->type_index = kTVMFFIStr; /* which has the layout of bytes */
+  return 0;
+}
+#else
+MBLOB_STATIC int mblob_return_made(const mblob_made *made, bool is_text, TVMValue *result,
+                                   int *code) {
+  (void)is_text;
+  return mblob_return_value(made->data, made->size, result, code);
+}
+#endif

@@ -12,6 +12,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.functions.callers import caller_of
+from mblob.packager.functions.library_objects import class_name
 from mblob.packager.functions.number_names import in_c, scalar_of
 from mblob.packager.functions.prototype_check import OWN_CALL, own_call
 from mblob.packager.modules.prototypes import (
@@ -142,6 +143,11 @@ def _prototype_of(function: Function) -> Prototype:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
     names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
     remedies = _IN_FORTRAN if function.source_name else _IN_C
+    if any(t.library and class_name(t.library) for t in (*function.parameters, function.result)):
+        remedies = _IN_C._replace(
+            takes_object=f"its source in place of the object, or {_IN_C.takes_object}",
+            writes_object=f"its source in place of the object, or {_IN_C.writes_object}",
+        )
     found = tuple(
         _parameter(p, name, i, remedies)
         for i, (p, name) in enumerate(zip(function.parameters, names))

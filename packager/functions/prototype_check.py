@@ -33,7 +33,8 @@ def check_prototypes(wrapped: Sequence[Wrapped], files: Sequence[LinkInput]) -> 
         own = own_call(name, files)
         if own is not None or (function is not None and not function.is_ordinary):
             raise BuildError(f"functions: {name} {REFUSED.format(own or OWN_CALL)}")
-        if function is not None and (difference := contradiction(w.prototype, function)):
+        is_own = w.prototype.shim is None
+        if function is not None and is_own and (difference := contradiction(w.prototype, function)):
             raise BuildError(
                 f"functions: {name}: the prototype {difference}; write it as the source has it"
             )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mblob.errors import listed
 from mblob.format.exported_functions import is_helper
 from mblob.format.functions_table import WORDS, Row, parameters
+from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.debug_prototypes import (
@@ -21,12 +22,13 @@ from mblob.packager.functions.debug_prototypes import (
     prototype_of,
     with_places,
 )
+from mblob.packager.functions.library_objects import with_library
 from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.overloads import of_text
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.modules.nodes import HostNode
+from mblob.packager.modules.nodes import HostNode, SourceNode
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Words
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
@@ -113,10 +115,12 @@ def found_prototypes(
                 own_text = of_cxx.get(name)
                 if name in texts and not function.source_name:
                     own_text = _parsed(texts[name], name, f)
+                of_library = None if own_text else _of_library(function, node, f)
                 prototype = (
                     _of_fortran(function, name, f)
                     if function.source_name
-                    else _with_bounds(prototype_of(_with_addresses(function, own_text)), f)
+                    else of_library
+                    or _with_bounds(prototype_of(_with_addresses(function, own_text)), f)
                 )
                 comment = _comment(comments, node, function) or ""
                 described = _with_values(comment, function, prototype)
@@ -144,7 +148,7 @@ def found_prototypes(
         _refuse_text(texts[name])
     for node, _ in nodes:
         for name in node.declared.packed_among(list(dict.fromkeys([*declared, *found]))):
-            if name in found and not found[name].prototype.mangled:
+            if name in found and not (found[name].prototype.mangled or found[name].prototype.shim):
                 found[name] = found[name]._replace(takes_name=True)
     return list(found.values())
 
@@ -181,12 +185,27 @@ def _with_addresses(function: Function, written: Prototype | None) -> Function:
         return function
     return function._replace(
         parameters=tuple(
-            t._replace(target=None)
+            t._replace(target=None, library=None)
             if t.target is not None and t.target.is_object and p.kind == "pointer" and not p.spelled
             else t
             for p, t in zip(written.parameters, function.parameters)
         )
     )
+
+
+def _of_library(function: Function, node: HostNode, file: HostFile) -> Prototype | None:
+    """The prototype of a function of a source in C++ that takes or returns objects of the standard library; None of
+    others."""
+    if not (file.own and isinstance(node, SourceNode) and language(node) == "c++"):
+        return None
+    if not any(p.library for p in (*function.parameters, function.result)):
+        return None
+    made = with_library(function, node, prototype_of)
+    if made is None or made.shim is None:
+        return made
+    row = plain_row(function, of_tvm=False)
+    types, text = ("?", "") if row is None else (row.types, row.prototype)
+    return made._replace(shim=made.shim._replace(types=types, prototype=text))
 
 
 def _of_fortran(function: Function, name: str, file: HostFile) -> Prototype:
@@ -442,8 +461,9 @@ def _with_values(comment: str, function: Function, prototype: Prototype) -> str:
     lines = [f"{p.name}: None leaves it out" for p in prototype.parameters if p.optional]
     records: dict[str, list[str]] = {}
     named = (*zip(function.names, function.parameters), ("result", function.result))
+    lines += prototype.shim.notes if prototype.shim else ()
     for name, found in named:
-        if name and found.layout:
+        if name and found.layout and not (prototype.shim and found.library):
             records.setdefault(_members(found.target or found, found.layout), []).append(name)
     lines += [f"{', '.join(names)}: {members}" for members, names in records.items()]
     for name, found in named:

@@ -43,6 +43,8 @@ class Wrapped(NamedTuple):
 
     @property
     def plain_symbol(self) -> str:
+        if self.prototype.shim is not None:
+            return self.prototype.shim.symbol
         return self.prototype.symbol + (HIDDEN_SUFFIX if self.takes_name else "")
 
     @property
@@ -61,7 +63,10 @@ class Wrapped(NamedTuple):
         rows = [
             Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *source)
         ]
-        if not self.takes_name:
+        if p.shim is not None:
+            own = p.shim.types, p.shim.prototype
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, *own, *source[:2]))
+        elif not self.takes_name:
             rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *source))
         return rows
 
@@ -83,7 +88,8 @@ def packed_forms(
         else []
     )
     of_fortran = any(f.prototype.of_fortran for f in functions)
-    text = checks.text(dialect.name, of_fortran, apart, bool(values))
+    has_values = bool(values) or any(f.prototype.result == "made" for f in functions)
+    text = checks.text(dialect.name, of_fortran, apart, has_values)
     types = [_value_type(v, name) for v, name in values.items()]
     return "\n".join([_HEAD, text, *size, *types, *forms])
 
@@ -187,6 +193,8 @@ def _declared_type(p: Parameter, values: _Values) -> str:
 def _declared_result(p: Prototype, values: _Values) -> str:
     if p.returned is not None and p.returned.value is not None:
         return values[p.returned.value]
+    if p.result == "made":
+        return "void"
     return "void *" if p.result == "pointer" else p.result_type  # its type may be one of the source
 
 
@@ -211,7 +219,10 @@ _CONVENTIONS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, 
 
 def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     p = f.prototype
-    declared = ", ".join(_declared_type(a, values) for a in p.parameters) or "void"
+    types = [_declared_type(a, values) for a in p.parameters] + ["mblob_made *"] * (
+        p.result == "made"
+    )
+    declared = ", ".join(types) or "void"
     hidden = '__attribute__((visibility("hidden"))) ' if f.takes_name else ""
     convention, arguments, unused, results = _CONVENTIONS[f.dialect.name]
     definition = convention.replace("@", f"mblob_packed_{number}")
@@ -240,8 +251,15 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     for i, a in enumerate(taken):
         if a.value is not None:
             body += _copied(a, i, values[a.value])
-    passed = ", ".join(_all_passed(p, values))
-    body += _call(p, f"mblob_plain_{number}({passed})", f.dialect, values)
+    passed = ", ".join([*_all_passed(p, values), *["&made"] * (p.result == "made")])
+    left = _left(p)
+    body += [f"size_t left{i} = 0;" for i in left]
+    checks = [
+        f'if (mblob_elements(&call, {i}, &{_variable(taken[i], i)}, (int64_t)left{i}, "", false, false)) return -1;'
+        for i in left
+    ]
+    call = f"mblob_plain_{number}({passed})"
+    body += _call(p, call, f.dialect, values, checks)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
 
@@ -438,13 +456,27 @@ def _copied(p: Parameter, i: int, name: str) -> list[str]:
     return [f"{name} by_value{i};", f"__builtin_memcpy(&by_value{i}, {of}, sizeof by_value{i});"]
 
 
+def _places(p: Prototype) -> dict[int, int]:
+    """The places of parameters among the arguments."""
+    taken = [k for k, a in enumerate(p.parameters) if not a.is_hidden]
+    return {k: i for i, k in enumerate(taken)}
+
+
+def _left(p: Prototype) -> list[int]:
+    """The arguments whose number of elements a function of C++ may change, which is refused."""
+    places = _places(p)
+    return [places[a.of] for a in p.parameters if a.kind == "left"]
+
+
 def _all_passed(p: Prototype, values: _Values) -> list[str]:
     """The arguments of the C function's call, as C expressions."""
-    taken = [k for k, a in enumerate(p.parameters) if not a.is_hidden]
-    places = {k: i for i, k in enumerate(taken)}  # among the arguments
+    places = _places(p)
     return [
-        f"({a.element.name}){_variable(p.parameters[a.of], places[a.of])}.size"
+        f"({a.element.name}){_variable(p.parameters[a.of], places[a.of])}"
+        f".{'size' if p.parameters[a.of].length else 'elements'}"
         if a.kind == "length"
+        else f"&left{places[a.of]}"
+        if a.kind == "left"
         else f"({a.element.name})given{places[a.of]}"
         if a.kind == "present"
         else _passed(a, places[k], values)
@@ -465,19 +497,32 @@ def _passed(p: Parameter, i: int, values: _Values) -> str:
     return v
 
 
-def _call(p: Prototype, call: str, dialect: Dialect, values: _Values) -> list[str]:
-    """Statements that call the function and hand its result on."""
+def _call(
+    p: Prototype, call: str, dialect: Dialect, values: _Values, checked: Sequence[str]
+) -> list[str]:
+    """Statements that call the function and hand its result on.
+
+    Args:
+        checked: statements behind the call.
+    """
+    to = "result" if dialect.is_ffi else "out_ret_value, out_ret_tcode"
     if p.result == "void":
-        return [f"{call};"]
+        return [f"{call};", *checked]
+    if p.result == "made":
+        is_text = "true" if p.result_type == TEXT_OF_CXX else "false"
+        released = "__attribute__((cleanup(mblob_release))) mblob_made made = {0};"
+        given = f"if (mblob_return_made(&made, {is_text}, {to})) return -1;"
+        return [released, f"{call};", *checked, given]
     declared = _declared_result(p, values)
     made = f"{declared} {_RESULT} = {call};"
     if p.returned is not None:
-        to = "result" if dialect.is_ffi else "out_ret_value, out_ret_tcode"
-        return [made, f"if (mblob_return_value(&{_RESULT}, sizeof {_RESULT}, {to})) return -1;"]
-    return [made, *(_ffi_result(p) if dialect.is_ffi else _classic_result(p))]
+        given = f"if (mblob_return_value(&{_RESULT}, sizeof {_RESULT}, {to})) return -1;"
+        return [made, *checked, given]
+    return [made, *checked, *(_ffi_result(p) if dialect.is_ffi else _classic_result(p))]
 
 
 _RESULT = "plain_result"
+TEXT_OF_CXX = "std::string"
 
 
 def _is_float(p: Prototype) -> bool:

@@ -35,6 +35,7 @@ from mblob.packager.compile.toolchain import Toolchain
 from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions import adapters
 from mblob.packager.functions.adapters import Adapter, kept_rows, needed_adapters
+from mblob.packager.functions.library_objects import compile_shims
 from mblob.packager.functions.packed_or_plain import (
     WithoutPrototype,
     classify_undeclared,
@@ -75,6 +76,7 @@ class ExportObjects(NamedTuple):
         addons: objects and archives among them.
         carried: objects of plug-ins.
         plugins: what their tables say.
+        shims: objects of functions that make objects of C++.
     """
 
     request: Request
@@ -86,6 +88,7 @@ class ExportObjects(NamedTuple):
     addons: list[LinkInput]
     carried: list[LinkInput]
     plugins: list[Plugin]
+    shims: list[LinkInput]
 
     @property
     def objects(self) -> list[LinkInput]:
@@ -136,6 +139,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
 
         request = with_places(request, host)
     known = request.wrapped()
+    shims: list[LinkInput] = []
     nodes = list(zip(request.host, host))
     others = ((None, addon) for addon in addons)
     if completed := with_types(known, [*nodes, *others], request.comments) if known else []:
@@ -145,6 +149,7 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
             nodes, [*host, *addons], known, request.table_rows(), request.dialect, request.comments,
             only_named=hides, has_names=not request.system_lib,
         )  # fmt: skip
+        found, shims = compile_shims(tools, found, request.options, work)
         request = request.with_found([*completed, *found])
         request = request._replace(expanded_names=expanded_names(host))
     if request.found and (completed or not with_table):
@@ -166,7 +171,16 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         request, objects, [*host, *addons], texts=lambda: _own_texts(tools, request, work)
     )
     gathered = ExportObjects(
-        request, tools, machine, host, with_table, words, addons, carried=[], plugins=[]
+        request,
+        tools,
+        machine,
+        host,
+        with_table,
+        words,
+        addons,
+        carried=[],
+        plugins=[],
+        shims=unshared(shims, work),
     )
     if not request.carry:
         return gathered
@@ -460,6 +474,7 @@ def make_link_line(
     helpers = _helpers(
         request, gathered, rows, functions.adapters, objects, work, packed_now=wrapped if is_stale else ()
     )  # fmt: skip
+    helpers = [*gathered.shims, *helpers]
     host = [item for item in gathered.host if not (is_stale and item.file.generated)]
     objects = [*host, *gathered.addons, *gathered.carried, *helpers]
     refuse_clashes(request, objects)

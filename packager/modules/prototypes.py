@@ -80,7 +80,8 @@ class Parameter(NamedTuple):
         kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ and Fortran also
             "number" (by its address; of a constant one the packed function takes the value); of Fortran
             "text" (the address of characters that a str may stand for), and what is no argument of the
-            packed function: "length" (of a text) and "present" (whether an optional number is given).
+            packed function: "length" (of a text or an array), "left" (where the number of elements goes that a
+            function of C++ left in one) and "present" (whether an optional number is given).
         scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
@@ -91,7 +92,8 @@ class Parameter(NamedTuple):
         size: bytes of the struct that a pointer points at, 0 of what has none or another number of them.
         alignment: of that struct, if it needs more than its members' sizes say; else 0.
         columns: the array lies in column order, and `dims` are as Fortran has them.
-        of: of a length, the index of its text among the parameters; of "present", that of the number.
+        of: of a length or "left", the index of its text or array among the parameters; of "present", that of the
+            number.
         optional: None leaves it out, as OPTIONAL of Fortran.
         is_object: the pointer points at an object of C++, of which only the library itself makes some.
         layout: the fields of the structs that a pointer points at; "" if they are not known.
@@ -123,7 +125,7 @@ class Parameter(NamedTuple):
     @property
     def is_hidden(self) -> bool:
         """True if the packed function passes it by what it knows of another argument."""
-        return self.kind in ("length", "present")
+        return self.kind in ("length", "left", "present")
 
     @property
     def points_at_functions(self) -> bool:
@@ -159,7 +161,7 @@ class Parameter(NamedTuple):
             else self.element.name
         )
         if self.kind == "scalar" or self.is_hidden:
-            return base
+            return base + " *" * (self.kind == "left")
         return f"{'const ' if self.const else ''}{base} *"
 
     @property
@@ -259,13 +261,38 @@ def as_const(spelled: str) -> str:
     return spelled if not spelled or spelled.startswith("const ") else f"const {spelled}"
 
 
+class Shim(NamedTuple):
+    """A function of C++ that takes arrays and texts, makes objects of the standard library of them, and calls another
+    one.
+
+    Attributes:
+        symbol: of it.
+        headers: what its text includes.
+        text: of C++.
+        types, prototype: of the other one, as the function table has them.
+        fmt, options: of the source of that one, as of `SourceNode`.
+        label: of that source, for messages.
+        notes: for people: parameters with their types in C++.
+    """
+
+    symbol: str
+    headers: tuple[str, ...]
+    text: str
+    types: str
+    prototype: str
+    fmt: str
+    options: tuple[str, ...]
+    label: str
+    notes: tuple[str, ...] = ()
+
+
 class Prototype(NamedTuple):
     """One function.
 
     Attributes:
         name: its name; of C its symbol.
-        result: "void", "scalar", "string" (a `const char *`), "pointer", or "value" (bytes of a type that no number
-            is).
+        result: "void", "scalar", "string" (a `const char *`), "pointer", "value" (bytes of a type that no number
+            is), or "made" (bytes of an object of C++, which a shim gives).
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
@@ -273,6 +300,7 @@ class Prototype(NamedTuple):
         mangled: its symbol, if that is not its name: of C++ and Fortran, whose names have namespaces and
             modules.
         origin, comment: as in the table of functions.
+        shim: what is called in its place.
     """
 
     name: str
@@ -284,6 +312,7 @@ class Prototype(NamedTuple):
     origin: str = "given"
     comment: str = ""
     returned: Parameter | None = None
+    shim: Shim | None = None
 
     @property
     def symbol(self) -> str:

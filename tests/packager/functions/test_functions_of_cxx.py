@@ -245,12 +245,13 @@ inline namespace v1 { int bright(int x) { return x; } int pick(int x) { return 1
 
 
 def test_arguments_of_templates_are_shown_and_words_for_programs_are_not(tmp_path: Path) -> None:
-    source = """#include <string>
+    source = """#include <memory>
+#include <string>
 #include <vector>
 struct P { int a, b; };
 typedef int (*(*turned)(P *p))(int);
 int (*chosen(P *p))(int) { return p ? nullptr : nullptr; }
-double sum(const std::vector<double> &v) { return v[0]; }
+double sum(const std::vector<std::shared_ptr<double>> &v) { return *v[0]; }
 double all(std::vector<std::string> *v) { return v->size(); }
 """
     mblob.csource_module(source, fmt="cc").export_library(tmp_path / "k.so")
@@ -258,5 +259,7 @@ double all(std::vector<std::string> *v) { return v->size(); }
     assert str(lib.functions["all"]) == "double all(struct vector<string> *v)"
     assert ":" not in str(inspect.signature(lib.all)).replace("v: ", "")
     assert "P *" in str(lib.functions["chosen"]) and ":" not in str(lib.functions["chosen"])
-    with pytest.raises(AttributeError, match=r"parameter 0 \(v\) is const struct vector<double> &"):
+    with pytest.raises(
+        AttributeError, match=r"parameter 0 \(v\) is const struct vector<shared_ptr<double>> &"
+    ):
         lib["sum"]

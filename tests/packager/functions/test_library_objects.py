@@ -1,0 +1,185 @@
+"""Strings, vectors and other classes of the standard library of C++, which functions take and return: made of texts and
+arrays, and copied to them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mblob
+from tests.packager.functions.test_prototypes_from_sources import shown
+
+pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
+
+SOURCE = """
+#include <array>
+#include <complex>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+struct point { float x; int y; };
+namespace ns { inline namespace v1 {
+// How long a text is.
+int length(std::string s) { return (int)s.size(); }
+int length_of(const std::string &s) { return (int)s.size(); }
+int length_at(std::string_view s) { return (int)s.size(); }
+int kept(std::string &&s) { static std::string own; own = std::move(s); return (int)own.size(); }
+double sum(const std::vector<double> &v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+int at_most(std::array<int, 3> a, point p) { return a[0] + a[2] + p.y; }
+void twice(std::vector<float> &v) { for (auto &x : v) x *= 2; if (v.size() == 3) v.push_back(1); }
+void upper(std::string &s, const float *p, const int &n) {
+  for (auto &c : s) if (c >= 'a') c -= 32;
+  s[0] = (char)('0' + n + (int)p[0]);
+}
+std::string times(const std::string &a, int n) { std::string r; while (n-- > 0) r += a; return r; }
+std::string_view behind(std::string_view s) { return s.substr(1); }
+const std::string &same(std::string_view s) { static std::string own; own = s; return own; }
+std::vector<int> counted(int n) { std::vector<int> v(n); std::iota(v.begin(), v.end(), 0); return v; }
+std::vector<bool> flipped(std::vector<bool> v) { v.flip(); return v; }
+std::vector<std::complex<float>> conjugated(std::vector<std::complex<float>> v) {
+  for (auto &x : v) x = std::conj(x);
+  return v;
+}
+std::array<double, 2> size_twice(const std::vector<unsigned char> &v) noexcept {
+  return {(double)v.size(), (double)v.size()};
+}
+std::string thrown(const std::string &text) { throw std::runtime_error(text); }
+std::vector<std::string> words(int n) { return std::vector<std::string>(n); }
+}}
+"""
+
+
+@pytest.fixture(scope="module", params=["classic", "ffi"])
+def lib(request: Any, tmp_path_factory: Any) -> Any:
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "k.cpp").write_text(SOURCE)
+    module = mblob.csource_module(folder / "k.cpp")
+    cc = "clang" if request.param == "ffi" else "cc"
+    module.export_library(folder / "k.so", dialect=request.param, cc=cc, options=["-std=c++17"])
+    return mblob.load_module(folder / "k.so")
+
+
+@pytest.mark.parametrize("name", ["length", "length_of", "length_at", "kept"])
+def test_a_text_is_made_a_string(lib: Any, name: str) -> None:
+    f = lib[f"ns::{name}"]
+    for text in ("four", "", "ä", "a\0b", b"\xff\xfe", bytearray(b"abc"), "x" * 100_000):
+        assert f(text) == len(text.encode() if isinstance(text, str) else text)
+    assert f(np.frombuffer(b"abc", "int8")) == 3
+    for wrong in (1, None, np.zeros(3)):
+        with pytest.raises(mblob.MblobError, match=r"argument (#)?0"):
+            f(wrong)
+
+
+def test_an_array_is_made_a_vector(lib: Any) -> None:
+    total = lib["ns::sum"]
+    assert (total(np.arange(5.0)), total(np.zeros(0)), total(np.ones((2, 3)))) == (10, 0, 6)
+    read_only = np.ones(3)
+    read_only.flags.writeable = False
+    assert total(read_only) == 3
+    assert total(np.ones(1_000_000)) == 1_000_000
+    with pytest.raises(mblob.MblobError, match="expected an array of float64, found float32"):
+        total(np.ones(3, "float32"))
+    p = np.array((1, 5), dtype=[("x", "f4"), ("y", "i4")])
+    assert lib["ns::at_most"](np.array([1, 2, 3], "int32"), p) == 9
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(3,\), found \(2,\)"):
+        lib["ns::at_most"](np.array([1, 2], "int32"), p)
+
+
+def test_what_a_function_changes_is_copied_back(lib: Any) -> None:
+    v = np.ones(4, "float32")
+    lib["ns::twice"](v)
+    assert v.tolist() == [2, 2, 2, 2]
+    text = bytearray(b"text")
+    lib["ns::upper"](text, np.ones(1, "float32"), 3)
+    assert text == b"4EXT"
+    v.flags.writeable = False
+    with pytest.raises(mblob.MblobError, match="read-only"):
+        lib["ns::twice"](v)
+    with pytest.raises(mblob.MblobError):
+        lib["ns::upper"]("text", np.ones(1, "float32"), 3)
+
+
+def test_a_function_that_leaves_another_number_of_elements_is_an_error(lib: Any) -> None:
+    v = np.ones(3, "float32")
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(4,\), found \(3,\)"):
+        lib["ns::twice"](v)
+    assert v.tolist() == [1, 1, 1]
+
+
+def test_a_string_is_returned_as_a_text(lib: Any) -> None:
+    times = lib["ns::times"]
+    assert (times("ab", 3), times("", 3), times("ä", 2)) == ("ababab", "", "ää")
+    assert times("a\0", 2) == "a\0a\0"
+    assert times("abc", 1_000_000) == "abc" * 1_000_000
+    assert lib["ns::behind"]("text") == "ext"
+    assert lib["ns::same"]("same") == "same"
+    found = times(b"\xff", 20)
+    assert (
+        found if isinstance(found, bytes) else found.encode("utf-8", "surrogateescape")
+    ) == b"\xff" * 20
+
+
+def test_a_vector_is_returned_as_a_tensor(lib: Any) -> None:
+    found = lib["ns::counted"](5)
+    lib["ns::counted"](100_000)  # which does not change the one before
+    assert (found.dtype, found.numpy().tolist()) == ("int32", [0, 1, 2, 3, 4])
+    assert lib["ns::counted"](0).shape == (0,)
+    assert lib["ns::counted"](1_000_000).numpy()[-1] == 999_999
+    assert lib["ns::flipped"](np.array([True, False])).numpy().tolist() == [False, True]
+    assert lib["ns::conjugated"](np.array([1 + 2j], "complex64")).numpy()[0] == 1 - 2j
+    assert lib["ns::size_twice"](bytes(7)).numpy().tolist() == [7, 7]
+
+
+def test_an_exception_is_an_error_of_the_call(lib: Any) -> None:
+    for _ in range(3):
+        with pytest.raises(mblob.MblobError, match=r"std::runtime_error: what was wrong"):
+            lib["ns::thrown"]("what was wrong")
+
+
+def test_help_shows_what_is_accepted_and_the_types_of_the_source(lib: Any) -> None:
+    texts = shown(lib)
+    assert texts["ns::length"] == "int ns::length(const char *s)"
+    assert texts["ns::twice"] == "void ns::twice(float *v)"
+    assert texts["ns::counted"] == "std::vector<int> ns::counted(int n)"
+    assert lib["ns::length"].__doc__.endswith("How long a text is.\n\ns: std::string")
+    assert lib["ns::twice"].__doc__.endswith("v: std::vector<float> &")
+
+
+def test_others_say_what_to_do(lib: Any) -> None:
+    with pytest.raises(KeyError, match=r"an object of C.*: give a function that writes"):
+        lib["ns::words"]
+    with pytest.raises(
+        TypeError, match=r"ctypes has no type for parameter 0.*call module\['ns::sum'\]"
+    ):
+        lib.ctypes["ns::sum"](np.ones(3))
+
+
+def test_an_object_with_debug_information_says_to_give_its_source(tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text(SOURCE)
+    command = ["c++", "-std=c++17", "-O1", "-g", "-fPIC", "-c", "k.cpp", "-o", "k.o"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    mblob.static_library(tmp_path / "k.o").export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    for name in ("sum", "length", "times"):
+        with pytest.raises(KeyError, match="give its source in place of the object, or a function"):
+            lib[f"ns::{name}"]
+
+
+def test_a_shim_that_does_not_compile_leaves_its_functions_out(tmp_path: Path) -> None:
+    text = "#define _GLIBCXX_USE_CXX11_ABI 0\n#include <string>\n"
+    text += "int length(const std::string &s) { return (int)s.size(); }\nint one() { return 1; }\n"
+    module = mblob.csource_module(text, fmt="cpp")
+    with pytest.warns(UserWarning, match="left out, as what makes their objects of C"):
+        module.export_library(tmp_path / "k.so", cc="gcc")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert (lib.one(), list(lib.functions)) == (1, ["one"])
+    module.export_library(
+        tmp_path / "k.so", cc="gcc", options=["-D_GLIBCXX_USE_CXX11_ABI=0", "-std=c++98"]
+    )
+    assert mblob.load_module(tmp_path / "k.so").length("text") == 4
