@@ -20,6 +20,11 @@ from mblob.temporary import replacing, temporary_folder
 NAME = "import"
 # Difference between two outputs: as a part of the largest value, and what rounding alone may make.
 RELATIVE, ROUNDING = 1e-4, 1e-6
+_BASES = (
+    1,
+    2,
+    32,
+)  # of the sizes that open ones get: the second has twice that size, the third three times
 
 
 def configure(verbs: Any) -> None:
@@ -73,6 +78,13 @@ def configure(verbs: Any) -> None:
         help="run the library and onnxruntime on random inputs; if they differ, it is an error and nothing is written",
     )
     parser.add_argument(
+        "--check-size",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        help="size for --check of one that --shape leaves open, as in n=4; may be repeated (default: several)",
+    )
+    parser.add_argument(
         "-q", "--quiet", action="store_true", help="no progress, no warnings, not what was written"
     )
     parser.set_defaults(run=run)
@@ -82,11 +94,9 @@ def run(args: argparse.Namespace) -> int:
     """Read, compile, compare, write."""
     check_output(NAME, args.output, "model.so")
     shapes = shapes_of(args.shape)
-    open_ = [name for name, shape in shapes.items() if not all(isinstance(i, int) for i in shape)]
-    if args.check and open_:
-        raise UsageError(
-            f"--check needs all sizes, and --shape leaves some open for {', '.join(open_)}"
-        )
+    sizes = sizes_of(args.check_size, shapes)
+    if args.check_size and not args.check:
+        raise UsageError("--check-size is for --check", hint="add --check")
     if args.prepack and not args.engine:
         raise UsageError("--prepack stores weights of an engine", hint="add --engine dnnl")
     reference = _onnxruntime() if args.check else None
@@ -110,12 +120,12 @@ def run(args: argparse.Namespace) -> int:
             if reference is not None:
                 with temporary_folder() as folder:
                     lib.export_library(folder / "checked.so", carry=args.carry)
-                    _check(reference, args.file, shapes, folder / "checked.so", tell)
+                    _check(reference, args.file, shapes, sizes, folder / "checked.so", tell)
             lib.export_library(output, carry=args.carry)
         else:
             with replacing(output) as unchecked:
                 lib.export_library(unchecked, carry=args.carry)
-                _check(reference, args.file, shapes, unchecked, tell)
+                _check(reference, args.file, shapes, sizes, unchecked, tell)
     tell_written(args.output, quiet=args.quiet)
     return 0
 
@@ -139,6 +149,28 @@ def shapes_of(texts: Sequence[str]) -> dict[str, list[int | str]]:
     return found
 
 
+def sizes_of(
+    texts: Sequence[str], shapes: Mapping[str, Sequence[int | str]]
+) -> list[dict[str, int]]:
+    """The sets of sizes for --check, by the names that `--shape` gives to open ones; one empty set if it gives none.
+
+    Raises:
+        UsageError: a `--check-size` that has another form, or is of no such name.
+    """
+    names = dict.fromkeys(word for shape in shapes.values() for word in shape if type(word) is str)
+    given: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not re.fullmatch("[1-9][0-9]{0,17}", size):
+            raise UsageError(f"--check-size: expected NAME=N, as in n=4, found {text!r}")
+        if name not in names:
+            known = f"--shape names {', '.join(names)}" if names else "--shape leaves none open"
+            raise UsageError(f"--check-size: {name!r} is no open size; {known}")
+        given[name] = int(size)
+    sets = [{name: base * i for i, name in enumerate(names, 1)} | given for base in _BASES]
+    return [row for i, row in enumerate(sets) if row not in sets[:i]]
+
+
 # -- the comparison --------------------------------------------------------------------------------
 
 
@@ -151,30 +183,46 @@ def _onnxruntime() -> Any:
 
 
 def _check(
-    reference: Any, file: str, shapes: Mapping[str, Sequence[int | str]], library: Path, tell: Any
+    reference: Any,
+    file: str,
+    shapes: Mapping[str, Sequence[int | str]],
+    sizes: Sequence[Mapping[str, int]],
+    library: Path,
+    tell: Any,
 ) -> None:
-    """Compare the outputs of a library with those of onnxruntime.
+    """Compare the outputs of a library with those of onnxruntime, for each set of sizes that it takes.
 
     Raises:
         IncompatibleError: onnxruntime cannot run the model. KernelError: an output differs.
     """
     import mblob
 
+    refused, count = "", 0
     try:
         session = reference.InferenceSession(file, providers=["CPUExecutionProvider"])
-        inputs = {
-            i.name: _random(i.type, [*map(int, shapes.get(i.name, i.shape))])
-            for i in session.get_inputs()
-        }
-        expected = session.run(None, inputs)
     except Exception as error:
         raise IncompatibleError(f"{file}: onnxruntime cannot run this model: {error}") from error
     machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
-    given = [machine.params] if machine.params else []
-    found = machine["main"](*inputs.values(), *given)
-    found = found if isinstance(found, (list, tuple)) else [found]
-    for output, wanted, tensor in zip(session.get_outputs(), expected, found):
-        tell(f"check: {compared(output.name, wanted, tensor.numpy())}")
+    params = [machine.params] if machine.params else []
+    for row in sizes:
+        at = "".join(f" {name}={size}" for name, size in row.items())
+        try:
+            inputs = {
+                i.name: _random(i.type, [int(row.get(n, n)) for n in shapes.get(i.name, i.shape)])
+                for i in session.get_inputs()
+            }
+            expected = session.run(None, inputs)
+        except Exception as error:
+            refused = f"onnxruntime cannot run this model{at and f' with{at}'}: {error}"
+            continue
+        count += 1
+        found = machine["main"](*inputs.values(), *params)
+        found = found if isinstance(found, (list, tuple)) else [found]
+        for output, wanted, tensor in zip(session.get_outputs(), expected, found):
+            tell(f"check{at}: {compared(output.name, wanted, tensor.numpy())}")
+    if not count:
+        more = "; --check-size gives other sizes" if sizes[0] else ""
+        raise IncompatibleError(f"{file}: {refused}{more}")
 
 
 def compared(name: str, wanted: Any, ours: Any) -> str:

@@ -222,8 +222,10 @@ def test_what_is_checked_is_what_is_written(
 def test_a_size_that_stays_open_is_that_of_each_call(
     imported: Imported, tmp_path: Path, onednn: str
 ) -> None:
-    done = imported("small.onnx", "--shape", "x.1=n,3,8,8", "--engine", "dnnl")
+    done = imported("small.onnx", "--shape", "x.1=n,3,8,8", "--engine", "dnnl", "--check", more="0")
     assert done.returncode == 0 and "tvmgen_dnnl_main_0: " in done.stderr, done.stderr
+    checks = [line for line in done.stderr.splitlines() if line.startswith("check ")]
+    assert [line.partition(":")[0] for line in checks] == ["check n=1", "check n=2", "check n=32"]
     vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "model.so"), mblob.cpu())
     x = np.random.default_rng(1).standard_normal((5, 3, 8, 8)).astype("float32")
     whole = vm["main"](x).numpy()
@@ -231,6 +233,19 @@ def test_a_size_that_stays_open_is_that_of_each_call(
         np.testing.assert_allclose(
             vm["main"](x[:n].copy()).numpy(), whole[:n], rtol=1e-5, atol=1e-6
         )
+
+
+def test_sizes_that_onnxruntime_refuses_are_not_compared(
+    imported: Imported, tmp_path: Path
+) -> None:
+    words = ("--shape", "x.1=1,3,8,w", "--check", "--quiet")
+    done = imported("shapes.onnx", *words, more="0")  # w is at least 3
+    assert (done.returncode, done.stderr) == (0, "")
+    done = imported("shapes.onnx", *words, "--check-size", "w=1", more="0")
+    assert done.returncode == 6
+    assert (
+        "cannot run this model with w=1: " in done.stderr and "; --check-size gives" in done.stderr
+    )
 
 
 def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
@@ -256,10 +271,13 @@ def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
             ("--shape", "x=1,N+1"),
             "--shape: expected NAME=SIZES, as in x=n,3,224,224, found 'x=1,N+1'",
         ),
+        (("--check-size", "n=2"), "--check-size: 'n' is no open size; --shape leaves none open"),
+        (("--shape", "x=n,3", "--check-size", "n=2"), "--check-size is for --check"),
         (
-            ("--shape", "x=n,3", "--check"),
-            "--check needs all sizes, and --shape leaves some open for x",
+            ("--shape", "x=n,m", "--check", "--check-size", "k=2"),
+            "'k' is no open size; --shape names n, m",
         ),
+        (("--check-size", "n=0"), "--check-size: expected NAME=N, as in n=4, found 'n=0'"),
         (("--shape", "x=1", "--shape", "x=2"), "--shape: given twice for x, expected once"),
         (("--prepack",), "--prepack stores weights of an engine"),
         (("-o", "-"), "import: -o -: a library is written to a file"),
