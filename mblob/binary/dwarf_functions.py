@@ -15,6 +15,7 @@ from mblob.binary.dwarf_library import library_of
 from mblob.binary.dwarf_types import (
     DEPTH,
     CType,
+    array_ranges,
     children,
     constant_of,
     extents,
@@ -491,8 +492,8 @@ def _address(target: CType | None, pointer_size: int) -> CType:
     return CType("pointer", pointer_size, text, target)
 
 
-# As what Fortran passes arrays of assumed shape, texts whose length the caller tells (with bind(C)), and
-# what is polymorphic.
+# As what Fortran passes arrays of assumed shape (with a target: `_descriptor`), texts whose length the caller tells
+# (with bind(C)), and what is polymorphic.
 ARRAY_DESCRIPTOR = CType("descriptor", 0, "array descriptor")
 CLASS_DESCRIPTOR = CType("descriptor", 0, "class descriptor")
 
@@ -508,7 +509,7 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
     target = found
     dims: tuple[int | None, ...] = ()
     if tag == "DW_TAG_array_type":
-        target = ARRAY_DESCRIPTOR
+        target = _descriptor(die, found.target, pointer_size)
         if "DW_AT_data_location" not in die.attributes and found.target:
             target, dims = found.target, tuple(extents(die))
             if target.kind == "pointer" and target.target and target.target.kind == "void":
@@ -527,6 +528,28 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
         if answers == {False}:
             return found
     return _address(target, pointer_size)._replace(dims=dims)
+
+
+def _descriptor(array: Any, element: CType | None, pointer_size: int) -> CType:
+    """What an array of assumed shape is passed as: with its element and dimensions, if their strides lie where
+    libgfortran.h (GCC 8 and later) has them: base, offset, type, and the span, by which strides are multiplied, come
+    before, and each stride before its bounds."""
+    at = 4 * pointer_size + 8
+    span = at - pointer_size
+    for r in (ranges := [*array_ranges(array)]):
+        places = {operands[0] for name, operands in _steps(r, array) if name == "DW_OP_plus_uconst"}
+        if places != {at, span}:
+            return ARRAY_DESCRIPTOR
+        at += 3 * pointer_size
+    return ARRAY_DESCRIPTOR._replace(target=element, dims=(None,) * len(ranges))
+
+
+def _steps(attributes: Any, die: Any) -> Iterable[tuple[str, list[int]]]:
+    """The steps that compute the stride of a dimension, with their operands."""
+    # 0x51, as releases of pyelftools call it
+    stride = attributes.get("DW_AT_stride") or attributes.get("DW_AT_byte_stride")
+    code = stride.value if stride is not None and isinstance(stride.value, list) else []
+    return ((op.op_name, op.args) for op in DWARFExprParser(die.cu.structs).parse_expr(code))
 
 
 def _is_passed_by_address(parameter: Any) -> bool | None:

@@ -50,7 +50,8 @@ class CType(NamedTuple):
     Attributes:
         kind: "int", "uint", "char" (signedness is the target's), "bool", "float", "complex", "enum",
             "pointer", "void", "record" (struct, union, vector), "descriptor" (Fortran's, of
-            what an address alone does not tell), "either" (Fortran's: the address of `target`, but with
+            what an address alone does not tell), "shape" (the same, of an array that its source says to be of
+            assumed shape, or a result), "either" (Fortran's: the address of `target`, but with
             VALUE there `target`) or "other".
         size: bytes; 0 if it has none.
         text: C spelling with the names that the source uses. It has a "?" where a name would stand

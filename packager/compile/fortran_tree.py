@@ -20,8 +20,9 @@ from typing import Union
 
 from mblob.named_tuple import NamedTuple
 
-# A number, the name of another dummy argument, or an operator with its operands; "*" is the upper bound of
-# assumed size and the length of a text that the caller decides, None what is none of these.
+# A number, the name of another dummy argument, or an operator with its operands, of which "size" has the name of
+# an array and one of its dimensions, 0 of all; "*" is the upper bound of assumed size and the length of a text that
+# the caller decides, None what is none of these.
 Expression = Union[int, str, "tuple[str, Expression, Expression]", None]
 
 
@@ -33,6 +34,8 @@ class Dummy(NamedTuple):
         is_value, is_optional: it has VALUE, OPTIONAL.
         is_pointer: it is a POINTER or ALLOCATABLE.
         bounds: of an array, the lower and the upper one of each dimension.
+        is_assumed_shape: the caller tells the bounds, in a descriptor.
+        is_contiguous: it is CONTIGUOUS.
         length: of a text, or of each text in an array.
     """
 
@@ -42,6 +45,8 @@ class Dummy(NamedTuple):
     bounds: tuple[tuple[Expression, Expression], ...] = ()
     is_optional: bool = False
     length: Expression = None
+    is_assumed_shape: bool = False
+    is_contiguous: bool = False
 
 
 # As debug information calls what a function with a text as its result writes to.
@@ -55,6 +60,8 @@ _SYMBOL = re.compile(r"\|\| symbol: '(\w+)'")
 _ATTRIBUTES = re.compile(r"\((.*\bDUMMY(?:\((\w+)\))?.*)\)")
 _IS_RESULT = re.compile(r"\(VARIABLE +(?:\w+ +)*RESULT\b.*\)")
 _ARRAY = re.compile(r"\((\d+) \[0\] AS_\w+ (.*)\)")
+_ABSENT = r"\(arg not-present\)"
+_SIZE = re.compile(rf"size\[+\(\((\w+):(\w+)\(FULL\)\) \((?:(\d+)|{_ABSENT})\) \({_ABSENT}\)\)\]+")
 _TEXT = re.compile(r"\(CHARACTER (.*)\)")
 
 
@@ -62,7 +69,7 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
     """By the names of procedures, with those of their modules in front, their dummy arguments."""
     made: dict[str, dict[str, Dummy]] = {}
     scopes: list[tuple[int, str]] = []
-    place = symbol = spec = ""
+    place = of = symbol = spec = ""
     for line in text.splitlines():
         found = _LINE.match(line)
         if found is None:
@@ -77,6 +84,7 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
         elif what == "symtree: ":
             named = _SYMBOL.search(rest)
             symbol = named[1] if named and place else ""
+            of = place
         elif not symbol:
             continue
         elif what == "type spec :":
@@ -87,6 +95,12 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
             is_own = symbol == name and "FUNCTION" in rest
             if is_own or _IS_RESULT.fullmatch(rest):
                 made.setdefault(place, {})[RESULT] = Dummy("out", length=_length(spec, name))
+                symbol = RESULT
+                continue
+            if attributes is None and re.match(r"\(PROCEDURE .*\bDIMENSION FUNCTION\b", rest):
+                of, symbol = f"{place}::{symbol}", RESULT  # in the scope of a module
+                made.setdefault(of, {}).setdefault(RESULT, Dummy("out"))
+                continue
             if attributes is None:
                 symbol = ""
                 continue
@@ -95,13 +109,15 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
             dummy = Dummy(
                 (attributes[2] or "").lower(), "VALUE" in words, is_pointer,
                 is_optional="OPTIONAL" in words, length=_length(spec, name),
+                is_contiguous="CONTIGUOUS" in words,
             )  # fmt: skip
             made.setdefault(place, {})[symbol] = dummy
         else:
-            known = made.get(place, {})
+            known = made.get(of, {})
             if symbol in known:
-                bounds = _bounds(rest, place.rpartition("::")[2])
-                known[symbol] = known[symbol]._replace(bounds=bounds)
+                bounds = _bounds(rest, of.rpartition("::")[2])
+                assumed = "AS_ASSUMED_SHAPE" in rest
+                known[symbol] = known[symbol]._replace(bounds=bounds, is_assumed_shape=assumed)
     return made
 
 
@@ -120,7 +136,8 @@ def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], .
     if found is None:
         return ()
     rank = int(found[1])
-    tokens = iter(re.findall(r"[()]|[^\s()]+", found[2]))
+    text = _SIZE.sub(lambda size: f"{size[1]}:{size[2]}:{size[3] or 0}", found[2])
+    tokens = iter(re.findall(r"[()]|[^\s()]+", text))
     try:
         read = [_expression(token, tokens, procedure, DEPTH) for token in tokens]
     except (StopIteration, ValueError):
@@ -145,6 +162,9 @@ def _expression(token: str, tokens: Iterator[str], procedure: str, depth: int) -
         raise ValueError(token)
     if token != "(":
         scope, colon, name = token.partition(":")
+        if re.fullmatch(r"\w+:\w+:\d+", token):
+            name, _, dimension = name.partition(":")
+            return ("size", name, int(dimension)) if scope == procedure else None
         if not re.fullmatch(r"\w+:\w+", token):
             raise ValueError(token)
         return name if colon and scope == procedure else None

@@ -24,6 +24,61 @@ MBLOB_STATIC int mblob_columns(const mblob_call_info *call, int i, const mblob_e
   return mblob_ordered(call, i, want, mblob_column_order, out);
 }
 
+/* Any strides but 0, for which gfortran takes 1. */
+MBLOB_STATIC int mblob_any_order(const mblob_call_info *call, int i, const DLTensor *t) {
+  for (int d = 0; t->strides && d < t->ndim; d++)
+    if (!t->strides[d] && t->shape[d] > 1)
+      return mblob_fail(
+          call, i, MBLOB_STRIDES,
+          "expected an array whose elements lie apart, found stride 0 of dimension %d;"
+          " pass a copy (numpy.asfortranarray)",
+          d);
+  return 0;
+}
+
+MBLOB_STATIC int mblob_strided(const mblob_call_info *call, int i, const mblob_element *want,
+                               mblob_array *out) {
+  return mblob_ordered(call, i, want, mblob_any_order, out);
+}
+
+/* The descriptor of an array: gfc_array_void in libgfortran.h, GCC 8 and later. */
+typedef struct {
+  void *base;
+  ptrdiff_t offset;
+  size_t element_length;
+  int version;
+  signed char rank, type;
+  short attribute;
+  ptrdiff_t span;
+  struct {
+    ptrdiff_t stride, lower, upper;
+  } dims[15];
+} mblob_descriptor;
+
+/* Of an array of `rank` dimensions, whose elements have `size` bytes; they are counted from 1. */
+MBLOB_STATIC void mblob_describe(const mblob_array *a, int rank, size_t size, int type,
+                                 mblob_descriptor *out) {
+  out->base =
+      a->data ? a->data : out; /* NULL would be no array; where nothing lies, nobody reads */
+  out->element_length = size;
+  out->version = 0;
+  out->rank = (signed char)rank;
+  out->type = (signed char)type;
+  out->attribute = 0;
+  out->span = (ptrdiff_t)size;
+  out->offset = 0;
+  int64_t in_rows = 1;
+  for (int d = rank - 1; d >= 0; d--) {
+    const int64_t extent = a->tensor->shape[d];
+    const int64_t stride = a->tensor->strides ? a->tensor->strides[d] : in_rows;
+    out->dims[d].stride = (ptrdiff_t)stride;
+    out->dims[d].lower = 1;
+    out->dims[d].upper = (ptrdiff_t)extent;
+    out->offset -= (ptrdiff_t)stride;
+    in_rows *= extent;
+  }
+}
+
 /* Texts, and how many characters each has. */
 typedef struct {
   char *data;

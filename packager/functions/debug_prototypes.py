@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from mblob.binary.dwarf_types import CType
 
 
+# Types of elements in descriptors of arrays, by their kinds: bt in libgfortran.h.
+BASES = {"int": 1, "uint": 1, "bool": 2, "float": 3, "complex": 4}
+
+
 class NotCallable(Exception):
     """A function cannot have a packed function; the text says why, and what to do."""
 
@@ -202,9 +206,12 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     target = found.target
     if target is None:
         return Parameter(name, "pointer")
-    if target.kind == "descriptor" and name == "__result":
+    if target.kind == "shape" and target.target and (scalar := scalar_of(target.target)):
+        shape = (Dim(None, ""),) * len(target.dims)
+        return Parameter(name, "tensor", scalar, dims=shape, descriptor=BASES[target.target.kind])
+    if target.kind in ("shape", "descriptor") and name == "__result":
         raise NotCallable(f"its result is an array: give {OUT_SUBROUTINE}, such as r(n)")
-    if target.kind == "descriptor":
+    if target.kind in ("shape", "descriptor"):
         shown = f"parameter {index} ({name.lstrip('_')})"
         if "class" in target.text:
             raise NotCallable(

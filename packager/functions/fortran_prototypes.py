@@ -24,12 +24,42 @@ def with_places(function: Function, dummies: Mapping[str, Dummy]) -> Function:
     """A procedure with what its source says of how arguments are passed, where debug information does
     not tell."""
     made = []
+    *modules, last = function.source_name.split("::")
+    # with bind(C), other descriptors are passed
+    own = f"{last}_", "".join(f"__{module}" for module in modules) + f"_MOD_{last}"
     for name, found in zip(function.names, function.parameters):
         dummy = dummies.get(name)
         if found.kind == "either" and dummy is not None and found.target is not None:
             found = found.target if dummy.is_value else found._replace(kind="pointer")
+        target = found.target if function.name in own and dummy is not None else None
+        if target is not None and _has_shape(found.kind, target, name, dummies):
+            found = found._replace(target=target._replace(kind="shape"))
         made.append(found)
     return function._replace(parameters=tuple(made))
+
+
+def _has_shape(kind: str, target: CType, name: str, dummies: Mapping[str, Dummy]) -> bool:
+    """True of an array of assumed shape, and of a result whose bounds can be read, with a known descriptor."""
+    if kind != "pointer" or target.kind != "descriptor":
+        return False
+    dummy = dummies[name]
+    bounds = [e for both in dummy.bounds for e in both]
+    is_told = dummy.is_assumed_shape or (
+        name == RESULT and bounds and all(_is_readable(e, dummies) for e in bounds)
+    )
+    return bool(is_told and target.target is not None and len(dummy.bounds) == len(target.dims))
+
+
+def _is_readable(e: Expression, dummies: Mapping[str, Dummy]) -> bool:
+    """True of a bound that a call can compute: of what is given always."""
+    if isinstance(e, str):
+        return e in dummies and not dummies[e].is_optional and not dummies[e].bounds
+    if not isinstance(e, tuple):
+        return isinstance(e, int)
+    operator, left, right = e
+    if operator == "size" and isinstance(left, str):
+        return left in dummies and dummies[left].is_assumed_shape and not dummies[left].is_optional
+    return operator in _OPERATORS and _is_readable(left, dummies) and _is_readable(right, dummies)
 
 
 def of_fortran(
@@ -59,13 +89,14 @@ def of_fortran(
         dims = p.dims
         name = dwarf_names[i]
         where = f"{prototype.name}: parameter {i} ({p.name})"
-        if name in dummies and dummies[name].bounds and found[i].dims:
+        is_explicit = found[i].dims or (p.descriptor and not dummies[name].is_assumed_shape)
+        if name in dummies and dummies[name].bounds and is_explicit:
             extents = [_extent(*bounds) for bounds in dummies[name].bounds]
             read = [_dim(extent, kinds) for extent in extents]
             if None in read:
                 why = why or f"{where}: bounds are made of numbers, integer arguments, + - and *"
             dims = tuple(new or old for new, old in zip(read, dims))
-            if extents[-1] == 1:
+            if extents[-1] == 1 and not p.descriptor:
                 dims = (*dims[:-1], Dim(None, ""))
         if p.length is not None:
             length = dummies[name].length if name in dummies else "*"
@@ -78,7 +109,7 @@ def of_fortran(
                 p = p._replace(length=told or p.length)
             made[i] = p._replace(dims=tuple(reversed(dims)) if found[i].dims else ())
         else:
-            made[i] = p._replace(dims=dims if p.columns or any(d.code for d in dims) else ())
+            made[i] = p._replace(dims=dims if p.has_strides or any(d.code for d in dims) else ())
     return prototype._replace(parameters=tuple(made)), why
 
 
@@ -114,6 +145,8 @@ def _parameter(
     is_const = intent == "in"
     spelled = f"const {p.spelled}" if is_const and p.spelled and "?" not in p.spelled else p.spelled
     p = p._replace(const=is_const, spelled=spelled, name="result" if name == "__result" else p.name)
+    if p.descriptor:
+        return p._replace(columns=name in dummies and dummies[name].is_contiguous)
     if _is_text(found):
         size = (found.target.dims or (None,))[0] if found.target is not None else None
         p = p._replace(length=Dim(None, _length_name(name)) if size is None else number_dim(size))
@@ -183,6 +216,11 @@ def _read(e: Expression, kinds: Mapping[str, str]) -> tuple[str, str] | None:
     if e is None:
         return None
     operator, left, right = e
+    if operator == "size":
+        dimension = (
+            f".tensor->shape[{right - 1}]" if isinstance(right, int) and right else ".elements"
+        )
+        return f"v_{left}{dimension}", f"size({left}{f', {right}' if right else ''})"
     read = _read(left, kinds), _read(right, kinds)
     if read[0] is None or read[1] is None or operator not in _OPERATORS:
         return None

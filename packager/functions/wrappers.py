@@ -66,6 +66,8 @@ class Wrapped(NamedTuple):
         if p.shim is not None:
             own = p.shim.types, p.shim.prototype
             rows.insert(0, Row(p.name, p.symbol, "plain", 0, *own, *source[:2]))
+        elif any(a.descriptor for a in p.parameters):  # which only the packed function makes
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, "?"))
         elif not self.takes_name:
             rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *source))
         return rows
@@ -244,8 +246,8 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     unused += results if p.result == "void" else ()
     body += [f"(void){name};" for name in unused]
     body.append(f"if (mblob_count({shown}, num_args, {len(taken)})) return -1;")
-    # Numbers first: the dimensions of tensors may name them.
-    order = sorted(range(len(taken)), key=lambda i: taken[i].kind in ("tensor", "text", "pointer"))
+    # Numbers first: the dimensions of tensors may name them, and those of results also tensors.
+    order = sorted(range(len(taken)), key=lambda i: _turn(taken[i]))
     for i in order:
         body += _fetch(taken[i], i, f.dialect)
     for i, a in enumerate(taken):
@@ -262,6 +264,10 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     body += _call(p, call, f.dialect, values, checks)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
+
+
+def _turn(p: Parameter) -> int:
+    return (p.kind in ("tensor", "text", "pointer")) + (p.descriptor > 0 and bool(p.dims[0].code))
 
 
 def signature(p: Prototype) -> str:
@@ -371,7 +377,8 @@ def _fetch_number(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
 
 
 def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> list[str]:
-    fetch = "mblob_columns" if p.columns else "mblob_complex" if p.value else "mblob_tensor"
+    fetch = "mblob_strided" if p.descriptor else "mblob_complex" if p.value else "mblob_tensor"
+    fetch = "mblob_columns" if p.columns else fetch
     lines = [
         _stored(p, f"mblob_array {v}"),
         f"static const mblob_element e{i} = {_element(s, dialect)};",
@@ -383,9 +390,15 @@ def _fetch_tensor(p: Parameter, s: Scalar, i: int, v: str, dialect: Dialect) -> 
     codes = [(d.code or "MBLOB_ANY").replace("&bad", f"&{bad}") for d in p.dims]
     if bad != "false":
         lines.append(f"bool {bad} = false;")
-    if len(p.dims) > 1:
+    if len(p.dims) > 1 or p.descriptor:
         lines.append(f"const int64_t d{i}[] = {{{', '.join(codes)}}};")
         lines.append(_check(p, i, f"mblob_shape(&call, {i}, &{v}, {len(codes)}, d{i}, {bad})"))
+        if p.descriptor:
+            lines.append(f"mblob_descriptor a{i};")
+            described = (
+                f"mblob_describe(&{v}, {len(codes)}, sizeof({s.name}), {p.descriptor}, &a{i});"
+            )
+            lines.append(f"if (given{i}) {described}" if p.optional else described)
     elif p.dims[0].code:
         at_least = "true" if p.dims[0].at_least else "false"
         shown = "" if p.dims[0].text.isdecimal() else p.dims[0].text
@@ -490,6 +503,8 @@ def _passed(p: Parameter, i: int, values: _Values) -> str:
         return f"by_value{i}"
     if p.kind == "number" and p.const:
         return f"given{i} ? &n{i} : 0" if p.optional else f"&n{i}"
+    if p.descriptor:
+        return f"given{i} ? (void *)&a{i} : 0" if p.optional else f"&a{i}"
     if p.kind in ("tensor", "number", "text"):
         return f"({_declared_type(p, values)}){v}.data"
     if p.kind == "scalar":

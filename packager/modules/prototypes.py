@@ -92,6 +92,8 @@ class Parameter(NamedTuple):
         size: bytes of the struct that a pointer points at, 0 of what has none or another number of them.
         alignment: of that struct, if it needs more than its members' sizes say; else 0.
         columns: the array lies in column order, and `dims` are as Fortran has them.
+        descriptor: of an array that Fortran takes by its descriptor, the type there (`debug_prototypes.BASES`); else
+            0. Without `columns`, it may have any strides.
         of: of a length or "left", the index of its text or array among the parameters; of "present", that of the
             number.
         optional: None leaves it out, as OPTIONAL of Fortran.
@@ -116,11 +118,17 @@ class Parameter(NamedTuple):
     length: Dim | None = None
     layout: str = ""
     value: Value | None = None
+    descriptor: int = 0
 
     @property
     def of_fortran(self) -> bool:
         """True if the parameter's check is one of `checks_fortran.h`."""
-        return self.columns or self.optional or self.length is not None
+        return self.has_strides or self.optional or self.length is not None
+
+    @property
+    def has_strides(self) -> bool:
+        """True if the strides of an array say more than its shape."""
+        return self.columns or self.descriptor > 0
 
     @property
     def is_hidden(self) -> bool:
@@ -167,6 +175,8 @@ class Parameter(NamedTuple):
     @property
     def text(self) -> str:
         """The parameter as a prototype has it: `const float a[n]`."""
+        if self.descriptor:
+            return f"void *{self.name}"
         if self.value is not None:
             return f"{self.spelled} {self.name}".rstrip()
         if "?" in self.spelled and not (self.dims and self.points_at_functions):
@@ -195,6 +205,8 @@ class Parameter(NamedTuple):
     @property
     def plain_type(self) -> str:
         """The type as the function table has it."""
+        if self.descriptor:
+            return "void *"
         if self.value is not None:
             return self.spelled + struct_word(self.size, self.alignment)
         word = OBJECT if self.is_object else struct_word(self.size, self.alignment)
@@ -205,7 +217,7 @@ class Parameter(NamedTuple):
         """The type that the packed function takes, as the function table has it."""
         if self.value is not None:
             return f"const {self.spelled} *{struct_word(self.size, 1)}"
-        if self.columns:
+        if self.has_strides:
             return self.c_type + COLUMNS
         if self.length is not None and not (self.dims and self.length.text == "1"):
             # a str may stand for one that nothing says about whether it is written
@@ -221,7 +233,7 @@ class Parameter(NamedTuple):
         """The parameter as the packed function takes it."""
         if self.value is not None:
             return self.text
-        if self.columns:
+        if self.has_strides:
             dims = ", ".join(d.text or "*" for d in self.dims)
             return f"{self.c_type.removesuffix('*')}{self.name}[{dims}]"
         if self.length is not None:
