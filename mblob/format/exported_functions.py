@@ -124,11 +124,12 @@ class HostFunction(NamedTuple):
         return self.prototype or f"{self.name}({shown})"
 
 
-def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
+def read_table(elf: Image, prefix: str = "", *, unseen: bool = False) -> list[functions_table.Row]:
     """Rows of `__mblob_functions`, [] without one.
 
     Args:
         prefix: of the names of a system library.
+        unseen: as of `functions_table.decode`.
 
     Raises:
         FormatError: "function_table"; "function_table_missing": a note announces it; "elf_dynamic".
@@ -153,7 +154,7 @@ def read_table(elf: Image, prefix: str = "") -> list[functions_table.Row]:
             f"{functions_table.SYMBOL}: CRC-32 {crc:08x}, its note says {said.table_crc:08x}: the table of functions is"
             " damaged",
         )
-    return functions_table.decode(data)
+    return functions_table.decode(data, unseen=unseen)
 
 
 def packed_functions(

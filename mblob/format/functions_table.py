@@ -87,8 +87,11 @@ def checksum(data: bytes) -> int:
     return zlib.crc32(data[: data.find(b"\0") + 1])
 
 
-def decode(data: bytes) -> list[Row]:
+def decode(data: bytes, *, unseen: bool = False) -> list[Row]:
     """Rows of a table.
+
+    Args:
+        unseen: behind them, also those of functions that the library does not export.
 
     Raises:
         FormatError: "function_table".
@@ -111,14 +114,16 @@ def decode(data: bytes) -> list[Row]:
     noted = _notes(notes)
     rows = (_row(number, line, fail) for number, line in enumerate(lines[1:], 2))
     layouts = _layouts(notes)
-    return [
+    found = [
         Row(
             *r[:6],
-            *noted.get(r.symbol, ("", "")),
+            *noted.pop(r.symbol, ("", "")),
             tuple(found for found in layouts if found[0] in r.prototype),
         )
         for r in rows
     ]
+    left = noted.items() if unseen else ()
+    return [*found, *(Row(name, name, "", 0, "?", "", *note) for name, note in left)]
 
 
 def _notes(data: bytes) -> dict[str, tuple[str, str]]:

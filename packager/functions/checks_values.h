@@ -55,7 +55,7 @@ MBLOB_STATIC int mblob_return_value(const void *value, size_t size, TVMFFIAny *r
   const size_t head = sizeof(TVMFFIObject) + sizeof bytes;
   TVMFFIObject *object = (TVMFFIObject *)mblob_kept(value, size, head);
   if (!object) {
-    mblob_raise_of_call("result", "out of memory", "MemoryError");
+    mblob_raise_of_call("result", MB_TEXT_NO_MEMORY, "MemoryError");
     return -1;
   }
   object->combined_ref_count = (uint64_t)1 << 32 | 1;
@@ -75,7 +75,7 @@ MBLOB_STATIC int mblob_return_value(const void *value, size_t size, TVMValue *re
   if (!result || !code) return 0;
   TVMByteArray *bytes = (TVMByteArray *)mblob_kept(value, size, sizeof *bytes);
   if (!bytes) {
-    mblob_raise_of_call("result", "out of memory", "MemoryError");
+    mblob_raise_of_call("result", MB_TEXT_NO_MEMORY, "MemoryError");
     return -1;
   }
   bytes->data = (const char *)(bytes + 1);

@@ -107,11 +107,17 @@ def classify_undeclared(
     )
 
 
-def with_unseen(listed_rows: Sequence[Row], files: Sequence[LinkInput]) -> list[Row]:
+def with_unseen(
+    listed_rows: Sequence[Row], files: Sequence[LinkInput], kept: Sequence[Row] = ()
+) -> list[Row]:
     """Rows of a table, and behind them the reasons why functions of sources cannot be called that no library
-    exports, for who asks for one by its name. A table without functions has none."""
+    exports, for who asks for one by its name. A table without functions has none.
+
+    Args:
+        kept: such rows of tables that came with the files.
+    """
     known = {name for row in listed_rows for name in (row.name, row.symbol)}
-    rows = {}
+    rows = {row.name: row for row in kept if known}
     for name in (name for f, _ in files for name in f.local[:_MOST_UNSEEN] if known):
         *scopes, last = name.split("::")
         called = "::".join(filter(None, (*scopes, last)))
@@ -236,7 +242,7 @@ def _plain_functions(
     hidden = {name for _, c in files for name in c.hidden}
     defined = {name for _, c in files for name in c.defined | c.weak}
     rows = {
-        r.name: r
+        r.symbol: r
         for r in table_rows
         if r.abi == "plain" and r.symbol in defined and r.name not in prototypes
     }

@@ -23,6 +23,7 @@ from mblob.binary.elf_records import MAX_PAGE, STT_FUNC, STT_GNU_IFUNC, Symbol
 from mblob.binary.function_names import function_names, shown_name
 from mblob.bytes.mapping import map_file
 from mblob.errors import FormatError, IncompatibleError
+from mblob.format.exported_functions import read_table
 from mblob.format.system_library_prefixes import BLOBS
 from mblob.inspect.elf_judge import check_loading
 from mblob.inspect.library import Library
@@ -189,6 +190,7 @@ def finished_code(
         replaced = asked if replaces else ()
         functions = finished_functions(library.elf, asked) if asked else []
         table = library.function_table
+        unseen = read_table(library.elf, library.prefix, unseen=True)[len(table) :]
         plain = {f.name for f in functions if plain_row(f, of_tvm=True) is not None}
         plain.difference_update(row.symbol for row in table if row.abi == "packed")
         rows = [row for row in table if row.abi == "plain" or row.name not in replaced]
@@ -211,7 +213,7 @@ def finished_code(
     )
     declared = DeclaredFunctions([f.symbol for f in kept if f.abi == "packed"])
     node = ObjectNode(made.path, declared, label=label, elsewhere=True)
-    node.rows, node.described, node.exports = tuple(rows), tuple(functions), exports
+    node.rows, node.described, node.exports = (*rows, *unseen), tuple(functions), exports
     node.opens_in_tvm = opens_in_tvm
     return node
 

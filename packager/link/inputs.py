@@ -470,7 +470,7 @@ def make_link_line(
     is_whole = is_compiled and not request.found
     has_table = is_whole and gathered.with_table and functions.rows == rows_of(wrapped)
     is_stale = gathered.with_table and bool(wrapped) and not has_table
-    rows = [] if has_table else with_unseen(functions.rows, gathered.host)
+    rows = [] if has_table else with_unseen(functions.rows, gathered.host, request.unseen())
     helpers = _helpers(
         request, gathered, rows, functions.adapters, objects, work, packed_now=wrapped if is_stale else ()
     )  # fmt: skip

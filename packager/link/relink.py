@@ -377,7 +377,8 @@ class Contents:
                 f"{label}: a table of functions, and {others[0]} beside it, as fcompile= links them; pack its sources"
                 " again"
             )
-        self.rows += functions_table.decode(bytes(_contents(elf, functions_table.SYMBOL, label)))
+        table = bytes(_contents(elf, functions_table.SYMBOL, label))
+        self.rows += functions_table.decode(table, unseen=True)
 
     # -- what becomes of it ------------------------------------------------------------------------
 

@@ -252,6 +252,13 @@ class Request(NamedTuple):
 
     def table_rows(self) -> list[Row]:
         """Rows of tables of functions that came with the host modules."""
+        return [row for row in self._all_rows() if row.abi]
+
+    def unseen(self) -> list[Row]:
+        """Rows of functions that no library exports."""
+        return [row for row in self._all_rows() if not row.abi]
+
+    def _all_rows(self) -> list[Row]:
         return list(dict.fromkeys(row for node in self.host for row in node.rows))
 
     def packed_file(self, work: Path) -> Path | None:

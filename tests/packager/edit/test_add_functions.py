@@ -199,3 +199,36 @@ def test_tvm_calls_it(tmp_path: Path, package_of: Callable[[str], Path]) -> None
     script += "print(m['plain'](1), m['one'](), m['sum'](x, 3))"
     done = subprocess.run([sys.executable, "-c", script, made], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("2 1 7.0\n", 0), done.stderr
+
+
+def test_reasons_of_functions_that_are_not_callable_outlive_additions(tmp_path: Path) -> None:
+    """Of a static function, one in an anonymous namespace, overloads, and a variable number of arguments."""
+    c, cxx, more = tmp_path / "k.c", tmp_path / "o.cc", tmp_path / "m.c"
+    c.write_text("static int inner(int x) { return x; } int outer(int n, ...) { return inner(n); }")
+    cxx.write_text(
+        "namespace { int own(int x) { return x; } } int two(int x) { return own(x); } int two(float x) { return x; }"
+    )
+    more.write_text("int more(int x) { return x; }")
+    path, asked = tmp_path / "a.so", ("inner", "own", "two", "outer")
+
+    def reasons(path: Path) -> list[str]:
+        lib, found = mblob.load_module(path), []
+        for name in asked:
+            with pytest.raises(mblob.NotFoundError) as caught:
+                lib[name]
+            found.append(str(caught.value).split("; ", 2)[2])
+        return found
+
+    with pytest.warns(UserWarning, match="overloaded"):
+        root = mblob.csource_module(c)
+        root.import_module(mblob.csource_module(cxx))
+        root.import_module(mblob.csource_module("int first(int x) { return x; }"))
+        root.export_library(path)
+    expected = reasons(path)
+    assert "static" in expected[0] and "anonymous namespace" in expected[1]
+    assert expected[2].count("int two(") == 2 and "variadic" in expected[3]
+    mblob.add(path, kernels=more)
+    assert reasons(path) == expected
+    mblob.add(path, blobs={"k": more})
+    mblob.convert(path, tmp_path / "f.so", dialect="ffi")
+    assert reasons(path) == reasons(tmp_path / "f.so") == expected
