@@ -195,6 +195,11 @@ int call_signature_result(const char *prototype) {
   return is_uint64 ? (int)kDLUInt : (int)kTVMArgInt;
 }
 
+/* How a character changes the number of brackets around what follows; commas inside part no parameters. */
+static int nesting(char c) {
+  return (c == '(' || c == '[' || c == '<') - (c == ')' || c == ']' || c == '>');
+}
+
 int call_signature_parse(const char *text, call_parameter **out) {
   *out = NULL;
   while (*text == ' ') ++text;
@@ -203,8 +208,7 @@ int call_signature_parse(const char *text, call_parameter **out) {
   int count = 1;
   int depth = 0;
   for (const char *p = text; *p; ++p) {
-    depth += *p == '(' || *p == '[';
-    depth -= *p == ')' || *p == ']';
+    depth += nesting(*p);
     if (*p == ',' && depth == 0) ++count;
   }
   call_parameter *parameters = PyMem_Calloc((size_t)count, sizeof *parameters);
@@ -213,8 +217,7 @@ int call_signature_parse(const char *text, call_parameter **out) {
   int i = 0;
   depth = 0;
   for (const char *p = text;; ++p) {
-    depth += *p == '(' || *p == '[';
-    depth -= *p == ')' || *p == ']';
+    depth += nesting(*p);
     if (*p == '\0' || (*p == ',' && depth == 0)) {
       if (i < count) parameters[i++] = parse_one(start, p);
       start = p + 1;

@@ -420,7 +420,7 @@ def _concrete(die: Any, pointer_size: int, depth: int) -> tuple[str, int, str, C
 
 def _record_name(name: str) -> str:
     """The name of a struct or class; of an instance of a template with its arguments, but those that are there anyway.
-    Only words are shown: who reads types parts them at commas, and counts stars."""
+    Only words are shown: who reads types counts stars."""
     template, is_template, arguments = name.partition("<")
     if not is_template:
         return name
@@ -428,7 +428,7 @@ def _record_name(name: str) -> str:
     while (shorter := _DEFAULTS.sub("", shown)) != shown:
         shown = shorter
     shown = shown.replace(" >", ">").replace("basic_string<char>", "string")
-    return f"{template}<{shown if re.fullmatch('[A-Za-z_][A-Za-z0-9_<> ]*', shown) else '>'}"
+    return f"{template}<{shown if re.fullmatch('[A-Za-z_][A-Za-z0-9_<>, ]*', shown) else '>'}"
 
 
 _DEFAULTS = re.compile(

@@ -277,7 +277,7 @@ def split(text: str) -> list[str]:
     """The parts between commas that are in no brackets."""
     parts, depth, start = [], 0, 0
     for at, c in enumerate(text):
-        depth += (c in "([") - (c in ")]")
+        depth += (c in "([<") - (c in ")]>")
         if c == "," and depth == 0:
             parts.append(text[start:at])
             start = at + 1

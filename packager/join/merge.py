@@ -367,8 +367,8 @@ class _MergedSymbols:
         return self._added(copy)
 
     def _own(self, e: Entry | None) -> Entry | None:
-        """The symbol that code of the part refers to. Its own functions and variables are that by their address, as in a
-        library that is linked, whatever else the process has of the name."""
+        """The symbol that code of the part refers to. Its own functions and variables are that by their address, as
+        in a library that is linked, whatever else the process has of the name."""
         if e is None or not (e.joined and e.is_found) or e.info & 15 not in CONTENTS:
             return e
         if is_shared(e.name.decode(errors="replace")):

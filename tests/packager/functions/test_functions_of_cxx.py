@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import subprocess
 from collections.abc import Callable
@@ -184,7 +185,7 @@ def test_types_may_have_arguments_of_templates(tmp_path: Path) -> None:
     extern "C" int first(const Two<int, float> *t, int k) { return t->a + k; }
     """
     lib = packed(tmp_path, text, "cc")
-    assert shown(lib) == {"first": "int first(const struct Two<> *t, int k)"}
+    assert shown(lib) == {"first": "int first(const struct Two<int, float> *t, int k)"}
     assert lib.first(bytes([5, 0, 0, 0, 0, 0, 0, 0]), 2) == 7
 
 
@@ -263,3 +264,26 @@ double all(std::vector<std::string> *v) { return v->size(); }
         AttributeError, match=r"parameter 0 \(v\) is const struct vector<shared_ptr<double>> &"
     ):
         lib["sum"]
+
+
+def test_commas_between_arguments_of_a_template_part_no_parameters(tmp_path: Path) -> None:
+    """Neither in Python nor in C, where mblob_prepare counts them."""
+    source = """template <typename K, typename V> struct both { K k; V v[2]; };
+double sum(const both<int, float> *b, both<both<int, float>, int> *c, int n) { return b->v[n] + c->k.k; }
+"""
+    mblob.csource_module(source, fmt="cc").export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    text = "(const struct both<int, float> *b, struct both<both<int, float>, int> *c, int n)"
+    assert str(lib.functions["sum"]) == f"double sum{text}"
+    b = np.array((1, (2, 3)), [("k", "i4"), ("v", "f4", 2)])
+    c = np.array((b, (5, 6)), [("k", b.dtype), ("v", "i4", 2)])
+    assert lib.sum(b, c, 1) == lib.ctypes.sum(b, c, 1) == lib.symbol("sum")(b, c, 1) == 4
+    assert list(inspect.signature(lib.sum).parameters) == ["b", "c", "n"]
+    c_library = ctypes.CDLL(str(Path(mblob.get_library_dir()) / "libmblob.so.0"))
+    module, call = ctypes.c_void_p(), ctypes.c_void_p()
+    assert c_library.mblob_open(bytes(tmp_path / "k.so"), None, ctypes.byref(module)) == 0
+    for types, status in ((b"handle,handle,int -> double", 0), (b"handle,handle,int,int", 3)):
+        found = c_library.mblob_prepare(module, b"sum", types, ctypes.byref(call))
+        assert bool(found) == bool(status)
+        c_library.mblob_prepared_release(call)
+    c_library.mblob_module_release(module)

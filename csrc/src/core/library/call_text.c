@@ -153,9 +153,11 @@ static bool is_unsigned_long(const char *p, const char *end) {
   return is_unsigned && is_long;
 }
 
-/* Where a C type ends: the comma behind it, or the end. Functions that it points to have commas, too. */
+/* Where a C type ends: the comma behind it, or the end. Functions that it points to, and arguments of templates, have
+ * commas, too. */
 static const char *end_of_type(const char *p) {
-  for (int depth = 0; *p && (*p != ',' || depth); p++) depth += (*p == '(') - (*p == ')');
+  for (int depth = 0; *p && (*p != ',' || depth); p++)
+    depth += (*p == '(' || *p == '<') - (*p == ')' || *p == '>');
   return p;
 }
 
