@@ -16,6 +16,7 @@ import stat
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pickle import PickleBuffer
 from typing import Any
 
@@ -97,11 +98,11 @@ def module_with_bytes(node: OpenedNode) -> Module:
         return node.module
     digest = _digest_of_opened(origin)
     root = load_module(origin.path, **origin.options)
-    with _OpenedFile(origin.path) as descriptor:
+    with _opened(origin.path) as descriptor:
         image = Image(origin.path, digest, mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         _check_same(origin, os.fstat(descriptor))
-    _check_same(origin, root._node.origin.status)  # type: ignore[attr-defined]
-    root._node.origin.image = image  # type: ignore[attr-defined]
+    _check_same(origin, _origin(root).status)
+    _origin(root).image = image
     return _module_at(root, index)
 
 
@@ -156,7 +157,7 @@ def _check_nothing_loaded(node: OpenedNode) -> None:
 
 
 def _digest_of_opened(origin: Origin) -> str:
-    with _OpenedFile(origin.path) as descriptor:
+    with _opened(origin.path) as descriptor:
         _check_same(origin, os.fstat(descriptor))
         digest = _digest_of(origin.path, descriptor)
     if _digests.get((origin.path, identity(origin.status)), digest) != digest:
@@ -193,15 +194,14 @@ def file_module(path: str, digest: str, options: LoadOptions, index: int) -> Mod
     """
     key = ("path", path, digest, *map(str, options.values()))
     with _lock:
-        with _OpenedFile(path) as descriptor:
+        with _opened(path) as descriptor:
             _check_digest(f"{path}: the file", _digest_of(path, descriptor), digest)
-            status = os.fstat(descriptor)
+            status = identity(os.fstat(descriptor))
         root = _kept(key)
-        if root is None or identity(_status_of(root)) != identity(status):
-            root = load_module(path, **options)
-            if identity(_status_of(root)) != identity(status):
+        if root is None or identity(_origin(root).status) != status:
+            root = _keep(key, load_module(path, **options))
+            if identity(_origin(root).status) != status:
                 raise ChangedError(f"{path}: the file was replaced while it was unpickled")
-            _keep(key, root)
     return _module_at(root, index)
 
 
@@ -217,8 +217,7 @@ def bytes_module(name: str, digest: str, data: Any, options: LoadOptions, index:
         if root is None:
             view = memoryview(data).cast("B")
             _check_digest(f"{name}: the file in the pickle", _sha256([view]), digest)
-            root = _load_bytes(name, digest, view, options)
-            _keep(key, root)
+            root = _keep(key, _load_bytes(name, digest, view, options))
     return _module_at(root, index)
 
 
@@ -240,7 +239,7 @@ def _load_bytes(name: str, digest: str, data: memoryview, options: LoadOptions) 
         raise
     finally:
         os.close(descriptor)
-    root._node.origin.image = Image(name, digest, mapped)  # type: ignore[attr-defined]
+    _origin(root).image = Image(name, digest, mapped)
     return root
 
 
@@ -256,21 +255,19 @@ def bound(function: Any, arguments: tuple[Any, ...]) -> Any:
 
 def _kept(key: tuple[str, ...]) -> Module | None:
     root = _roots.pop(key, None)
-    if root is None or root._node.origin.is_extended:  # type: ignore[attr-defined]
-        return None
+    return None if root is None or _origin(root).is_extended else _keep(key, root)
+
+
+def _keep(key: tuple[str, ...], root: Module) -> Module:
     _roots[key] = root  # the newest now
+    while len(_roots) > KEPT:
+        del _roots[next(iter(_roots))]
     return root
 
 
-def _keep(key: tuple[str, ...], root: Module) -> None:
-    _roots[key] = root
-    while len(_roots) > KEPT:
-        del _roots[next(iter(_roots))]
-
-
-def _status_of(root: Module) -> os.stat_result | None:
-    status: os.stat_result | None = root._node.origin.status  # type: ignore[attr-defined]
-    return status
+def _origin(root: Module) -> Origin:
+    origin: Origin = root._node.origin  # type: ignore[attr-defined]
+    return origin
 
 
 def _module_at(root: Module, index: int) -> Module:
@@ -287,35 +284,31 @@ def _module_at(root: Module, index: int) -> Module:
 _digests: dict[tuple[Any, ...], str] = {}
 
 
-class _OpenedFile:
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
     """The descriptor of a file.
 
     Raises:
         FileNotFoundError: says what to do.
         DigestError: it is a folder, or a pipe.
     """
-
-    def __init__(self, path: str) -> None:
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            raise FileNotFoundError(
-                errno.ENOENT,
-                "the library of a pickle is not there; copy it to the same path on each machine, or pickle"
-                " library.with_bytes()",
-                path,
-            ) from None
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            os.close(self._descriptor)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "the library of a pickle is not there; copy it to the same path on each machine, or pickle"
+            " library.with_bytes()",
+            path,
+        ) from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise DigestError(
                 f"{path}: the library of a pickle was replaced by something that is no file"
             )
-
-    def __enter__(self) -> int:
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _digest_of(path: str, descriptor: int) -> str:
