@@ -11,6 +11,8 @@ from mblob.cli.report import human_size, in_options, one_line, printable
 from mblob.format.grammar import decode_payload
 from mblob.format.type_keys import RELAX_EXECUTABLES
 from mblob.inspect.inspect_json import hints_of, linking_json
+from mblob.inspect.library_search import shared_elf
+from mblob.inspect.plugin_needs import place_of
 from mblob.inspect.tensors import relax_program
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ def summary_lines(library: Library) -> Iterator[str]:
         yield f"    {line}"
     yield from _model_lines(library.models)
     yield from _listed("functions", described_functions(library), always=True)
-    yield from _listed("plug-ins", [one_line(describe_plugin(p)) for p in library.plugins])
+    yield from _listed("plug-ins", [one_line(describe_plugin(p, library)) for p in library.plugins])
     yield from _listed("kernels", list(kernel_lines(library.entries)))
     yield from _undefined_lines(library)
     for remark in library.diagnostics:
@@ -272,15 +274,20 @@ def _undefined_lines(library: Library) -> Iterator[str]:
         yield one_line(f"unloading  {library.unloading}").join(("  ", ""))
 
 
-def describe_plugin(plugin: Plugin) -> str:
+def describe_plugin(plugin: Plugin, library: Library) -> str:
     """A plug-in that the library carries, in one line: name, version, what it is for, what it
-    needs."""
+    needs, and where that is on this machine."""
     text = f"{plugin.name} {plugin.version}".rstrip()
     if plugin.type_keys:
         text += f"  opens {', '.join(plugin.type_keys)}"
     if plugin.devices:
         text += f"  devices {', '.join(map(str, plugin.devices))}"
-    return f"{text}  needs {plugin.needs}" if plugin.needs else text
+    if not plugin.needs:
+        return text
+    elf = shared_elf(library)
+    found = None if elf is None else place_of(elf, str(library.path), plugin)
+    here = "" if found is None else f"; here it is {found}" if found else "; it is not here"
+    return f"{text}  needs {plugin.needs}{here}"
 
 
 def _blob_text(library: Library) -> str:

@@ -23,7 +23,7 @@ from mblob.errors import (
 from mblob.format.classic import LEVELS
 from mblob.format.grammar import Grammars
 from mblob.format.index import is_small
-from mblob.inspect import contents
+from mblob.inspect import contents, plugin_needs
 from mblob.inspect.diagnostics import (
     damaged_sections,
     executable_stack,
@@ -83,7 +83,8 @@ class Verification(NamedTuple):
         warnings: code and text of problems that do not prevent loading: damage, an executable
             stack, wrong rows of the table of functions, and at level "full" graphs that TVM's executor does not run.
         has_blob: the library has a blob.
-        info: code and text of what was not checked: "not_judged" for a library of another machine.
+        info: code and text of what was not checked, or is no part of the library: "not_judged" for a library of
+            another machine, "plugin_needs" and "plugin_lacks" for the files that plug-ins of its modules open.
     """
 
     path: str
@@ -210,7 +211,10 @@ def describe(
         *wrong_rows(library),
         *((*unreadable_graphs(library), *missing_functions(library)) if level == "full" else ()),
     )
-    info = () if not_judged is None else (not_judged,)
+    info = (
+        *(() if not_judged is None else (not_judged,)),
+        *plugin_needs.remarks(library, os.fspath(root)),
+    )
     return Verification(
         path=str(library.path),
         level=level,

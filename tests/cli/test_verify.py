@@ -47,6 +47,32 @@ def test_a_sound_library(pack, deploy: Path) -> None:
     ]
 
 
+def test_the_library_that_an_engine_needs_is_looked_for_and_what_to_install_is_told(
+    pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MBLOB_DNNL_LIBRARY", raising=False)
+    module = mblob.csource_module("")
+    module.import_module(mblob.json_module("dnnl_json", "f", '{"nodes": []}', []))
+    module.export_library(tmp_path / "net.so")
+    (tmp_path / "lib").mkdir()
+
+    def told(*words: object) -> str:
+        (line,) = (s for s in pack("verify", *words).stdout.splitlines() if "info: " in s)
+        text = "  info: dnnl_json: run by the plug-in dnnl of mblob, which needs oneDNN 2.6, 2.7 or 3: "
+        assert line.startswith(text)
+        return str(line.partition("LIBRARY names; ")[2])
+
+    assert told(tmp_path / "net.so", "--root", tmp_path).startswith(
+        "it is not here; install it (Debian, Ubuntu: apt install libdnnl2; "
+    )
+    other = str(shutil.copy(tmp_path / "net.so", tmp_path / "lib" / "libdnnl.so.2"))
+    assert told(tmp_path / "net.so", "--root", tmp_path) == f"here it is {other} [plugin_needs]"
+    monkeypatch.setenv("MBLOB_DNNL_LIBRARY", str(tmp_path / "none.so"))
+    assert told(tmp_path / "net.so").startswith("it is not here; ")
+    monkeypatch.setenv("MBLOB_DNNL_LIBRARY", other)
+    assert told(tmp_path / "net.so") == f"here it is {other} [plugin_needs]"
+
+
 def test_changed_bytes_are_exit_code_7_at_the_level_that_sees_them(
     pack, deploy: Path, large: Path, tmp_path: Path, error_line
 ) -> None:

@@ -105,6 +105,8 @@ def test_a_library_with_the_archive_inside_runs_it_and_exports_nothing_of_it(
     with mblob.open(tmp_path / "model.so") as library:
         (plugin,) = library.plugins
         assert plugin.needs == ""
+    told = "dnnl_json: run by the plug-in dnnl of this library, which opens no other file"
+    assert mblob.verify(tmp_path / "model.so").info == (("plugin_needs", told),)
     lib = mblob.load_module(tmp_path / "model.so")
     executor = mblob.graph_executor.GraphModule(lib["default"](mblob.cpu()))
     executor.run(x=np.ones((1, 2, 4, 4), "float32"))
