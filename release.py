@@ -13,8 +13,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -22,6 +21,8 @@ ROOT = Path(__file__).resolve().parent
 TOOLS = ("build", "twine", "readme_renderer[md]")
 PLACEHOLDER = "example.org"  # a host that nobody can have
 PRIVATE = "Private :: Do Not Upload"  # a classifier with which PyPI refuses files
+# Bytes that a wheel may have: of mblob, which a machine downloads that runs libraries, and of mblob-packager.
+LARGEST = {"mblob": 1_500_000, "mblob_packager": 1_250_000}
 _HEADING = re.compile(r"^## (.*)$", re.MULTILINE)
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r'(\]\(|\b(?:href|src|srcset)=")([^)"\s]+)')
@@ -109,35 +110,47 @@ def uncommitted(root: Path = ROOT) -> str:
         return ""
 
 
-def is_for_here(wheel: Path) -> bool:
-    """True if a wheel is for the Python that runs this, by the wheel's name."""
-    soabi = str(sysconfig.get_config_var("SOABI"))
-    _, python, _, platform = wheel.stem.rsplit("-", 3)
-    of_libc = "musllinux" if "musl" in soabi else "manylinux"
-    of_machine = sysconfig.get_platform().rpartition("-")[2]
-    own = "cp{}{}".format(*sys.version_info)
-    return python == own and of_libc in platform and platform.endswith(of_machine)
+def python_of(wheel: Path, pythons: Mapping[str, str]) -> str | None:
+    """The Python that a wheel is for, by the wheel's name; None if there is none on this machine.
+
+    Args:
+        pythons: commands by what wheels call them, such as cp311.
+    """
+    _, tag, _, platform = wheel.stem.rsplit("-", 3)
+    libc = "musllinux" if "musl" in str(sysconfig.get_config_var("SOABI")) else "manylinux"
+    machine = sysconfig.get_platform().rpartition("-")[2]
+    return pythons.get(tag) if libc in platform and platform.endswith(machine) else None
 
 
-def install_and_try(file: Path, run: Callable[..., str]) -> None:
+def sizes(files: Iterable[Path]) -> Iterator[str]:
+    """A line for each file. A wheel that is too large ends this program."""
+    for file in files:
+        size = file.stat().st_size
+        most = LARGEST[file.name.partition("-")[0]]
+        if file.suffix == ".whl" and size > most:
+            sys.exit(f"release.py: {file.name}: {size} bytes, expected at most {most}")
+        yield f"{file.name}: {size} bytes"
+
+
+def install_and_try(file: Path, python: str, run: Callable[..., str]) -> None:
     """Install a file in an empty environment, run a library with it, then pack one. What its extra requires of mblob
     is beside it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        venv.create(folder / "env", with_pip=True)
-        python = folder / "env" / "bin" / "python"
-        pip = (python, "-m", "pip", "-q", "--disable-pip-version-check", "install")
+        run(python, "-m", "venv", folder / "env")
+        mine = folder / "env" / "bin" / "python"
+        pip = (mine, "-m", "pip", "-q", "--disable-pip-version-check", "install")
         place = folder / "empty"
         place.mkdir()
         (place / "scale.c").write_text(KERNEL)
         golden = ROOT / "tests" / "golden_0_1_0" / "kernels.so"
-        pack = (python.with_name("mblob-pack"), "build", "scale.c", "-o", "mine.so")
+        pack = (mine.with_name("mblob-pack"), "build", "scale.c", "-o", "mine.so")
         run(*pip, file)
-        said = run(python, "-c", TRIAL, golden, cwd=place)
+        said = run(mine, "-c", TRIAL, golden, cwd=place)
         extra = f"mblob[pack] @ {file.resolve().as_uri()}"
         run(*pip, "--find-links", file.resolve().parent, extra)
         run(*pack, cwd=place)
-        run(python, "-c", TRIAL, place / "mine.so", cwd=place)
+        run(mine, "-c", TRIAL, place / "mine.so", cwd=place)
         print(f"{file.name}: installed, ran and packed a library ({said.strip()})")
 
 
@@ -165,10 +178,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     import wheels
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--python", action="append", default=[], help="as of wheels.py")
+    parser.add_argument("--python", action="append", help="as of wheels.py")
     parser.add_argument("--target", action="append", default=[], help="as of wheels.py")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="(default: dist)")
     arguments = parser.parse_args(argv)
+    arguments.python = arguments.python or [sys.executable]
     output, mine = arguments.output, version()
     problems = list(disagreements())
     names = (f"mblob-{mine}", f"mblob_packager-{mine}")
@@ -186,15 +200,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     archive = output / f"mblob-{mine}.tar.gz"
     made = sorted(output.glob(f"mblob-{mine}-*.whl"))
     files = (archive, *made, *sorted(output.glob(f"mblob_packager-{mine}-*.whl")))
+    print(*sizes(files), sep="\n")
     print(wheels.run(tools, "-m", "twine", "check", "--strict", *files).strip())
     with zipfile.ZipFile(made[0]) as wheel:
         check_description(tools, wheel.read(f"mblob-{mine}.dist-info/METADATA").decode())
-    for file in (archive, *filter(is_for_here, made)):
-        install_and_try(file, wheels.run)
+    names_of = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    pythons = {wheels.run(p, "-c", names_of).strip(): p for p in arguments.python}
+    install_and_try(archive, arguments.python[0], wheels.run)
     for file in made:
-        print(f"{file.name}: {file.stat().st_size} bytes")
-        if not is_for_here(file):
-            print(f"{file.name}: not installed: it is for another Python or machine")
+        if python := python_of(file, pythons):
+            install_and_try(file, python, wheels.run)
+        else:
+            print(f"{file.name}: not installed: it is for another machine or C library")
     if PLACEHOLDER in home_page():
         print(
             f"not for PyPI: {home_page()} in pyproject.toml is a placeholder, and links lead nowhere: write the address"

@@ -299,7 +299,9 @@ def try_linker(linker: Finding, options: list[str]) -> Finding:
     works = attempt(linker.section, linker.name, partial(trial, options))
     if not works.ok:
         return replace(linker, ok=False, version=works.version)
-    return replace(linker, version=f"{linker.version}; only with embed=object or append, not grow")
+    return replace(
+        linker, version=f"{linker.version}; only with --embed object or append, not grow"
+    )
 
 
 def trial(options: list[str], embed: Embed = "auto") -> tuple[str, str]:

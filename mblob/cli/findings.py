@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mblob.cli.report import one_line
+from mblob.cli.report import in_options, one_line
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def report_lines(findings: list[Finding]) -> Iterator[str]:
             section = f.section
             yield section
         mark = "ok" if f.ok else "!!" if f.needed else "--"
-        yield f"  {mark}  {f.name:<24} {one_line(f.version)}" + (
+        yield f"  {mark}  {f.name:<24} {in_options(one_line(f.version))}" + (
             f"  [{f.place}]" if f.place else ""
         )
 

@@ -374,11 +374,13 @@ def find(cc: str | Sequence[str] | None = None, target: str | None = None) -> To
             if not target:
                 return Toolchain(command)
             triple = _dumpmachine(command)
-            if same_target(triple, target) and (command[0] != "clang" or _compiles(command)):
+            if same_target(triple, target) and (
+                command[0] != "clang" or _compiles(command, triple)
+            ):
                 return Toolchain(command, triple)
     raise ToolchainError(
         f"no C compiler found{f' for {target}' if target else ''}: tried $CC, {', '.join(map(' '.join, tried))};"
-        f" install {f'gcc-{target}' if target else 'one'}, or pass cc="
+        f" install {_package(target) if target else 'one'}, or pass cc="
     )
 
 
@@ -398,30 +400,39 @@ def _checked(command: Command, target: str | None, where: str) -> Toolchain:
     if not target:
         return Toolchain(command)
     triple = _dumpmachine(command)
+    is_clang = "clang" in Path(command[_compiler_word(command)]).name
     if not same_target(triple, target):
-        if "clang" in Path(command[_compiler_word(command)]).name:
-            retargeted = (*command, f"--target={target}")
-            if _compiles(retargeted):
-                return Toolchain(retargeted, target)
-            raise ToolchainError(
-                f"no C compiler for {target}: {' '.join(retargeted)} finds no C library for it;"
-                f" install gcc-{target}, or pass --sysroot in cc=",
-                command=retargeted,
+        if not is_clang:
+            raise IncompatibleError(
+                f"{' '.join(command)} compiles for {triple}, target= asks for {target}; pass cc= of a compiler for"
+                f" {target}"
             )
-        raise IncompatibleError(
-            f"{' '.join(command)} compiles for {triple}, target= asks for {target}; pass cc= of a compiler for {target}"
+        command, triple = (*command, f"--target={target}"), target
+    if is_clang and not _compiles(command, triple):
+        raise ToolchainError(
+            f"no C compiler for {target}: {' '.join(command)} finds no C library for it; install {_package(target)}, or"
+            " pass --sysroot in cc=",
+            command=command,
         )
     return Toolchain(command, triple)
 
 
-def _compiles(command: Command) -> bool:
+def _package(target: str) -> str:
+    """The package of Debian that has a compiler for a target."""
+    is_native = target.startswith(f"{os.uname().machine}-")
+    return "musl-tools" if is_native and "musl" in target else f"gcc-{target}"
+
+
+def _compiles(command: Command, target: str) -> bool:
     """True if a compiler has the headers that C sources need: clang takes any target, with or
-    without headers for it."""
+    without headers for it, and reads those of this machine's C library for musl."""
+    other = "defined(__GLIBC__)" if "musl" in target else "0"
 
     def ask() -> bool:
         with workspace(None) as folder:
             (folder / "probe.c").write_text(
                 "#include <stdint.h>\n#include <stdlib.h>\n#include <string.h>\n"
+                f"#if {other}\n#error\n#endif\n"
             )
             status, _ = Processes().run((*command, "-c", "probe.c", "-o", "probe.o"), folder)
         return status == 0
@@ -430,6 +441,8 @@ def _compiles(command: Command) -> bool:
 
 
 def _dumpmachine(command: Command) -> str:
+    """The target of a compiler. Wrappers for musl, such as musl-gcc, run a compiler that names another C library."""
+
     def ask() -> str:
         status, output = Processes().run((*command, "-dumpmachine"))
         words = output.split()
@@ -439,7 +452,8 @@ def _dumpmachine(command: Command) -> str:
                 command=(*command, "-dumpmachine"),
                 output=output,
             )
-        return words[-1]
+        is_for_musl = "musl" in Path(command[_compiler_word(command)]).name
+        return words[-1].replace("-gnu", "-musl") if is_for_musl else words[-1]
 
     return _machines.of(command, ask)
 

@@ -68,7 +68,7 @@ def test_a_linker_that_cannot_grow_a_library_says_which_forms_it_can(report, req
     require("mold")
     found = {f["name"]: f for f in report["findings"]}
     assert found["ld.mold"]["ok"]
-    assert found["ld.mold"]["version"].endswith("only with embed=object or append, not grow")
+    assert found["ld.mold"]["version"].endswith("only with --embed object or append, not grow")
     assert "grow" not in found["ld.bfd"]["version"]
 
 
@@ -109,6 +109,7 @@ def test_for_a_target_it_says_what_is_missing(pack, tmp_path: Path) -> None:
             f"!!  C compiler               no C compiler found for {triple}: tried" in done.stdout
         )
         assert f"apt-get install gcc-{triple} libc6-dev-{package}-cross" in done.stdout
+        assert "or pass --cc" in done.stdout and " cc=" not in done.stdout
         assert done.stdout.endswith("something needed is missing: see the lines with !!\n")
     bare = tmp_path / "riscv64-linux-gnu-gcc"
     bare.write_text(BARE)

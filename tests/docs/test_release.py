@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,34 @@ def test_what_is_not_committed_and_files_of_other_releases_are_refused(
     assert done.returncode == 1 and done.stdout == ""
     assert "release.py: commit first:\nA  mblob/__init__.py\n" in done.stderr
     assert "dist has other files: mblob-0.0.9.tar.gz" in done.stderr
+
+
+def test_a_wheel_that_is_too_large_ends_the_release(
+    release: dict[str, Any], tmp_path: Path
+) -> None:
+    archive, wheel = tmp_path / "mblob-0.1.0.tar.gz", tmp_path / "mblob-0.1.0-cp311-x-y.whl"
+    packager = tmp_path / "mblob_packager-0.1.0-py3-none-y.whl"
+    for path, size in ((archive, 2_000_000), (wheel, 1_500_000), (packager, 1_250_001)):
+        path.touch()
+        os.truncate(path, size)
+    assert [*release["sizes"]([archive, wheel])][1] == f"{wheel.name}: 1500000 bytes"
+    with pytest.raises(SystemExit, match=r"packager.*: 1250001 bytes, expected at most 1250000$"):
+        list(release["sizes"]([packager]))
+
+
+def test_each_wheel_for_this_machine_is_tried_with_its_own_python(release: dict[str, Any]) -> None:
+    here = sysconfig.get_platform().replace("-", "_")
+    libc = "musllinux_1_2" if "musl" in str(sysconfig.get_config_var("SOABI")) else "manylinux_2_28"
+    pythons = {"cp39": "python3.9", "cp313": "/opt/python"}
+    for platform, tag, expected in (
+        (here.replace("linux", libc), "cp39", "python3.9"),
+        (here.replace("linux", libc), "cp313", "/opt/python"),
+        (here.replace("linux", libc), "cp312", None),
+        (f"{libc}_other", "cp39", None),
+        (here.replace("linux", "otherlinux_2_28"), "cp39", None),
+    ):
+        wheel = Path(f"mblob-0.1.0-{tag}-{tag}-{platform}.whl")
+        assert release["python_of"](wheel, pythons) == expected, wheel
 
 
 def test_the_manual_page_is_that_of_the_command_line(root: Path) -> None:

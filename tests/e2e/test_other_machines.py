@@ -47,6 +47,8 @@ MACHINES = [
 ]
 # Compiled code there is not run by the programs in tests/c: qemu 7.2 cannot start a thread on i386.
 CONVERTED = [*MACHINES, Machine("riscv64", "riscv64-linux-gnu"), Machine("i386", "i686-linux-gnu")]
+# Another C library on this machine.
+MUSL = Machine("x86_64", "x86_64-linux-musl")
 
 
 @dataclass(frozen=True)

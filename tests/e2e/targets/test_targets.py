@@ -14,7 +14,7 @@ import pytest
 import mblob
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, make_amalgamation, run
-from tests.e2e.test_other_machines import CONVERTED, Machine
+from tests.e2e.test_other_machines import CONVERTED, MUSL, Machine
 from tests.loader.executors import relax_programs as programs
 from tests.loader.payloads import u64
 from tests.packager.edit.test_add_params import TEN
@@ -85,7 +85,7 @@ def _build(folder: Path, machine: Machine) -> None:
     run(compiler, *words, f"-I{folder}", folder / "mblob.o", "-o", folder / "host", "-ldl", "-lm")
 
 
-@pytest.fixture(scope="module", params=CONVERTED, ids=lambda machine: machine.name)
+@pytest.fixture(scope="module", params=[*CONVERTED, MUSL], ids=lambda m: m.triplet)
 def machine(request: pytest.FixtureRequest) -> Machine:
     return request.param
 
@@ -101,7 +101,9 @@ def host(machine: Machine, require: Callable[[str], str]) -> Path:
 
     sources = (ROOT / "csrc",)
     source = HOST.read_text() + Path(__file__).read_text()
-    return built_once(f"target-{machine.name}", build, compiler, source, sources=sources) / "host"
+    return (
+        built_once(f"target-{machine.triplet}", build, compiler, source, sources=sources) / "host"
+    )
 
 
 def run_there(machine: Machine, host: Path, *words: object) -> str:
@@ -144,12 +146,14 @@ def test_a_library_that_was_changed_here_runs_there(
 def test_a_library_of_another_machine_is_refused_by_name(
     machine: Machine, host: Path, tmp_path: Path
 ) -> None:
-    """There, one of this machine; here, one of that machine."""
+    """There, one of this machine; here, one of that machine. musl is told by the C library."""
+    there = r"built for x86_64, 64-bit, little endian; this machine is"
+    here = r"built for .*; this machine is x86_64"
+    if machine == MUSL:
+        there, here = (f"built for {libc}, and this process runs" for libc in ("glibc", "musl"))
     mblob.csource_module(SCALE).export_library(tmp_path / "here.so")
-    with pytest.raises(
-        AssertionError, match=r"here.so: .*built for x86_64, 64-bit, little endian; this machine is"
-    ):
+    with pytest.raises(AssertionError, match=f"here.so: .*{there}"):
         run_there(machine, host, "kernels", tmp_path / "here.so")
     mblob.csource_module(SCALE).export_library(tmp_path / "there.so", target=machine.triplet)
-    with pytest.raises(mblob.IncompatibleError, match=r"built for .*; this machine is x86_64"):
+    with pytest.raises(mblob.IncompatibleError, match=here):
         mblob.load_module(tmp_path / "there.so")

@@ -63,6 +63,22 @@ def test_a_target_chooses_its_compiler(require: Callable[[str], str]) -> None:
     assert toolchain.find(target="aarch64-linux-gnu").cc == ("aarch64-linux-gnu-gcc",)
 
 
+def test_a_target_with_musl_takes_its_wrapper_and_no_compiler_that_reads_glibc(
+    require: Callable[[str], str],
+) -> None:
+    require("musl-gcc"), require("clang")
+    triple = f"{os.uname().machine}-linux-musl"
+    found = toolchain.find(target=triple)
+    assert (found.cc, found.triple) == ((f"{triple}-gcc",), triple)
+    assert toolchain.find("musl-gcc").triple == triple
+    for cc in ("clang", f"clang --target={triple}"):
+        text = f"clang --target={triple} finds no C library for it; install musl-tools, or pass"
+        with pytest.raises(mblob.ToolchainError, match=text):
+            toolchain.find(cc, triple)
+    with pytest.raises(mblob.IncompatibleError, match=f"musl-gcc compiles for {triple}, target="):
+        toolchain.find("musl-gcc", triple.replace("musl", "gnu"))
+
+
 @pytest.mark.parametrize(
     ("a", "b", "same"),
     [

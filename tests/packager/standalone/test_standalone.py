@@ -20,7 +20,7 @@ from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, exported, run
-from tests.e2e.test_other_machines import CONVERTED, Machine
+from tests.e2e.test_other_machines import CONVERTED, MUSL, Machine
 from tests.loader import payloads
 from tests.loader.conftest import KERNELS as PACKED
 from tests.loader.executors import relax_programs as relax
@@ -383,14 +383,14 @@ def test_a_go_program_runs_it(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("machine", CONVERTED, ids=lambda machine: machine.name)
+@pytest.mark.parametrize("machine", [*CONVERTED, MUSL], ids=lambda machine: machine.triplet)
 def test_it_is_packed_for_another_machine(
     tmp_path: Path, require: Callable[[str], str], images: Any, digits: Path, machine: Machine
 ) -> None:
     cc, qemu = require(f"{machine.triplet}-gcc"), require(f"qemu-{machine.name}")
     pack_digits(tmp_path, cc=cc)
     with mblob.open(tmp_path / "digits.so") as library:
-        of_c = re.compile(r"lib(c|m|pthread|dl)\.so\.\d|ld.*")
+        of_c = re.compile(r"lib(c|m|pthread|dl)\.so(\.\d)?|ld.*")
         assert all(of_c.fullmatch(name) for name in library.elf.needed)
     command = [qemu, "-L", f"/usr/{machine.triplet}", tmp_path / "digits"]
     done = subprocess.run(command, input=images.tobytes(), capture_output=True)

@@ -10,18 +10,18 @@
 
 enum { UNDECIDED, CHANGING, OF_LIBC, OF_PROGRAM };
 
-static atomic_int huge_pages_state;
+static atomic_int allocator_state;
 static mblob_allocator own; /* once the state is OF_PROGRAM */
 
 /* OF_LIBC or OF_PROGRAM: the first memory that is asked for decides. */
 static int decided(void) {
-  int now = atomic_load_explicit(&huge_pages_state, memory_order_acquire);
+  int now = atomic_load_explicit(&allocator_state, memory_order_acquire);
   while (now == UNDECIDED || now == CHANGING) {
     if (now == CHANGING)
       (void)sched_yield();
-    else if (atomic_compare_exchange_strong(&huge_pages_state, &now, OF_LIBC))
+    else if (atomic_compare_exchange_strong(&allocator_state, &now, OF_LIBC))
       return OF_LIBC;
-    now = atomic_load_explicit(&huge_pages_state, memory_order_acquire);
+    now = atomic_load_explicit(&allocator_state, memory_order_acquire);
   }
   return now;
 }
@@ -33,12 +33,12 @@ int mblob_set_allocator(const mblob_allocator *allocator) {
     return MBLOB_E_ARGUMENT;
   if (!allocator || !allocator->allocate || !allocator->release)
     return mb_fail(MBLOB_E_ARGUMENT, "mblob_set_allocator: allocate and release must not be NULL");
-  if (!atomic_compare_exchange_strong(&huge_pages_state, &before, CHANGING))
+  if (!atomic_compare_exchange_strong(&allocator_state, &before, CHANGING))
     return mb_fail(MBLOB_E_ARGUMENT,
                    "mblob_set_allocator: %s; call it once, before the first tensor is made",
                    before == OF_LIBC ? "memory was given out already" : "there is an allocator");
   own = *allocator;
-  atomic_store_explicit(&huge_pages_state, OF_PROGRAM, memory_order_release);
+  atomic_store_explicit(&allocator_state, OF_PROGRAM, memory_order_release);
   return MBLOB_OK;
 }
 
