@@ -39,6 +39,7 @@ VIEW = "the same of C, as a `DLTensor *`"
 OBJECT_LIMIT = 60  # ns more
 FROM_C = "C: mblob_function_call"
 PREPARED = "C: mblob_call_prepared"
+OPEN = "C: mblob_call_prepared, extents as arguments"
 PREPARED_LIMIT = 1.3
 
 
@@ -70,7 +71,8 @@ def run(bench: Bench) -> Section:
         )
     kept = f"a {KEPT.partition(' of a ')[2]}"
     limits = [(name, limit, kept) for name, limit in LOOKED_UP.values()]
-    for name, limit, over in [*limits, (PREPARED, PREPARED_LIMIT, FROM_C)]:
+    limits += [(name, PREPARED_LIMIT, FROM_C) for name in (PREPARED, OPEN)]
+    for name, limit, over in limits:
         row = next(r for r in section.rows if r.series == name)
         target = Target(f"{name}: CPU over {over}", limit, row.ratio("cpu"), "x", why)
         section.targets.append(target)
@@ -89,9 +91,10 @@ def _from_c(bench: Bench) -> list[Row]:
     words = [str(program), str(path), str(rounds), str(bench.scale.loops)]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     columns = zip(*(map(float, line.split()) for line in done.stdout.splitlines()))
-    function, prepared, text = ([Sample(cpu=cpu) for cpu in column] for column in columns)
+    function, prepared, opened, text = ([Sample(cpu=cpu) for cpu in column] for column in columns)
     return [
         Row(PREPARED, None, FROM_C, prepared, function),
+        Row(OPEN, None, FROM_C, opened, function),
         Row("C: mblob_call", None, FROM_C, text, function),
     ]
 
