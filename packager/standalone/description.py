@@ -134,9 +134,14 @@ def _macros(library: Library) -> tuple[str, ...]:
             why = (
                 f"it needs {needs}" if needs else "only a program that registers a loader opens it"
             )
+            how = (
+                "compile the model without this engine, or pack without standalone; a program can have libmblob.a"
+                " inside, and the library the plug-in (carry)"
+                if needs and not ROWS[key].where
+                else "leave the module out, or pack without standalone, and open the library with mblob"
+            )
             raise BuildError(
-                f"standalone: entry {entry.index}: no runtime that goes into a library runs {key!r}: {why}; leave the"
-                " module out, or pack without standalone, and open the library with mblob"
+                f"standalone: entry {entry.index}: no runtime that goes into a library runs {key!r}: {why}; {how}"
             )
     image = library.elf.data
     blob = library.blob_bytes()
