@@ -1,10 +1,11 @@
-"""Mach-O files, and the table of universal files."""
+"""Mach-O files: lief reads load commands, this module symbols and the table of universal files."""
 
 from __future__ import annotations
 
 import struct
+from typing import Any
 
-from mblob.binary.non_elf import ForeignFile, Span, text_of
+from mblob.binary.non_elf import ForeignFile, Span, number_of, text_of
 from mblob.errors import FormatError
 from mblob.named_tuple import NamedTuple
 
@@ -24,14 +25,9 @@ KINDS = {1: "object", 2: "executable", 6: "shared", 8: "bundle", 9: "stub"}
 MH_TWOLEVEL = 0x80
 N_STAB, N_PEXT, N_TYPE, N_EXT, N_SECT = 0xE0, 0x10, 0x0E, 0x01, 0x0E
 N_WEAK_REF, N_WEAK_DEF = 0x40, 0x80
-LC_SEGMENT, LC_SYMTAB, LC_ID_DYLIB, LC_UUID, LC_SEGMENT_64, LC_BUILD_VERSION, LC_RPATH = (
-    1, 2, 0xD, 0x1B, 0x19, 0x32, 0x8000001C,
-)  # fmt: skip
-LIBRARIES = (0xC, 0x20, 0x80000018, 0x8000001F, 0x80000023)  # commands that name a library
-SYSTEMS = (
-    "UNKNOWN", "MACOS", "IOS", "TVOS", "WATCHOS", "BRIDGEOS", "MAC_CATALYST", "IOS_SIMULATOR", "TVOS_SIMULATOR",
-    "WATCHOS_SIMULATOR", "DRIVERKIT", "VISIONOS", "VISIONOS_SIMULATOR",
-)  # fmt: skip
+LC_SEGMENT, LC_SYMTAB, LC_SEGMENT_64 = 1, 2, 0x19
+# libraries, a search path, the UUID and the oldest system: commands that refer to nothing in the file
+WHOLE_COMMANDS = (0xC, 0xD, 0x20, 0x80000018, 0x8000001F, 0x80000023, 0x8000001C, 0x1B, 0x32)
 ZEROFILL = (0x1, 0xC, 0x12)  # types of sections without bytes
 CODE = 0x80000400  # attributes of sections with instructions
 
@@ -92,69 +88,67 @@ class MachO(ForeignFile):
     format = "mach-o"
     title = "Mach-O file"
 
-    def _read(self) -> None:
+    def _headers(self) -> bytes:
         magic = bytes(self.data[:4])
-        self.byte_order = THIN[magic]
+        self.byte_order = order = THIN[magic]
         self.bits = 64 if 0xCF in magic else 32
-        cpu, _, kind, count, size, flags = self.numbers(4, "6I", "a Mach-O header")
+        # where the header ends; the place of a segment's bytes in its command
+        size, start, end = (32, 40, 56) if self.bits == 64 else (28, 32, 40)
+        self.check(0, size, "a Mach-O header")
+        count, length = self.numbers(16, "2I", "a Mach-O header")
+        self.check(size, length, "load commands")
+        headers = bytearray(self.data[: size + length])
+        self._symbol_table: tuple[int, ...] = ()
+        at = size
+        for _ in range(count):
+            command, step = struct.unpack_from(order + "2I", headers, at)
+            if not 8 <= step <= len(headers) - at:
+                raise self.fail(f"a load command of {step} bytes", at)
+            if command in (LC_SEGMENT, LC_SEGMENT_64):
+                headers[at + start : at + end] = bytes(end - start)
+            elif command not in WHOLE_COMMANDS:
+                headers[at : at + 4] = bytes(4)
+            if command == LC_SYMTAB:
+                if self._symbol_table:
+                    raise self.fail("more than one table of symbols", at)
+                self._symbol_table = struct.unpack_from(order + "4I", headers, at + 8)
+            at += step
+        return bytes(headers)
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        # "quick" leaves out the export trie: lief 0.17 recurses over it, and a deep one ends the process.
+        parsed = lief.MachO.parse(headers, lief.MachO.ParserConfig.quick).at(0)
+        cpu, kind = number_of(parsed.header.cpu_type), number_of(parsed.header.file_type)
         self.machine = MACHINES.get(cpu, f"machine {cpu:#x}")
         self.kind = KINDS.get(kind, f"Mach-O type {kind}")
-        self._symbol_table: tuple[int, ...] = ()
-        at = 32 if self.bits == 64 else 28
-        self.check(at, size, "load commands")
-        end = at + size
-        for _ in range(count):
-            command, step = self.numbers(at, "2I", "a load command")
-            if not 8 <= step <= end - at:
-                raise self.fail(f"a load command of {step} bytes", at)
-            self._read_command(command, at, step)
-            at += step
-        self._read_symbols(bool(flags & MH_TWOLEVEL) and self.kind != "object")
+        for library in parsed.libraries:
+            if library.command == lief.MachO.LoadCommand.TYPE.ID_DYLIB:
+                self.soname = text_of(library.name)
+            else:
+                self.needed.append(text_of(library.name))
+        self.runpath = [text_of(c.path) for c in parsed.rpaths]
+        if parsed.uuid is not None:
+            self.build_id = bytes(parsed.uuid.uuid).hex()
+        if (system := parsed.build_version) is not None:
+            name = getattr(system.platform, "name", system.platform)
+            self.hints = [f"{name} {'.'.join(map(str, system.minos))} or later"]
+        self.sections = [self._span(g, s) for g in parsed.segments for s in g.sections]
+        self._read_symbols(bool(parsed.header.flags & MH_TWOLEVEL) and self.kind != "object")
 
-    def _read_command(self, command: int, at: int, step: int) -> None:
-        def text() -> str:
-            (start,) = self.numbers(at + 8, "I", "a load command")
-            return text_of(bytes(self.data[at + start : at + step]))
-
-        if command in (LC_SEGMENT, LC_SEGMENT_64):
-            self._read_segment(at, step)
-        elif command == LC_SYMTAB:
-            if self._symbol_table:
-                raise self.fail("more than one table of symbols", at)
-            self._symbol_table = self.numbers(at + 8, "4I", "a load command")
-        elif command == LC_ID_DYLIB:
-            self.soname = text()
-        elif command in LIBRARIES:
-            self.needed.append(text())
-        elif command == LC_RPATH:
-            self.runpath.append(text())
-        elif command == LC_UUID:
-            self.build_id = bytes(self.data[at + 8 : at + 24]).hex()
-        elif command == LC_BUILD_VERSION:
-            system, oldest = self.numbers(at + 8, "2I", "a load command")
-            name = SYSTEMS[system] if system < len(SYSTEMS) else system
-            self.hints = [f"{name} {oldest >> 16}.{oldest >> 8 & 255}.{oldest & 255} or later"]
-
-    def _read_segment(self, at: int, step: int) -> None:
-        word = "Q" if self.bits == 64 else "I"
-        segment = struct.Struct(f"{self.byte_order}24x4{word}4xI2I")
-        section = struct.Struct(
-            f"{self.byte_order}16s16s2{word}I12xI{'12x' if word == 'Q' else '8x'}"
+    def _span(self, segment: Any, section: Any) -> Span | None:
+        """A section, None for one without bytes."""
+        if number_of(section.type) in ZEROFILL:
+            return None
+        # An object has one segment for all sections; where each will go is in its own name.
+        place = text_of(section.segment_name)
+        return Span(
+            f"{place},{text_of(section.name)}",
+            section.virtual_address,
+            section.offset,
+            section.size,
+            bool(number_of(section.flags) & CODE),
+            place == "__DATA" if self.kind == "object" else bool(segment.init_protection & 2),
         )
-        if step < segment.size:
-            raise self.fail(f"a segment of {step} bytes", at)
-        *_, protection, count, _ = segment.unpack_from(self.data, at)
-        if count * section.size > step - segment.size:
-            raise self.fail(f"a segment of {step} bytes with {count} sections", at)
-        rows = self.data[at + segment.size : at + segment.size + count * section.size]
-        for name, place, address, size, offset, flags in section.iter_unpack(rows):
-            # An object has one segment for all sections; where each will go is in its own name.
-            where = text_of(place)
-            writable = where == "__DATA" if self.kind == "object" else bool(protection & 2)
-            span = Span(
-                f"{where},{text_of(name)}", address, offset, size, bool(flags & CODE), writable
-            )
-            self.sections.append(None if flags & 0xFF in ZEROFILL else span)
 
     def _read_symbols(self, two_level: bool) -> None:
         """External symbols; `two_level`: undefined ones have the number of their library."""

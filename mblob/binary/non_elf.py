@@ -1,21 +1,27 @@
 """The common parts of the readers of formats other than ELF, and an image in ELF's terms.
 
-Headers and names are read in place. Headers may name the same bytes, and so may symbols: names have a
-budget, and bytes of sections are views.
+lief reads the headers, in a copy without references to the rest of the file: several headers may
+name the same bytes, which lief would copy for each. So it needs memory for the headers alone. Names
+of symbols are read in place, with a budget, because they may share their bytes, too.
 """
 
 from __future__ import annotations
 
 import struct
+import threading
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 from mblob import texts
 from mblob.binary.elf_records import SHN_ABS, SHN_UNDEF, Symbol, global_symbol
 from mblob.binary.elf_tables import NAME_LIMIT, name_budget
 from mblob.binary.image import OneImage
-from mblob.errors import FormatError
+from mblob.errors import FormatError, needs_package
 from mblob.named_tuple import NamedTuple
+
+_LIEF = threading.Lock()  # its log and Python's filters of warnings are one for all threads
 
 
 class Span(NamedTuple):
@@ -30,7 +36,8 @@ class Span(NamedTuple):
 
 
 class ForeignFile(OneImage):
-    """Base of the readers. Sections may lie outside of the file: `bytes_of` compares them with it.
+    """Base of the readers. The headers are copied when the file is opened; `bytes_of` compares
+    them with the file before they are used.
 
     Args:
         data: the whole file, or the whole member of an archive.
@@ -57,14 +64,34 @@ class ForeignFile(OneImage):
         self.runpath: list[str] = []
         self.hints: list[str] = []
         self._names_left = name_budget(len(data))
-        self._read()
+        try:
+            import lief
+        except ModuleNotFoundError:
+            raise needs_package(f"{name}: a {self.title}", "lief") from None
 
-    def _read(self) -> None:
-        """Set what an `Image` has.
+        with _LIEF, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numbers that its enumerations lack
+            level = lief.logging.get_level()
+            lief.logging.disable()
+            try:
+                self._read(lief, self._headers())
+            except FormatError:
+                raise
+            except Exception:  # lief gives None for damage, or raises any of Python's errors
+                raise self.fail(f"this {self.title} is damaged or cut off") from None
+            finally:
+                lief.logging.set_level(level)
+
+    def _headers(self) -> bytes:
+        """The headers, without references to what lies behind them.
 
         Raises:
-            FormatError: the file ends before its headers do, or they contradict it.
+            FormatError: the file ends before they do.
         """
+        raise NotImplementedError
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        """Set what an `Image` has."""
         raise NotImplementedError
 
     @property
@@ -152,6 +179,11 @@ class ForeignFile(OneImage):
         return iter(())
 
 
-def text_of(value: bytes) -> str:
-    """A name of a field, up to the first NUL."""
-    return value.partition(b"\0")[0].decode("utf-8", "backslashreplace")
+def text_of(value: str | bytes) -> str:
+    """A name as lief gives it: bytes where it is no UTF-8."""
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else value
+
+
+def number_of(value: Any) -> int:
+    """A member of an enumeration of lief as a number; one that is not known is a number already."""
+    return int(getattr(value, "value", value))

@@ -1,11 +1,12 @@
-"""PE libraries (`.dll`) and COFF objects."""
+"""PE libraries (`.dll`) and COFF objects: lief reads headers and sections, this module symbols."""
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect
+from typing import Any
 
-from mblob.binary.non_elf import ForeignFile, Span, text_of
+from mblob.binary.non_elf import ForeignFile, Span, number_of, text_of
 
 MACHINES = {
     0x14C: "i386",
@@ -19,8 +20,6 @@ DLL, PE32_PLUS = 0x2000, 0x20B
 CODE, UNINITIALIZED, EXECUTE, WRITE = 0x20, 0x80, 0x20000000, 0x80000000
 LIBRARY_LIMIT = 4096  # libraries that a file may import from
 C_EXTERNAL, C_WEAK_EXTERNAL = 2, 105
-# of a section: name, size and address in memory, size and offset in the file, flags
-SECTION = struct.Struct("<8s4I12xI")
 # of a symbol: name, value, section, storage class, records that add to it
 SYMBOL = struct.Struct("<8sIh2xBB")
 
@@ -45,30 +44,37 @@ def is_coff(data: memoryview) -> bool:
 class _Coff(ForeignFile):
     """The common parts of libraries and objects: the machine, and the sections."""
 
-    def _read_headers(self, at: int) -> int:
-        """Read the COFF header at an offset, and the sections; gives the flags of the file."""
-        machine, count, self._table, self._count, optional, flags = self.numbers(
-            at, "2H4x2I2H", "a COFF header"
-        )
-        self.machine = MACHINES.get(machine, f"machine {machine:#x}")
+    def _headers_from(self, at: int) -> bytearray:
+        """The headers up to the last section's; the COFF header is at an offset."""
+        count, self._table, self._count, optional = self.numbers(at, "2xH4x2IH2x", "a COFF header")
         rows = at + 20 + optional
-        self.check(rows, SECTION.size * count, f"a table of {count} sections")
-        table = self.data[rows : rows + SECTION.size * count]
-        self.sections = [self._span(*row) for row in SECTION.iter_unpack(table)]
+        self.check(rows, 40 * count, f"a table of {count} sections")
+        headers = bytearray(self.data[: rows + 40 * count])
+        headers[at + 8 : at + 16] = bytes(8)  # the table of symbols
+        self._places: list[tuple[int, int]] = []  # size and offset of each section's bytes
+        for row in range(rows, len(headers), 40):
+            self._places.append(struct.unpack_from("<II", headers, row + 16))
+            headers[row + 16 : row + 36] = bytes(20)  # these, relocations and line numbers
+        return headers
+
+    def _read_sections(self, parsed: Any) -> None:
+        machine = number_of(parsed.header.machine)
+        self.machine = MACHINES.get(machine, f"machine {machine:#x}")
+        if len(parsed.sections) < len(self._places):
+            raise self.fail(f"lief can read {len(parsed.sections)} of {len(self._places)} sections")
+        self.sections = [self._span(s, *place) for s, place in zip(parsed.sections, self._places)]
         for s in self.spans:
             self.check(s.offset, s.size, f"section {s.name!r}")
-        return flags
 
-    def _span(
-        self, name: bytes, virtual: int, address: int, size: int, offset: int, flags: int
-    ) -> Span | None:
+    def _span(self, section: Any, size: int, offset: int) -> Span | None:
         """A section, its address counted from the image's base; in an object, where symbols count
         from their section, 0. None for one without bytes in the file."""
+        flags, virtual = section.characteristics, section.virtual_size
         if flags & UNINITIALIZED or not size:
             return None
         return Span(
-            text_of(name),
-            0 if self.kind == "object" else address,
+            text_of(section.name),
+            0 if self.kind == "object" else section.virtual_address,
             offset,
             min(size, virtual) if virtual else size,
             bool(flags & (CODE | EXECUTE)),
@@ -86,18 +92,26 @@ class PeFile(_Coff):
     format = "pe"
     title = "PE file"
 
-    def _read(self) -> None:
+    def _headers(self) -> bytes:
         at = int.from_bytes(self.data[60:64], "little") + 4
-        self.kind = "shared" if self._read_headers(at) & DLL else "executable"
-        self.bits = 64 if self.numbers(at + 20, "H", "a header") == (PE32_PLUS,) else 32
+        headers = self._headers_from(at)
+        self.bits = 64 if headers[at + 20 : at + 22] == PE32_PLUS.to_bytes(2, "little") else 32
         first = at + 20 + (112 if self.bits == 64 else 96)
-        (count,) = self.numbers(first - 4, "I", "data directories")
-        named = 2 * min(count, 2)  # numbers: place and size of the exports and of the imports
-        directories = (*self.numbers(first, f"{named}I", "data directories"), 0, 0, 0, 0)
+        size = 8 * min(int.from_bytes(self.data[first - 4 : first], "little"), 16)
+        self.check(first, size, "data directories")
+        names = bytes(headers[first : first + min(size, 16)]).ljust(16, b"\0")
+        self._directories = struct.unpack("<3I4x", names)
+        headers[first : first + size] = bytes(size)
+        return bytes(headers)
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        parsed = lief.PE.parse(headers)
+        self._read_sections(parsed)
         places = sorted((s.address, i) for i, s in enumerate(self.sections, 1) if s and s.size)
         self._starts = [address for address, _ in places]
         self._numbers = [number for _, number in places]
-        exports, size, imports, *_ = directories
+        self.kind = "shared" if parsed.header.characteristics & DLL else "executable"
+        exports, size, imports = self._directories
         if exports and size:
             self._read_exports(exports, size)
         if imports:
@@ -170,8 +184,11 @@ class CoffObject(_Coff):
     title = "COFF object"
     kind = "object"
 
-    def _read(self) -> None:
-        self._read_headers(0)
+    def _headers(self) -> bytes:
+        return bytes(self._headers_from(0))
+
+    def _read(self, lief: Any, headers: bytes) -> None:
+        self._read_sections(lief.COFF.parse(headers))
         self.bits = 32 if self.machine in ("i386", "arm") else 64
         strings = self._table + self._count * SYMBOL.size
         self.check(self._table, strings - self._table, f"a table of {self._count} symbols")
@@ -183,7 +200,7 @@ class CoffObject(_Coff):
                 continue
             # a name of eight bytes, or its place behind the table, where names may share their ends
             start = 0 if any(raw[:4]) else int.from_bytes(raw[4:], "little")
-            name = self.text_at(strings + start) if start >= 4 else text_of(raw)
+            name = self.text_at(strings + start) if start >= 4 else text_of(raw.partition(b"\0")[0])
             if self.machine == "i386":
                 name = name.removeprefix("_")
             # what a compiler makes of a weak function, beside its own name

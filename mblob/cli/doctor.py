@@ -239,6 +239,7 @@ EXTRAS = (
     ("bfloat16 and float8", "ml_dtypes", "numpy"),
     ("prototypes of C", "pycparser", "pack"),
     ("debug information", "pyelftools", "pack"),
+    ("Mach-O, PE and COFF", "lief", "pack"),
 )
 MODULES = {"pyelftools": "elftools"}  # of packages whose module has another name
 

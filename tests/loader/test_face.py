@@ -37,7 +37,7 @@ def test_loading_and_calling_imports_neither_numpy_nor_a_compiler_driver(kernels
 import sys, mblob
 lib = mblob.load_module({str(kernels)!r})
 assert lib["give_int"]() == -7
-heavy = ("numpy", "ctypes", "elftools", "pycparser", "mblob.packager")
+heavy = ("numpy", "ctypes", "lief", "elftools", "pycparser", "mblob.packager")
 print(*(m for m in heavy if m in sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,6 +17,7 @@ NAMED_TUPLE = "mblob.named_tuple"  # is that of `typing` for those who check typ
 # releases of it.
 OTHERS = {
     "bz2",
+    "lief",
     "lzma",
     "ml_dtypes",
     "numpy",

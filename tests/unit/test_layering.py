@@ -263,6 +263,7 @@ def test_what_is_no_half_imports_the_standard_library_and_others_when_it_reads()
         # imported late
         ("mblob.binary.debug_sections", "elftools.dwarf.dwarf_expr", True),
         ("mblob.binary.debug_sections", "elftools.dwarf.dwarfinfo", True),
+        ("mblob.binary.non_elf", "lief", False),
         ("mblob.native._native_build", "cffi", True),
         ("mblob.inspect.largest_difference", "numpy", False),
         ("mblob.compat.utilities", "numpy", False),
@@ -349,7 +350,7 @@ PARSER = "import mblob.cli.command_line; mblob.cli.command_line.make_parser()"  
 )
 def test_looking_at_files_imports_no_compiler_driver_and_no_numpy(statement: str) -> None:
     code = f"import sys; {statement}; print(*(m for m in sys.argv[1:] if m in sys.modules))"
-    heavy = ["numpy", "mblob.packager", "mblob.loader", "elftools", "pycparser", "cffi"]
+    heavy = ["numpy", "mblob.packager", "mblob.loader", "elftools", "lief", "pycparser", "cffi"]
     done = subprocess.run(
         [sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True
     )
