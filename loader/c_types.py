@@ -272,7 +272,7 @@ def of_row(row: functions_table.Row, layouts: Mapping[str, str] = _NO_LAYOUTS) -
     if not 0 < start < end:
         types = "..." if row.types == "?" else row.types
         return of_texts(row.name, "", row.types, f"{row.name}({types})")
-    result = row.prototype[:start].rstrip().removesuffix(row.name)
+    result = row.prototype[:start].rstrip().removesuffix(functions_table.called(row.name))
     parameters = row.prototype[start + 1 : end]
     return of_texts(row.name, result.strip(), parameters, row.prototype, row.types, layouts)
 

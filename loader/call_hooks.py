@@ -11,7 +11,7 @@ from typing import Any
 from mblob.devices import Device
 from mblob.dtype import TypeName
 from mblob.errors import ArgumentTypeError, MblobError
-from mblob.format.functions_table import parameters
+from mblob.format.functions_table import called, parameters
 from mblob.loader import by_value, c_memory, prototype
 from mblob.loader.c_arguments import complex_type
 from mblob.loader.c_callbacks import mismatch as mismatch
@@ -75,7 +75,7 @@ def signature(owner: OpenedNode, name: str) -> Any:
         )
         for i, p in enumerate(parameters(text))
     ]
-    result = text.partition("(")[0].rstrip().removesuffix(name).strip()
+    result = text.partition("(")[0].rstrip().removesuffix(called(name)).strip()
     return inspect.Signature(known, return_annotation=result or inspect.Signature.empty)
 
 

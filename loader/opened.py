@@ -9,7 +9,7 @@ view holds the C module only. No cycles: the library goes with the last of them.
 from __future__ import annotations
 
 import os
-from _collections_abc import Callable, Mapping, Sequence
+from _collections_abc import Callable, Iterable, Mapping, Sequence
 from _thread import RLock, get_ident
 from _weakref import ref
 
@@ -274,6 +274,8 @@ class OpenedNode(Node):
 
             return payloads.program_hint(self, name)
         if lib.mblob_module_function(self.handle, encoded, 0, out):
+            if named := _overloads(name, self.functions()):
+                return named
             info = lib.mblob_last_error_info()
             code = text(info.code)
             if code not in ("plain_function", "unknown_convention"):
@@ -405,11 +407,19 @@ def _not_saved(error: Exception) -> Exception:
     return errors.StateError(str(error))
 
 
+def _overloads(name: str, known: Iterable[str]) -> str:
+    """A sentence that lists the functions of C++ whose names begin with a bare one; "" without any."""
+    several = sorted({n for n in known if n.startswith((f"{name}(", f"{name}<"))})
+    of_these = errors.listed(several, 6)
+    return f"it is overloaded: pass the name of one of them: {of_these}" if several else ""
+
+
 def _no_symbol(module: Module, name: str) -> errors.NotFoundError:
     """The error about a C symbol that neither `module` nor a library it imports exports."""
     nodes = [m._node for m in module.walk()]
     why = next(filter(None, (o.explain(name) for o in nodes if o.type_key == LIBRARY)), None)
     known = [n for o in nodes for n in (*o.functions(), *o.c_names())]
+    why = _overloads(name, known) or why
     hint = f"; {why}" if why else errors.did_you_mean(name, known)
     return errors.NotFoundError(
         errors.one_line(f"module {module.type_key!r} exports no C symbol {name!r}{hint}")

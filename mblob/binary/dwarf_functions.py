@@ -133,8 +133,8 @@ class DebugFunctions:
 
     Attributes:
         exported: those with external linkage and a name that is not mangled.
-        cxx: free functions of C++ with external linkage, of no template. One in an inline namespace is there
-            twice, first under the name without that.
+        cxx: free functions of C++ with external linkage, and instances of templates of the source itself, with
+            their arguments. One in an inline namespace is there twice, first under the name without that.
         local: qualified names of the free functions of a source itself that nothing outside of it finds, with ""
             for an anonymous namespace.
         entries: of all functions whose types it tells, by symbol: an object that was linked of
@@ -318,12 +318,24 @@ def _add(
             if "DW_AT_external" not in declared.attributes:
                 if constant_of(declared.attributes, "DW_AT_decl_file", 0, None) in _OWN_FILE:
                     made.local.append(called)
-            elif name.startswith(b"_Z") and all(map(str.isidentifier, called.split("::"))):
+            elif name.startswith(b"_Z") and _is_callable(called, declared):
                 free = function_of(symbol, *entry)
                 names = dict.fromkeys((_joined(*place.short, last), called))
                 made.cxx += [free._replace(qualified=qualified) for qualified in names]
         made.entries.setdefault(symbol, []).append(entry)
     made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
+
+
+def _is_callable(called: str, declared: Any) -> bool:
+    """True of a name that a call can have, and of an instance of a template of the source itself."""
+    plain, is_template, _ = called.partition("<")
+    if (
+        is_template
+        and constant_of(declared.attributes, "DW_AT_decl_file", 0, None) not in _OWN_FILE
+    ):
+        return False
+    names = plain.split("::")
+    return all(map(str.isidentifier, names)) and names[-1] != "operator"  # operator<
 
 
 _OWN_FILE = (0, 1)  # the file of a unit, and not one that it includes

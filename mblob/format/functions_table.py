@@ -81,6 +81,12 @@ def result_type(prototype: str) -> str:
     return re.sub(r"\s*[\w:]+\s*$", "", prototype.partition("(")[0])
 
 
+def called(name: str) -> str:
+    """The name of a function as its prototype has it: without the types of an overload of C++, and without the
+    arguments of a template."""
+    return re.split("[<(]", name)[0]
+
+
 def checksum(data: bytes) -> int:
     """CRC-32 of a table up to and including its terminating NUL; neither the notes behind it nor what the
     linker pads it with count."""

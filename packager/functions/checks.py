@@ -21,13 +21,18 @@ DIALECTS = ("classic", "ffi")
 
 @cache
 def text(
-    dialect: str, of_fortran: bool = False, apart: bool = False, has_values: bool = False
+    dialect: str,
+    of_fortran: bool = False,
+    apart: bool = False,
+    has_values: bool = False,
+    has_overloads: bool = False,
 ) -> str:
     """The C text of a dialect's checks.
 
     Args:
         of_fortran: with those of Fortran's arguments.
         has_values: with those of values that no argument is.
+        has_overloads: with those that choose among overloads.
         apart: declarations alone; the code is in the object.
     """
     if apart:
@@ -35,6 +40,8 @@ def text(
     code = _code(dialect, of_fortran)
     if has_values:
         code += (_HERE / "checks_values.h").read_text(encoding="utf-8")
+    if has_overloads:
+        code += (_HERE / "checks_overloads.h").read_text(encoding="utf-8")
     return "\n".join([*_macros(code), code])
 
 

@@ -289,15 +289,16 @@ def _shim(
     if any("std::complex<" in line for line in lines):
         headers.add("complex")
     text = "\n".join(lines)
-    notes = tuple(f"{made.parameters[i].name}: {_shown(found)}" for i, found in passed.items())
+    notes = tuple(f"{made.parameters[i].name}: {shown_class(found)}" for i, found in passed.items())
     return Shim(
         symbol, tuple(sorted(headers)), text, "", "", node.fmt, node.options, node.label, notes
     )
 
 
-def _shown(found: CType) -> str:
-    """The type of a parameter in C++, for people."""
-    assert found.library is not None
+def shown_class(found: CType) -> str:
+    """The type of a parameter in C++, for people; "" if it is no class that a shim makes objects of."""
+    if found.library is None or class_name(found.library) is None:
+        return ""
     is_constant = found.target is not None and found.target.text.startswith("const ")
     reference = " &" * found.is_reference + "&" * found.library.is_moved
     return f"{'const ' * is_constant}{class_name(found.library)}{reference}"

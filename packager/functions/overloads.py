@@ -1,4 +1,4 @@
-"""Functions of C++ that have one name: which of them a caller's prototype is of."""
+"""Functions of C++ that have one name: which of them a caller's prototype is of, and how calls choose."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mblob.format.functions_table import parameters
+from mblob.packager.functions.library_objects import shown_class
+from mblob.packager.modules.prototypes import Prototype
 
 if TYPE_CHECKING:
     from mblob.binary.dwarf_functions import Function
+    from mblob.binary.dwarf_types import CType
 
 _CONST = ("const", "volatile", "restrict", "__restrict")
 _TAGS = ("struct", "union", "enum", "class", "signed")
@@ -47,3 +50,34 @@ def _words(text: str) -> list[str]:
 
 def _plain(text: str) -> list[str]:
     return ["*" if w == "&" else w for w in _words(text) if w not in _CONST]
+
+
+def is_plain(name: str) -> bool:
+    """True of a name without types of parameters, and without arguments of a template."""
+    return not re.search("[<(]", name)
+
+
+def shown_type(found: CType) -> str:
+    """The type of a parameter in the name of an overload."""
+    text = shown_class(found) or re.sub(r"\b(?:struct|union|enum|class) ", "", found.spelling)
+    text = re.sub(r"\b((?:long )+|short )(unsigned )?int\b", r"\2\1", text)  # gcc's order
+    return re.sub(r" +(?=[,>)]|$)| +(?= )", "", text)
+
+
+def chooser(name: str, overloads: Sequence[Prototype]) -> Prototype | None:
+    """The function of a name that calls the one of several that the arguments fit, or the only one; None if nothing
+    would tell what the bytes of the result are."""
+    overloads = sorted(overloads, key=lambda o: o.name)
+    first = overloads[0]
+    if len(overloads) == 1:
+        return first._replace(name=name)
+    types = {o.result_type for o in overloads}
+    if len(types) > 1 and not {"value", "made"}.isdisjoint(o.result for o in overloads):
+        return None
+    result = first.result_type if len(types) == 1 else "auto"
+    comment = "\n".join(
+        ["It calls the function that the arguments fit:", *(o.name for o in overloads)]
+    )
+    return Prototype(
+        name, "chosen", None, result, (), first.mangled, first.origin, comment, overloads=tuple(overloads)
+    )  # fmt: skip

@@ -24,11 +24,11 @@ from mblob.packager.functions.debug_prototypes import (
 )
 from mblob.packager.functions.library_objects import with_library
 from mblob.packager.functions.number_names import scalar_of
-from mblob.packager.functions.overloads import of_text
+from mblob.packager.functions.overloads import chooser, is_plain, of_text, shown_type
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
-from mblob.packager.modules.nodes import HostNode, SourceNode
+from mblob.packager.modules.nodes import HostNode, SourceNode, without_arguments
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Words
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import Dialect
@@ -78,7 +78,8 @@ def found_prototypes(
         for name, text in node.declared.of_source.items()
     }
     of_cxx = {name: p for name, p in declared.items() if has_names and name not in taken}
-    overloaded: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
+    overloaded: set[str] = set()
     chosen: dict[str, str] = {}
     asked |= of_cxx.keys()
     namesakes = Counter(function.qualified for _, (f, _) in nodes for function in f.functions)
@@ -86,32 +87,32 @@ def found_prototypes(
         origin = "source" if f.own else "debug information"
         for function in f.functions:
             name = _name_of(function, asked, taken if has_names else None)
-            if name not in asked and (only_named or not node.declared.is_open):
+            group = without_arguments(name)
+            if asked.isdisjoint((name, group)) and (only_named or not node.declared.is_open):
                 continue
             if not {name, function.name}.isdisjoint(declared.keys() - of_cxx.keys()):
                 continue
             if name in found or name in listed or (name in of_cxx and not function.qualified):
                 continue
-            packed_symbol = dialect.packed_symbol(name)
             if not _is_callable(function, contents):
-                continue
-            if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
-                _check_is_its_own(packed_symbol, function, name, name in asked, f, files)
-                continue
-            if function.qualified and (name in taken or not has_names):
                 continue
             is_one = not function.qualified or namesakes[name] == 1
             is_declared = name in texts or name in of_cxx
             if not is_one and is_declared and name not in chosen:
                 chosen[name] = _chosen(name, texts, of_cxx, nodes)
-            is_other = not is_one and chosen.get(name) != function.name
-            try:
-                if not (is_other and is_declared):
-                    check_callable(function, f, files)
-                if is_other:
-                    if name.replace("::", "").isidentifier():  # no operator
-                        overloaded[name] = f.label
+            if not is_one and chosen.get(name) != function.name:
+                if is_declared:
+                    overloaded.add(name)
                     continue
+                name = f"{name}({', '.join(map(shown_type, function.parameters))})"
+            packed_symbol = dialect.packed_symbol(name if is_plain(name) else function.name)
+            if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
+                _check_is_its_own(packed_symbol, function, name, name in asked, f, files)
+                continue
+            if function.qualified and (name in taken or not has_names):
+                continue
+            try:
+                check_callable(function, f, files)
                 own_text = of_cxx.get(name)
                 if name in texts and not function.source_name:
                     own_text = _parsed(texts[name], name, f)
@@ -124,25 +125,28 @@ def found_prototypes(
                 )
                 comment = _comment(comments, node, function) or ""
                 described = _with_values(comment, function, prototype)
-                prototype = prototype._replace(origin=origin, comment=described)
+                prototype = prototype._replace(name=name, origin=origin, comment=described)
                 if name in texts:
                     prototype = _written(texts[name], function, prototype, f)
                 if name in of_cxx:
                     prototype = _compared(of_cxx[name], function, prototype)
                 found[name] = Wrapped(prototype, False, dialect)
                 taken.add(packed_symbol)
+                if group != name:
+                    groups.setdefault(group, []).append(name)
             except NotCallable as exc:
                 if name in asked:
                     raise BuildError(f"functions: {name} cannot be called: {exc}") from None
-    left_out = sorted(overloaded.keys() - found.keys())
-    for name in left_out:
-        if name in asked:
-            raise BuildError(
-                f"functions: {name} cannot be called: it is overloaded: {_overloads([name], nodes)}"
-            )
-    for label in sorted({overloaded[name] for name in left_out}):
-        names = [name for name in left_out if overloaded[name] == label]
-        warn(f"{label}: left out, as they are overloaded: {_overloads(names, nodes)}")
+    for name in sorted(overloaded - found.keys()):
+        raise BuildError(
+            f"functions: {name} cannot be called: it is overloaded: {_overloads(name, nodes)}"
+        )
+    for group, names in groups.items():
+        symbol = dialect.packed_symbol(group)
+        if found.keys().isdisjoint([group]) and not {group, symbol} & taken and group not in listed:
+            of_group = [found[name].prototype for name in names]
+            if (one := chooser(group, of_group)) is not None:
+                found[group] = Wrapped(one, False, dialect)
     defined = {name for _, c in files for name in c.defined | c.weak}
     for name in sorted(texts.keys() - found.keys() & defined):
         _refuse_text(texts[name])
@@ -157,7 +161,7 @@ def _comment(
     comments: Callable[..., str | None], node: HostNode | None, function: Function
 ) -> str | None:
     """As of `Comments.of`."""
-    name = (function.source_name or function.called).rpartition("::")[2]
+    name = without_arguments(function.source_name or function.called).rpartition("::")[2]
     return None if node is None else comments(node, name, function.line)
 
 
@@ -442,16 +446,16 @@ def _check_is_its_own(
             )
 
 
-def _overloads(names: Sequence[str], nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
-    """The functions of C++ that have some names, and the remedy."""
+def _overloads(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
+    """The functions of C++ that have a name, and the remedy."""
     types: dict[str, str] = {}  # by symbol: one in an inline namespace has two names
     for function in (function for _, (f, _) in nodes for function in f.functions):
-        if function.qualified in names:
+        if function.qualified == name:
             spelled = ", ".join(p.spelling for p in function.parameters)
             types.setdefault(function.name, f"{function.qualified}({spelled})")
     return (
-        f"{listed(types.values(), 6)}; give the prototype of the one to call, with '*' beside it for all other"
-        ' functions, or an extern "C" function that calls it'
+        f"{listed(types.values(), 6)}; give the prototype of the one to call, or its name alone for all of them, or an"
+        ' extern "C" function that calls it'
     )
 
 
@@ -491,7 +495,10 @@ _SHOWN_MEMBERS = 16
 def _is_callable(function: Function, contents: ObjectSymbols) -> bool:
     """True if a function is the user's, exported, and plain."""
     name = function.name
-    is_exported = name in contents.functions - contents.comdat or name in contents.late
+    exported = (
+        contents.functions if "<" in function.qualified else contents.functions - contents.comdat
+    )
+    is_exported = name in exported or name in contents.late
     is_plain = plain_row(function, of_tvm=name in contents.of_tvm) is not None
     return is_exported and is_plain and not is_helper(name) and not _is_made(function)
 
@@ -509,7 +516,7 @@ def _with_bounds(prototype: Prototype, file: HostFile) -> Prototype:
     Warns:
         UserWarning: they cannot be read.
     """
-    declaration = file.arrays.get(prototype.name.rpartition("::")[2])
+    declaration = file.arrays.get(prototype.called.rpartition("::")[2])
     if declaration is None:
         return prototype
     from mblob.packager.modules.source_words import with_bounds  # with pycparser

@@ -8,17 +8,18 @@ name, so that a user's function may have any C name, a macro's or a header's inc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from mblob import argument_types
 from mblob.argument_types import Value
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
-from mblob.format import note
-from mblob.format.functions_table import SYMBOL, Row, checksum, encode
+from mblob.format.functions_table import Row
 from mblob.named_tuple import NamedTuple
 from mblob.packager.functions import checks
+from mblob.packager.functions.chosen_form import form
+from mblob.packager.functions.table_source import announcement, table
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
 from mblob.packager.objects.object_files import ElfTarget, machine_of
 from mblob.packager.write.dialects import CLASSIC, Dialect
@@ -51,7 +52,9 @@ class Wrapped(NamedTuple):
     def packed_symbol(self) -> str:
         if self.takes_name and not self.dialect.is_ffi:
             return self.prototype.name
-        return self.dialect.packed_symbol(self.prototype.name)
+        p = self.prototype
+        is_one = p.called != p.name  # of several, whose names no assembler reads
+        return self.dialect.packed_symbol(p.mangled if is_one else p.name)
 
     def with_comment(self, comment: str) -> Wrapped:
         return self._replace(prototype=self.prototype._replace(comment=comment))
@@ -63,6 +66,8 @@ class Wrapped(NamedTuple):
         rows = [
             Row(p.name, self.packed_symbol, "packed", 0, p.packed_types, p.packed_text, *source)
         ]
+        if p.overloads:
+            return [Row(p.name, self.packed_symbol, "packed", 0, "?", p.text, p.origin, p.comment)]
         if p.shim is not None:
             own = p.shim.types, p.shim.prototype
             rows.insert(0, Row(p.name, p.symbol, "plain", 0, *own, *source[:2]))
@@ -82,7 +87,10 @@ def packed_forms(
         apart: the checks are in an object of their own.
     """
     values = {v: f"mblob_value_{i}" for i, v in enumerate(_values(functions))}
-    forms = [_packed_form(f, i, values) for i, f in enumerate(functions)]
+    forms = [
+        _chosen_form(f, i) if f.prototype.overloads else _packed_form(f, i, values)
+        for i, f in enumerate(functions)
+    ]
     # POSIX has the type in a header that takes longer to read than all else.
     size = (
         ["typedef __PTRDIFF_TYPE__ ssize_t;"]
@@ -91,7 +99,8 @@ def packed_forms(
     )
     of_fortran = any(f.prototype.of_fortran for f in functions)
     has_values = bool(values) or any(f.prototype.result == "made" for f in functions)
-    text = checks.text(dialect.name, of_fortran, apart, has_values)
+    has_overloads = any(f.prototype.overloads for f in functions)
+    text = checks.text(dialect.name, of_fortran, apart, has_values, has_overloads)
     types = [_value_type(v, name) for v, name in values.items()]
     return "\n".join([_HEAD, text, *size, *types, *forms])
 
@@ -143,39 +152,6 @@ def _compiled(dialect: str) -> tuple[Path, ElfTarget | None]:
 def rows_of(functions: Sequence[Wrapped]) -> list[Row]:
     """The rows of functions in the function table."""
     return [row for f in functions for row in f.rows()]
-
-
-def table(rows: Sequence[Row]) -> str:
-    """C source of the function table."""
-    lines = encode(rows)[:-1].decode().split("\n")
-    text = "\n".join(_c_line(line) for line in lines if line)
-    return (
-        "/* Which exported functions are plain C and which are packed; docs/format.md, section 7. */\n"
-        f'extern __attribute__((visibility("default"))) const char mblob_functions[] __asm__("{SYMBOL}");\n'
-        f"__attribute__((used)) const char mblob_functions[] =\n{text};\n"
-    )
-
-
-def _c_line(line: str) -> str:
-    """A line of the table as a C string; a NUL begins the notes."""
-    is_first = line.startswith("\0")
-    return "    " + ('"\\0" ' if is_first else "") + quoted(line[is_first:] + "\n")
-
-
-def announcement(rows: Sequence[Row]) -> str:
-    """C source of the note that announces the function table; docs/format.md, section 6."""
-    name = note.NAME.ljust(8, b"\0").decode().replace("\0", "\\\\0")
-    descriptor = note.words(note.HAS_TABLE, checksum(encode(rows)))
-    numbers = [f"{number:#x}" for number in (len(note.NAME), 4 * len(descriptor), note.TYPE)]
-    return (
-        "#ifdef __ELF__ /* Says that there is this table, for those who do not find it. */\n"
-        f'__asm__(".pushsection {note.SECTION},\\"a\\",%note\\n"\n'
-        f'        ".balign 4\\n.4byte {", ".join(numbers)}\\n"\n'
-        f'        ".ascii \\"{name}\\"\\n"\n'
-        f'        ".4byte {", ".join(f"{word:#x}" for word in descriptor)}\\n"\n'
-        '        ".popsection");\n'
-        "#endif\n"
-    )
 
 
 # -- one function ----------------------------------------------------------------------------------
@@ -264,6 +240,14 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     body += _call(p, call, f.dialect, values, checks)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
+
+
+def _chosen_form(f: Wrapped, number: int) -> str:
+    p = f.prototype
+    symbols = [f._replace(prototype=o).packed_symbol for o in p.overloads]
+    elements = partial(_element, dialect=f.dialect)
+    convention, arguments, *_ = _CONVENTIONS[f.dialect.name]
+    return form(p, number, [f.packed_symbol, *symbols], convention, arguments, elements)
 
 
 def _turn(p: Parameter) -> int:

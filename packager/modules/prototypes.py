@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from mblob import argument_types
 from mblob.argument_types import CHARS, COLUMNS, POINTER_SIZED, SIZES, TEXT, Value
-from mblob.format.functions_table import OBJECT, struct_word, structs_of
+from mblob.format.functions_table import OBJECT, called, struct_word, structs_of
 from mblob.named_tuple import NamedTuple
 from mblob.packager.conventions import without_attributes
 from mblob.packager.errors import BuildError
@@ -302,9 +302,10 @@ class Prototype(NamedTuple):
     """One function.
 
     Attributes:
-        name: its name; of C its symbol.
+        name: its name; of C its symbol. Of an overload it has the types of the parameters, `ns::f(int)`, and of an
+            instance of a template the arguments of that.
         result: "void", "scalar", "string" (a `const char *`), "pointer", "value" (bytes of a type that no number
-            is), or "made" (bytes of an object of C++, which a shim gives).
+            is), "made" (bytes of an object of C++, which a shim gives), or "chosen" (that of one of `overloads`).
         scalar: the type of a scalar result.
         result_type: the C type of the result.
         parameters: in order.
@@ -313,6 +314,7 @@ class Prototype(NamedTuple):
             modules.
         origin, comment: as in the table of functions.
         shim: what is called in its place.
+        overloads: those that a call chooses among by its arguments.
     """
 
     name: str
@@ -325,10 +327,16 @@ class Prototype(NamedTuple):
     comment: str = ""
     returned: Parameter | None = None
     shim: Shim | None = None
+    overloads: tuple[Prototype, ...] = ()
 
     @property
     def symbol(self) -> str:
         return self.mangled or self.name
+
+    @property
+    def called(self) -> str:
+        """The name without types, and without the arguments of a template."""
+        return called(self.name)
 
     @property
     def arguments(self) -> tuple[Parameter, ...]:
@@ -355,7 +363,7 @@ class Prototype(NamedTuple):
     @property
     def has_own_checks(self) -> bool:
         """True if the check of a parameter is none of `checks.h`."""
-        return self.of_fortran or bool(self.values)
+        return self.of_fortran or bool(self.values or self.overloads) or self.result == "made"
 
     @property
     def points_at_structs(self) -> bool:
@@ -376,7 +384,7 @@ class Prototype(NamedTuple):
     @property
     def packed_types(self) -> str:
         """The same of the packed function."""
-        return ", ".join(p.packed_type for p in self.arguments) or "void"
+        return "?" if self.overloads else ", ".join(p.packed_type for p in self.arguments) or "void"
 
     @property
     def text(self) -> str:
@@ -390,7 +398,8 @@ class Prototype(NamedTuple):
 
     def _declaration(self, parameters: list[str]) -> str:
         space = "" if self.result_type.endswith("*") else " "
-        return f"{self.result_type}{space}{self.name}({', '.join(parameters) or 'void'})"
+        shown = "..." if self.overloads else ", ".join(parameters) or "void"
+        return f"{self.result_type}{space}{self.called}({shown})"
 
 
 # Texts as callers write them, before they are parsed.

@@ -29,7 +29,9 @@ int Own::secret(int x) { return x; }
 namespace ns {
 struct In { int k; int of(const In &other, float *x) { x[0] = other.k; return k; } };
 #define CODE __attribute__((noinline)) // clang tells nothing of a function that it leaves out
+#line 1 "a_header.h"
 template <typename T> CODE T same(T v) { return v; }
+#line 1 "k.cpp"
 template <typename T> T nobody(T v) { return v; }
 namespace deep { namespace { CODE int hidden(int x) { return x + 1; } } int use(int x) { return hidden(x); } }
 CODE static int local(int x) { return x - 1; }
@@ -128,9 +130,12 @@ def test_what_has_no_such_function_is_told_too(tmp_path: Path) -> None:
 
 
 NAMED = """
+int zero() { return 0; }
+#line 1 "a_header.h"
 template <class T> T f(T x) { return x + x; }
 template double f<double>(double);
 template int f<int>(int);
+#line 1 "k.cpp"
 struct V { int x; };
 V operator<<(V a, const V &b) { return {a.x * 10 + b.x}; }
 int twice(int x) { return 2 * x; }
@@ -338,7 +343,9 @@ def test_complex_numbers_of_cxx_are_those_of_c(
 
 
 def test_a_function_for_a_template_names_its_arguments(tmp_path: Path) -> None:
-    source = """template <int N> int total(const int *x) { int s = 0; for (int i = 0; i < N; i++) s += x[i]; return s; }
+    source = """int zero() { return 0; }
+#line 1 "a_header.h"
+    template <int N> int total(const int *x) { int s = 0; for (int i = 0; i < N; i++) s += x[i]; return s; }
     template int total<3>(const int *);
     """
     line = line_in(refused(source, "cpp", "total<3>"))

@@ -299,9 +299,7 @@ def test_a_source_or_an_object_without_a_function_that_can_be_called_is_told(
     Path("t.cpp").write_text("template <class T> T twice(T x) { return 2 * x; }\n")
     Path("k.cpp").write_text("namespace vis { void f(float *x) { *x = 1; } }\n")
     subprocess.run(["c++", "-fPIC", "-c", "k.cpp"], check=True)
-    Path("i.cpp").write_text(
-        "template <class T> T f(T x) { return x; }\ntemplate int f<int>(int);\n"
-    )
+    Path("i.cpp").write_text("struct V { int x; int get(); }; int V::get() { return x; }\n")
     Path("o.cpp").write_text(
         "struct V { int x; }; bool operator<(V a, V b) { return a.x < b.x; }\n"
     )
