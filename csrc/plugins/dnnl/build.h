@@ -130,6 +130,9 @@ int dn_new_buffer(struct dn_build *build, struct dn_operand *operand);
 int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operands *operands);
 int dn_add_reorder(struct dn_build *build, const struct dn_operand *from,
                    const struct dn_operand *to);
+/* A step that converts what is row-major to another type (halves.h). */
+int dn_add_conversion(struct dn_build *build, const struct dn_operand *from, enum dn_type from_type,
+                      const struct dn_operand *to, enum dn_type to_type);
 /* Reorder a constant while the plan is made: to->md says the format, place and number are set. */
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to);
 

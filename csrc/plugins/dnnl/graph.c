@@ -26,7 +26,7 @@ uint64_t dn_tensor_bytes(const struct dn_tensor *tensor) {
 }
 
 const char *dn_tensor_text(const struct dn_tensor *tensor, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, "%s[", dn_type_name(tensor->type));
+  size_t used = (size_t)snprintf(text, size, "%s[", dn_type_name(tensor->given));
   for (int i = 0; i < tensor->rank && used < size; ++i)
     used += (size_t)(tensor->dims[i] || !tensor->extents
                          ? snprintf(text + used, size - used, "%s%lld", i ? ", " : "",

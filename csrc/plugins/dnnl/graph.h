@@ -32,8 +32,9 @@ struct dn_tensor {
   int64_t dims[DN_MAX_RANK];
   const char *
       *extents; /* what open dimensions are (extents.h), NULL for others; NULL: all are known */
-  enum dn_type type;
-  uint64_t bytes; /* 0 with open dimensions */
+  enum dn_type type;  /* that is computed with */
+  enum dn_type given; /* by the graph, and of arguments and constants: another one in halves.h */
+  uint64_t bytes;     /* 0 with open dimensions */
   size_t node;
 };
 

@@ -196,7 +196,7 @@ static bool set_types(struct reader *r, struct dn_json_node *node, const struct 
     return mb_json_fail(&r->j, "a node whose dtype and shape differ in number");
   for (size_t i = 0; i < node->tensor_count; ++i) {
     struct dn_tensor *tensor = &node->tensors[i];
-    tensor->type = type_of(types->items[i]);
+    tensor->type = tensor->given = type_of(types->items[i]);
     if (!tensor->type) return mb_json_fail(&r->j, "a dtype that oneDNN does not have");
     tensor->bytes = dn_tensor_bytes(tensor);
     if (!tensor->bytes && !tensor->extents)

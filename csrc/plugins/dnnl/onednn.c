@@ -37,14 +37,24 @@ const char *dn_status_text(int status) {
   }
 }
 
-bool dn_sums_bytes(const struct dn_library *lib) {
+/* One of these instructions, which are those of x86. */
+static bool has(const struct dn_library *lib, unsigned instructions) {
 #if defined(__x86_64__) || defined(__i386__)
-  return lib->instructions && lib->instructions() & lib->version->vnni;
+  return lib->instructions && lib->instructions() & instructions;
 #else
-  (void)lib;
+  (void)lib, (void)instructions;
   return false;
 #endif
 }
+
+bool dn_sums_bytes(const struct dn_library *lib) { return has(lib, lib->version->vnni); }
+
+bool dn_computes(const struct dn_library *lib, enum dn_type type) {
+  return (type != DN_F16 && type != DN_BF16) ||
+         has(lib, type == DN_F16 ? lib->version->f16 : lib->version->bf16);
+}
+
+bool dn_has_avx2(const struct dn_library *lib) { return has(lib, DN_AVX2); }
 
 const char *dn_kind_name(enum dn_kind kind) {
   static const char *const kinds[] = {

@@ -175,7 +175,9 @@ struct dn_version {
   /* All that decides which bytes a tensor of this descriptor has; returns the size, 0 if that cannot
    * be told. */
   size_t (*md_tell)(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]);
-  unsigned vnni;        /* bits of the instructions: AVX2_VNNI, AVX512_CORE_VNNI */
+  /* Bits of the instructions: for sums of bytes (AVX2_VNNI, AVX512_CORE_VNNI), and for products of
+   * these types (AVX512_CORE_BF16, AVX512_CORE_FP16, AVX2_VNNI_2 for both). */
+  unsigned vnni, bf16, f16;
   int post_op_argument; /* DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE */
 };
 extern const struct dn_version dn_version_2, dn_version_3;
@@ -222,6 +224,12 @@ struct dn_library {
 /* Whether products of 8-bit integers are summed in 32 bits, and so exact. Processors of x86 without
  * VNNI sum pairs of them in 16 bits, which saturate; of other processors nothing is known. */
 bool dn_sums_bytes(const struct dn_library *library);
+
+/* Whether the processor computes with numbers of a type, and not only oneDNN by other instructions:
+ * true of all but float16 and bfloat16, which float32 may stand for. */
+bool dn_computes(const struct dn_library *library, enum dn_type type);
+/* Whether oneDNN uses the instructions of AVX2. */
+bool dn_has_avx2(const struct dn_library *library);
 
 /* The library, found and opened at the first call that succeeds; NULL after recording what was
  * tried. */

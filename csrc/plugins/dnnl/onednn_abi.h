@@ -4,12 +4,16 @@
 #ifndef DN_ONEDNN_ABI_H
 #define DN_ONEDNN_ABI_H
 
+#define DN_AVX2 0x4 /* a bit of the instructions in both */
+
 /* 2.6, 2.7 */
 #define DN_V2_MEMORY_DESC_SIZE 696
 #define DN_V2_OPERATION_DESC_SIZE \
   8192 /* at least as large as any that is used; the library knows the real sizes */
 #define DN_V2_POST_OP_ARGUMENT 16384
 #define DN_V2_VNNI 0x440
+#define DN_V2_BF16 0x80
+#define DN_V2_F16 0
 enum dn_v2 {
   DN_V2_RELU = 31,
   DN_V2_POWER = 32,
@@ -36,6 +40,8 @@ enum dn_v2 {
 /* 3 */
 #define DN_V3_POST_OP_ARGUMENT 32768
 #define DN_V3_VNNI 0x48
+#define DN_V3_BF16 0x90
+#define DN_V3_F16 0x110
 enum dn_v3 {
   DN_V3_BLOCKED = 2,
   DN_V3_MD_STRIDES = 14,

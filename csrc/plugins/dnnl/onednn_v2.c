@@ -185,5 +185,7 @@ const struct dn_version dn_version_2 = {
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
     .vnni = DN_V2_VNNI,
+    .bf16 = DN_V2_BF16,
+    .f16 = DN_V2_F16,
     .post_op_argument = DN_V2_POST_OP_ARGUMENT,
 };

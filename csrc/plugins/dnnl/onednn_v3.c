@@ -199,5 +199,7 @@ const struct dn_version dn_version_3 = {
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
     .vnni = DN_V3_VNNI,
+    .bf16 = DN_V3_BF16,
+    .f16 = DN_V3_F16,
     .post_op_argument = DN_V3_POST_OP_ARGUMENT,
 };

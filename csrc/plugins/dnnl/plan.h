@@ -27,7 +27,9 @@ struct dn_step_argument {
   size_t slot;
 };
 struct dn_step {
-  void *primitive;
+  void *primitive; /* NULL: a conversion of `elements` (halves.h) */
+  enum dn_type from, to;
+  uint64_t elements;
   size_t node; /* for errors; SIZE_MAX: of an output */
   int threads; /* that it was made for */
   size_t count;

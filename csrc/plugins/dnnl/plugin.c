@@ -16,6 +16,7 @@
 #include "common.h"
 #include "extents.h"
 #include "graph.h"
+#include "halves.h"
 #include "packed.h"
 #include "run.h"
 #include "shapes.h"
@@ -27,6 +28,7 @@ struct module {
   struct dn_graph graph;
   struct dn_calls calls;
   struct dn_shapes shapes; /* in its place, where the graph has open dimensions */
+  struct mb_lock lock;     /* of the graph's types */
 };
 
 enum function {
@@ -55,12 +57,14 @@ static void close_module(void *self) {
   dn_calls_end(&m->calls);
   dn_shapes_end(&m->shapes);
   dn_graph_free(&m->graph);
+  mb_lock_destroy(&m->lock);
   free(m);
 }
 
 static int open_module(const mblob_host *host, const struct mblob_module_info *info, void **self) {
   struct module *m = calloc(1, sizeof(*m));
   if (!m) return mb_fail_memory(sizeof(*m));
+  mb_lock_init(&m->lock);
   int status = dn_calls_begin(&m->calls, &m->graph);
   dn_shapes_begin(&m->shapes, &m->graph);
   if (!status) status = dn_graph_read(&m->graph, info->payload, info->payload_size);
@@ -144,9 +148,9 @@ __attribute__((noinline)) static int refuse(const struct receiver *to, int i, co
   if (!mb_is_device_of(MB_DEVICES_HOST, (int)given->device.device_type))
     return mb_fail_argument(MB_ARGUMENT_TYPE, "%s: " MB_TEXT_DEVICE, whose,
                             (int)given->device.device_type);
-  if (!same_type(given->dtype, wanted->type) || !same_shape(given, wanted))
+  if (!same_type(given->dtype, wanted->given) || !same_shape(given, wanted))
     return mb_fail_argument(
-        same_type(given->dtype, wanted->type) ? MB_ARGUMENT_VALUE : MB_ARGUMENT_DTYPE,
+        same_type(given->dtype, wanted->given) ? MB_ARGUMENT_VALUE : MB_ARGUMENT_DTYPE,
         "%s: " MB_TEXT_EXPECTED, whose, dn_tensor_text(wanted, one, sizeof(one)),
         describe_given(given, other, sizeof(other)));
   return mb_fail_argument(given->data ? MB_ARGUMENT_VALUE : MB_ARGUMENT_TYPE,
@@ -159,7 +163,7 @@ static inline int address_of(const struct receiver *to, int i, TVMValue value, i
   const DLTensor *given =
       code == kTVMNDArrayHandle || code == kTVMDLTensorHandle ? value.v_handle : NULL;
   if (!given || !mb_is_device_of(MB_DEVICES_HOST, (int)given->device.device_type) ||
-      !same_type(given->dtype, wanted->type) || !same_shape(given, wanted) ||
+      !same_type(given->dtype, wanted->given) || !same_shape(given, wanted) ||
       !mb_is_compact(given) || !given->data)
     return refuse(to, i, given, code, wanted);
   *out = (char *)given->data + given->byte_offset;
@@ -206,6 +210,25 @@ static int call_packed(void *self, void *function, const TVMValue *args, const i
 
 /* ---- the functions ---- */
 
+/* The library, and the graph with the types that it computes with; NULL after an error. */
+static const struct dn_library *open_library(struct module *m) {
+  const struct dn_library *library = dn_library_open();
+  if (!library) return NULL;
+  mb_lock(&m->lock);
+  dn_graph_widen(&m->graph, library);
+  mb_unlock(&m->lock);
+  return library;
+}
+
+/* A constant of a type that is not computed with becomes the plan's, in float32. */
+static int widen_constant(struct dn_plan *plan, const struct dn_tensor *tensor, const void *data) {
+  size_t number = dn_plan_constant(plan, tensor->bytes);
+  if (number == SIZE_MAX) return MBLOB_E_MEMORY;
+  dn_convert(data, tensor->given, plan->constants[number].data, tensor->type,
+             tensor->bytes / dn_type_size(tensor->type), dn_has_avx2(plan->library));
+  return MBLOB_OK;
+}
+
 /* The constants as they are given: the plan copies those that it keeps. */
 static int lend_constants(const struct module *m, struct dn_plan *plan, const TVMValue *args,
                           const int *codes, int count) {
@@ -217,12 +240,15 @@ static int lend_constants(const struct module *m, struct dn_plan *plan, const TV
   const struct receiver to = {"__init_", graph};
   for (int i = 0; i < count; ++i) {
     const struct dn_tensor *wanted = &graph->tensors[graph->constants[i]];
+    void *data;
+    int status = address_of(&to, i, args[i], codes[i], wanted, &data);
+    if (!status && wanted->given != wanted->type) status = widen_constant(plan, wanted, data);
+    if (status) return status;
+    if (wanted->given != wanted->type) continue;
     struct dn_constant *constant = dn_plan_grow((void **)&plan->constants, &plan->constant_count,
                                                 &plan->constant_capacity, sizeof(*constant));
     if (!constant) return MBLOB_E_MEMORY;
-    constant->size = wanted->bytes;
-    int status = address_of(&to, i, args[i], codes[i], wanted, &constant->data);
-    if (status) return status;
+    *constant = (struct dn_constant){.data = data, .size = wanted->bytes};
   }
   return MBLOB_OK;
 }
@@ -242,7 +268,7 @@ static int make_plan(const struct module *m, struct dn_plan *plan, char **text, 
 
 /* Nothing changes for calls unless all of it went well. */
 static int initialize(struct module *m, const TVMValue *args, const int *codes, int count) {
-  struct dn_plan plan = {.library = dn_library_open()};
+  struct dn_plan plan = {.library = open_library(m)};
   if (!plan.library) return MBLOB_E_LOADER;
   int status = lend_constants(m, &plan, args, codes, count);
   if (!status && m->graph.name_count) {
@@ -256,9 +282,8 @@ static int initialize(struct module *m, const TVMValue *args, const int *codes, 
   return status;
 }
 
-static int prepack(const struct module *m, const TVMValue *args, const int *codes, int count,
-                   void *ret) {
-  struct dn_plan plan = {.library = dn_library_open()};
+static int prepack(struct module *m, const TVMValue *args, const int *codes, int count, void *ret) {
+  struct dn_plan plan = {.library = open_library(m)};
   char *text = NULL;
   size_t size = 0;
   if (!plan.library) return MBLOB_E_LOADER;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common.h"
+#include "halves.h"
 #include "threads.h"
 
 #define ALIGNMENT 64
@@ -279,17 +280,38 @@ static int point_at_arguments(const struct dn_graph *graph, struct dn_context *c
   return MBLOB_OK;
 }
 
-static int run_timed(const struct dn_library *lib, struct dn_step *step, void *stream,
-                     const struct dn_exec_arg *arg) {
+static void convert(const struct dn_context *context, const struct dn_step *step,
+                    void *const *arguments) {
+  const struct dn_plan *plan = &context->prepared->plan;
+  void *at[2];
+  for (int i = 0; i < 2; ++i) {
+    const struct dn_slot *slot = &plan->slots[step->arguments[i].slot];
+    at[i] = slot->place == DN_ARGUMENT ? arguments[slot->number] : address(plan, context, slot);
+  }
+  dn_convert(at[0], step->from, at[1], step->to, step->elements, dn_has_avx2(plan->library));
+}
+
+static int run_step(const struct dn_library *lib, struct dn_context *context,
+                    const struct dn_step *step, const struct dn_exec_arg *arg,
+                    void *const *arguments) {
+  if (step->primitive)
+    return lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg);
+  convert(context, step, arguments);
+  return DN_SUCCESS;
+}
+
+static int run_timed(const struct dn_library *lib, struct dn_context *context, struct dn_step *step,
+                     const struct dn_exec_arg *arg, void *const *arguments) {
   double begin = mb_seconds_now();
-  int error = lib->primitive_execute(step->primitive, stream, (int)step->count, arg);
-  if (!error) error = lib->stream_wait(stream);
+  int error = run_step(lib, context, step, arg, arguments);
+  if (!error) error = lib->stream_wait(context->stream);
   atomic_fetch_add(&step->nanoseconds, (uint64_t)((mb_seconds_now() - begin) * 1e9));
   atomic_fetch_add(&step->calls, 1);
   return error;
 }
 
-static int run_steps(const struct dn_calls *calls, struct dn_context *context) {
+static int run_steps(const struct dn_calls *calls, struct dn_context *context,
+                     void *const *arguments) {
   const struct dn_graph *graph = calls->graph;
   const struct dn_plan *plan = &context->prepared->plan;
   const struct dn_library *lib = plan->library;
@@ -300,8 +322,8 @@ static int run_steps(const struct dn_calls *calls, struct dn_context *context) {
   for (; step < end; arg += step++->count) {
     dn_threads_set(lib, now, step->threads);
     now = step->threads;
-    error = timed ? run_timed(lib, step, context->stream, arg)
-                  : lib->primitive_execute(step->primitive, context->stream, (int)step->count, arg);
+    error = timed ? run_timed(lib, context, step, arg, arguments)
+                  : run_step(lib, context, step, arg, arguments);
     if (error) break;
   }
   dn_threads_set(lib, now, before);
@@ -332,7 +354,7 @@ int dn_run(struct dn_calls *calls, void *const *arguments) {
   status = threads > 1 && dn_threads_are_lost()
                ? refuse_fork(calls->graph, threads)
                : point_at_arguments(calls->graph, context, arguments);
-  if (!status) status = run_steps(calls, context);
+  if (!status) status = run_steps(calls, context, arguments);
   give_context(calls, context);
   return status;
 }

@@ -1,5 +1,7 @@
+#define _GNU_SOURCE
 #include "build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,31 +79,56 @@ static int name_implementation(struct dn_build *build, void *desc, struct dn_ste
   return step->implementation ? MBLOB_OK : mb_fail_memory(strlen(name) + 1);
 }
 
-int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operands *operands) {
+/* A step with these operands; what is taken, the plan frees with it. */
+static int begin_step(struct dn_build *build, const struct dn_step_operands *list,
+                      struct dn_step **out) {
   struct dn_plan *plan = build->plan;
-  struct dn_step_operands list = *operands;
-  int status = add_scratchpad(build, desc, &list);
-  if (status) return status;
-  size_t number = plan->step_count;
-  struct dn_step *step =
+  size_t number = plan->step_count, count = list->count + list->source_count;
+  struct dn_step *step = *out =
       dn_plan_grow((void **)&plan->steps, &plan->step_count, &plan->step_capacity, sizeof(*step));
-  if (!step) return MBLOB_E_MEMORY; /* what is taken below, the plan frees with the step */
+  if (!step) return MBLOB_E_MEMORY;
   step->node = build->node ? (size_t)(build->node - build->graph->nodes) : SIZE_MAX;
   step->threads = build->threads;
-  step->kind = operands->kind;
-  step->arguments = calloc(list.count + list.source_count, sizeof(*step->arguments));
-  if (!step->arguments)
-    return mb_fail_memory((list.count + list.source_count) * sizeof(*step->arguments));
-  status = name_implementation(build, desc, step);
-  for (size_t i = 0; i < list.count && !status; ++i)
-    status = add_argument(build, step, number, list.items[i].argument, &list.items[i].operand);
-  for (size_t i = 0; i < list.source_count && !status; ++i)
-    status = add_argument(build, step, number, DN_ARG_SOURCES + (int)i, &list.sources[i]);
-  if (status) return status;
+  step->kind = list->kind;
+  step->arguments = calloc(count, sizeof(*step->arguments));
+  if (!step->arguments) return mb_fail_memory(count * sizeof(*step->arguments));
+  int status = MBLOB_OK;
+  for (size_t i = 0; i < list->count && !status; ++i)
+    status = add_argument(build, step, number, list->items[i].argument, &list->items[i].operand);
+  for (size_t i = 0; i < list->source_count && !status; ++i)
+    status = add_argument(build, step, number, DN_ARG_SOURCES + (int)i, &list->sources[i]);
+  return status;
+}
+
+int dn_add_step(struct dn_build *build, void *desc, const struct dn_step_operands *operands) {
+  struct dn_step_operands list = *operands;
+  struct dn_step *step;
+  int status = add_scratchpad(build, desc, &list);
+  if (status || (status = begin_step(build, &list, &step)) ||
+      (status = name_implementation(build, desc, step)))
+    return status;
   int error = build->library->primitive_create(&step->primitive, desc);
   return error ? dn_fail_build(build, error == DN_OUT_OF_MEMORY ? MBLOB_E_MEMORY : MBLOB_E_KERNEL,
                                "oneDNN cannot make the primitive: %s", dn_status_text(error))
                : MBLOB_OK;
+}
+
+int dn_add_conversion(struct dn_build *build, const struct dn_operand *from, enum dn_type from_type,
+                      const struct dn_operand *to, enum dn_type to_type) {
+  const struct dn_tensor *tensor = &build->graph->tensors[from->tensor];
+  struct dn_step_operands list = {.kind = "reorder"};
+  struct dn_step *step;
+  dn_add_operand(&list, DN_ARG_SRC, from);
+  dn_add_operand(&list, DN_ARG_DST, to);
+  int status = begin_step(build, &list, &step);
+  if (status) return status;
+  step->from = from_type;
+  step->to = to_type;
+  step->elements = tensor->bytes / dn_type_size(tensor->type);
+  return asprintf(&step->implementation, "%s to %s", dn_type_name(from_type),
+                  dn_type_name(to_type)) < 0
+             ? mb_fail_memory(1)
+             : MBLOB_OK;
 }
 
 /* ---- reorders ---- */

@@ -97,6 +97,17 @@ SAME(OF_VERSION(VNNI) & (dnnl_cpu_isa_avx2 | dnnl_cpu_isa_avx512_core), 0);
 SAME(OF_VERSION(VNNI) & dnnl_cpu_isa_avx512_core_vnni,
      dnnl_cpu_isa_avx512_core_vnni & ~dnnl_cpu_isa_avx512_core);
 SAME(OF_VERSION(VNNI) & dnnl_cpu_isa_avx2_vnni, dnnl_cpu_isa_avx2_vnni & ~dnnl_cpu_isa_avx2);
+SAME(DN_AVX2 | dnnl_cpu_isa_avx, dnnl_cpu_isa_avx2);
+SAME(DN_AVX2 &dnnl_cpu_isa_avx512_core, DN_AVX2);
+SAME(OF_VERSION(BF16) & dnnl_cpu_isa_avx512_core_vnni, 0);
+SAME(OF_VERSION(BF16) & dnnl_cpu_isa_avx512_core_bf16,
+     dnnl_cpu_isa_avx512_core_bf16 & ~dnnl_cpu_isa_avx512_core_vnni);
+#if DNNL_VERSION_MAJOR == 3
+SAME(DN_V3_BF16 &DN_V3_F16, dnnl_cpu_isa_avx2_vnni_2 & ~dnnl_cpu_isa_avx2_vnni);
+SAME(DN_V3_F16 &dnnl_cpu_isa_avx512_core_bf16, 0);
+SAME(DN_V3_F16 &dnnl_cpu_isa_avx512_core_fp16,
+     dnnl_cpu_isa_avx512_core_fp16 & ~dnnl_cpu_isa_avx512_core_bf16);
+#endif
 SAME(OF_VERSION(RELU), dnnl_eltwise_relu);
 SAME(OF_VERSION(TANH), dnnl_eltwise_tanh);
 SAME(OF_VERSION(ABS), dnnl_eltwise_abs);

@@ -20,6 +20,8 @@ int dn_get_axis(struct dn_build *build, int rank, int *out) {
   return status;
 }
 
+bool dn_is_float(enum dn_type type) { return type == DN_F32 || type == DN_F16 || type == DN_BF16; }
+
 static bool same_dims(const struct dn_tensor *a, const struct dn_tensor *b) {
   return a->rank == b->rank && !memcmp(a->dims, b->dims, (size_t)a->rank * sizeof(*a->dims));
 }
@@ -64,6 +66,29 @@ int dn_reshape(struct dn_build *build) {
       return MBLOB_E_KERNEL;
   }
   look_at(build, &operand, !same || build->values[build->node->inputs[0]].raw);
+  return MBLOB_OK;
+}
+
+/* ---- another type ---- */
+
+/* float32, float16 or bfloat16 of any of them: the same bytes, where all are computed in float32. */
+int dn_cast(struct dn_build *build) {
+  const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
+  struct dn_operand operand;
+  char one[160], other[160];
+  int status = dn_input(build, 0, &operand);
+  if (status) return status;
+  size_t input = build->node->inputs[0];
+  const struct dn_tensor *data = &build->graph->tensors[input];
+  if (!same_dims(data, result) || !dn_is_float(data->type) || !dn_is_float(result->type))
+    return dn_fail_build(build, MBLOB_E_FORMAT, "%s cannot be cast to %s",
+                         dn_tensor_text(data, one, sizeof(one)),
+                         dn_tensor_text(result, other, sizeof(other)));
+  bool same = data->type == result->type;
+  const dn_md *plain = dn_plain_md(build, result->rank, result->dims, result->type);
+  if (!plain) return MBLOB_E_KERNEL;
+  if (!same && (status = dn_reorder(build, &operand, plain))) return status;
+  look_at(build, &operand, !same || build->values[input].raw);
   return MBLOB_OK;
 }
 

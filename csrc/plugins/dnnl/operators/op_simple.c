@@ -71,8 +71,7 @@ static int add_vector(struct dn_build *build, struct dn_operation *op, size_t in
   int status = dn_input(build, input, &operand);
   if (status) return status;
   const struct dn_tensor *tensor = &build->graph->tensors[operand.tensor];
-  bool floats = tensor->type == DN_F32 || tensor->type == DN_BF16 || tensor->type == DN_F16;
-  if (!floats || tensor->bytes != (uint64_t)count * dn_type_size(tensor->type))
+  if (!dn_is_float(tensor->type) || tensor->bytes != (uint64_t)count * dn_type_size(tensor->type))
     return dn_fail_build(build, MBLOB_E_FORMAT, "input %zu is %s, expected %lld floats", input,
                          dn_tensor_text(tensor, text, sizeof(text)), (long long)count);
   struct dn_view flat = dn_view_reshaped(tensor, 1, &count);

@@ -63,6 +63,7 @@ static const struct {
     {"nn.concatenate", dn_concatenate},
     {"transpose", dn_transpose},
     {"permute_dims", dn_transpose},
+    {"cast", dn_cast},
 };
 
 int dn_translate(struct dn_build *build) {
@@ -85,15 +86,27 @@ int dn_translate(struct dn_build *build) {
 static void find_arguments(struct dn_build *build) {
   const struct dn_graph *graph = build->graph;
   for (size_t i = 0; i < graph->tensor_count; ++i) build->values[i].argument = SIZE_MAX;
-  for (size_t i = graph->output_count; i-- > 0;)
-    build->values[graph->outputs[i]].argument =
-        graph->argument_count + i; /* the first one, of several */
+  for (size_t i = graph->output_count; i-- > 0;) {
+    const struct dn_tensor *t = &graph->tensors[graph->outputs[i]];
+    if (t->given == t->type)
+      build->values[graph->outputs[i]].argument =
+          graph->argument_count + i; /* the first one, of several */
+  }
   for (size_t n = graph->node_count; n-- > 0;) {
     const struct dn_node *node = &graph->nodes[n];
     if (node->role != DN_KERNEL || !node->input_count || !dn_keeps_bytes(node)) continue;
     struct dn_value *data = &build->values[node->inputs[0]];
     if (data->argument == SIZE_MAX) data->argument = build->values[node->first_tensor].argument;
   }
+}
+
+/* An argument of a type that is not computed with: each call converts it. */
+static int widen_argument(struct dn_build *build, const struct dn_tensor *tensor,
+                          struct dn_operand *at) {
+  struct dn_operand given = *at;
+  given.md = dn_plain_md(build, tensor->rank, tensor->dims, tensor->given);
+  int status = given.md ? dn_new_buffer(build, at) : MBLOB_E_KERNEL;
+  return status ? status : dn_add_conversion(build, &given, tensor->given, at, tensor->type);
 }
 
 static int begin_values(struct dn_build *build) {
@@ -120,6 +133,8 @@ static int begin_values(struct dn_build *build) {
     at->number = number;
     build->values[tensor].raw = true;
     if (!(at->md = dn_plain_md(build, t->rank, t->dims, t->type))) return MBLOB_E_KERNEL;
+    int status = constant || t->given == t->type ? MBLOB_OK : widen_argument(build, t, at);
+    if (status) return status;
   }
   return MBLOB_OK;
 }
@@ -134,14 +149,18 @@ static int write_outputs(struct dn_build *build) {
     const struct dn_value *value = &build->values[graph->outputs[i]];
     if (value->at.md && value->at.place == DN_ARGUMENT && value->at.number == number) continue;
     const struct dn_tensor *t = &graph->tensors[graph->outputs[i]];
+    bool converts = t->given != t->type;
     struct dn_operand from;
-    int status = dn_operand(build, graph->outputs[i], &from);
+    int status = converts ? dn_raw_operand(build, graph->outputs[i], &from)
+                          : dn_operand(build, graph->outputs[i], &from);
     if (status) return status;
     struct dn_operand to = {.place = DN_ARGUMENT,
                             .number = number,
-                            .md = dn_plain_md(build, t->rank, t->dims, t->type)};
+                            .md = dn_plain_md(build, t->rank, t->dims, t->given)};
     if (!to.md) return MBLOB_E_KERNEL;
-    if ((status = dn_add_reorder(build, &from, &to))) return status;
+    status = converts ? dn_add_conversion(build, &from, t->type, &to, t->given)
+                      : dn_add_reorder(build, &from, &to);
+    if (status) return status;
   }
   return MBLOB_OK;
 }

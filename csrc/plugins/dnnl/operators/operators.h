@@ -24,9 +24,11 @@ int dn_binary(struct dn_build *build);
 int dn_concatenate(struct dn_build *build);
 int dn_transpose(struct dn_build *build);
 int dn_reshape(struct dn_build *build);
+int dn_cast(struct dn_build *build);
 
 /* An attribute that is an axis, from the end if negative. */
 int dn_get_axis(struct dn_build *build, int rank, int *out);
+bool dn_is_float(enum dn_type type);
 /* Whether the result has the bytes of the node's first input, as dn_reshape takes it. */
 bool dn_keeps_bytes(const struct dn_node *node);
 
