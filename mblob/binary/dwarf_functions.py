@@ -543,7 +543,7 @@ def _of_fortran(entries: Sequence[Any], found: CType, pointer_size: int) -> CTyp
 
 
 def _descriptor(array: Any, element: CType | None, pointer_size: int) -> CType:
-    """What an array of assumed shape is passed as: with its element and dimensions, if their strides lie where
+    """The descriptor of an array of assumed shape: with its element and dimensions, if their strides lie where
     libgfortran.h (GCC 8 and later) has them: base, offset, type, and the span, by which strides are multiplied, come
     before, and each stride before its bounds."""
     at = 4 * pointer_size + 8
