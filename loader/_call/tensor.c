@@ -1,4 +1,4 @@
-/* tensor.c - TensorBase: a compact n-dimensional array that owns its memory or views somebody's.
+/* tensor.c - TensorBase: a compact n-dimensional array that owns its memory or views another's.
  *
  * loader/tensor.py adds what needs no C (numpy(), copyfrom(), ...). */
 #include "call.h"

@@ -414,6 +414,22 @@ def test_no_source_file_is_too_long_to_read(root: Path) -> None:
     assert {name: lines for name, lines in long.items() if lines > 600} == {}
 
 
+def test_each_source_or_the_header_of_its_name_begins_with_what_it_is_for(root: Path) -> None:
+    def begins(path: Path, marks: tuple[str, ...]) -> bool:
+        return path.is_file() and path.read_text().lstrip().startswith(marks)
+
+    sources = [p for part in ("src", "plugins") for p in (root / "csrc" / part).rglob("*.[ch]")]
+    comment = ("/*", "//")
+    wrong = [
+        p for p in sources if not begins(p, comment) and not begins(p.with_suffix(".h"), comment)
+    ]
+    for part in ("mblob", "packager", "loader", "docs/site", "benchmarks"):
+        texts = ('"""', "#", 'r"""')
+        found = [p for p in (root / part).rglob("*.py") if p.stat().st_size > 0]
+        wrong += [p for p in found if not begins(p, texts)]
+    assert [str(p.relative_to(root)) for p in wrong] == []
+
+
 def test_nothing_is_left_for_later(root: Path) -> None:
     marks = tuple("".join(pair) for pair in (("TO", "DO"), ("FIX", "ME")))
     guilty = [

@@ -1,3 +1,4 @@
+/* pool.c - many small allocations that are given back together: dn_pool of graph.h. */
 #include "graph.h"
 
 #include <stdalign.h>

@@ -1,3 +1,4 @@
+/* steps.c - buffers, memory objects and primitives of a plan that is built: the last part of build.h. */
 #define _GNU_SOURCE
 #include "build.h"
 

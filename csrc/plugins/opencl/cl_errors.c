@@ -1,3 +1,4 @@
+/* cl_errors.c - names of the codes of OpenCL, and the errors that have them. */
 #define _GNU_SOURCE
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* enter.c - the first call of each public function of this layer: it says what this program can run. */
 #include "entry/entry.h"
 
 void mb_enter(void) {

@@ -149,6 +149,19 @@ class Helpers:
     def _by_lane(self, t: Type, value: str) -> str:
         return f"for (int i = 0; i < {t.lanes}; ++i) {_lane(t, 'r')} = ({scalar(t)})({value});"
 
+    def _operand(self, op: str, t: Type, variable: str) -> str:
+        """An operand as the compiler computes with it: all lanes, or lane `i`."""
+        simd, cast = _has_simd(t), ""
+        if _wraps(op, t):
+            cast = f"({self.simd(_unsigned(t)) if simd else f'mblob_uint{max(32, t.bits)}_t'})"
+        return cast + (_whole(t, variable) if simd else _lane(t, variable))
+
+    def _set(self, t: Type, result: Type, value: str) -> str:
+        """The result is a value of operands of type `t`."""
+        if _has_simd(t):
+            return f"{_whole(result, 'r')} = ({self.simd(result)})({value});"
+        return self._by_lane(result, value)
+
     def _of(self, t: Type, values: Sequence[str]) -> str:
         """The lanes are these values. A vector is set whole: of one set by lanes gcc 14 says that
         it is not."""
@@ -165,15 +178,10 @@ class Helpers:
         name, v = f"{t.name}_{_NAMES[op]}", self.value(t)
         if op in ("/", "%") and t.kind != "float":
             return self._define(name, t, f"{v} a, {v} b", self._division(op, t))
-        if _has_simd(t):
-            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
-            both = f"{cast}{_whole(t, 'a')} {op} {_count(op, t, cast + _whole(t, 'b'))}"
-            body = f"{_whole(result, 'r')} = ({self.simd(result)})({both});"
-        else:
-            sign = "-" if op in COMPARISONS else ""
-            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
-            both = f"{cast}{_lane(t, 'a')} {op} {_count(op, t, cast + _lane(t, 'b'))}"
-            body = self._by_lane(result, f"{sign}({both})")
+        value = f"{self._operand(op, t, 'a')} {op} {_count(op, t, self._operand(op, t, 'b'))}"
+        if op in COMPARISONS and not _has_simd(t):
+            value = f"-({value})"
+        body = self._set(t, result, value)
         return self._define(name, result, f"{v} a, {v} b", body)
 
     def _division(self, op: str, t: Type) -> str:
@@ -185,7 +193,7 @@ class Helpers:
         nothing of it remains.
         """
         simd = _has_simd(t)
-        a, b = (_whole(t, "a"), _whole(t, "b")) if simd else (_lane(t, "a"), _lane(t, "b"))
+        a, b = self._operand(op, t, "a"), self._operand(op, t, "b")
         zero = f"({b} == 0)"
         odd = zero
         if t.kind == "int":
@@ -228,21 +236,12 @@ class Helpers:
 
     def unary(self, op: str, t: Type) -> str:
         """`T f(T)` for - and ~; for ! the mask of the lanes that are zero."""
-        v = self.value(t)
+        result, value, name = t, f"{op}{self._operand(op, t, 'a')}", "neg" if op == "-" else "not"
         if op == "!":
-            m = t.as_mask()
-            simd = (
-                f"{_whole(m, 'r')} = ({self.simd(m)})({_whole(t, 'a')} == ({self.simd(t)}){{0}});"
-            )
-            body = simd if _has_simd(t) else self._by_lane(m, f"-({_lane(t, 'a')} == 0)")
-            return self._define(f"{t.name}_is_zero", m, f"{v} a", body)
-        if _has_simd(t):
-            cast = f"({self.simd(_unsigned(t))})" if _wraps(op, t) else ""
-            body = f"{_whole(t, 'r')} = ({self.simd(t)})({op}{cast}{_whole(t, 'a')});"
-        else:
-            cast = f"(mblob_uint{max(32, t.bits)}_t)" if _wraps(op, t) else ""
-            body = self._by_lane(t, f"{op}{cast}{_lane(t, 'a')}")
-        return self._define(f"{t.name}_{'neg' if op == '-' else 'not'}", t, f"{v} a", body)
+            result, value, name = t.as_mask(), f"{self._operand(op, t, 'a')} == ", "is_zero"
+            value = f"{value}({self.simd(t)}){{0}}" if _has_simd(t) else f"-({value}0)"
+        body = self._set(t, result, value)
+        return self._define(f"{t.name}_{name}", result, f"{self.value(t)} a", body)
 
     def select(self, t: Type, condition: Type) -> str:
         """`T f(C, T, T)`: of each lane the second argument where the first is not zero, else the
@@ -251,7 +250,7 @@ class Helpers:
         if condition.mask and _has_simd(t) and _has_simd(condition) and condition.bits == t.bits:
             mask, bits = _whole(condition, "c"), self.simd(condition)
             chosen = f"({mask} & ({bits}){_whole(t, 'a')}) | (~{mask} & ({bits}){_whole(t, 'b')})"
-            body = f"{_whole(t, 'r')} = ({self.simd(t)})({chosen});"
+            body = self._set(t, t, chosen)
         else:
             body = self._by_lane(t, f"{_lane(condition, 'c')} ? {_lane(t, 'a')} : {_lane(t, 'b')}")
         kind = "mask" if condition.mask else "value"

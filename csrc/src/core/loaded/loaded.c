@@ -1,5 +1,5 @@
-/* The libraries of this process, and the counting of their references. What the last one ends is
- * the library's own (library.c). */
+/* The list of the libraries that are open in this process, and the counting of their references. With
+ * the last reference a function ends the library that core/library/library.c stored in it. */
 #include "core/loaded/loaded.h"
 
 #include "base/base.h"
@@ -10,7 +10,7 @@ void mb_library_retain(struct mb_library *library) {
   atomic_fetch_add_explicit(&library->users, 1, memory_order_relaxed);
 }
 
-/* Nobody but who has the only reference gets to the end, so one end at most waits. */
+/* Only the caller with the last reference passes the loop, so a library ends once. */
 void mb_library_release(struct mb_library *library) {
   size_t users = atomic_load_explicit(&library->users, memory_order_relaxed);
   while (users > 1)

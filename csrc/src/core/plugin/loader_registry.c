@@ -9,8 +9,8 @@
 
 static struct mb_lock registry_lock = MB_LOCK_INIT;
 
-/* Loaders of the process, in order of registration. `measuring`: only where payloads end, without a
- * function; newer than what the first loader of the key tells. */
+/* Loaders of the process, in order of registration. Those of `measuring` have no function, and say only
+ * where payloads end. They were registered after the first loader of their key, and count in its place. */
 static struct registry {
   mblob_loader *items;
   size_t count;
