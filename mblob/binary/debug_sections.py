@@ -31,9 +31,9 @@ except ModuleNotFoundError:
 
 # Sections that tell of functions and types (and that pyelftools then looks into). Others may be larger.
 _READ = (
-    "abbrev", "addr", "info", "line_str", "loclists", "ranges", "rnglists", "str", "str_offsets", "types",
+    "abbrev", "addr", "info", "line", "line_str", "loclists", "ranges", "rnglists", "str", "str_offsets", "types",
 )  # fmt: skip
-_RELOCATED = ("info", "str_offsets", "types")
+_RELOCATED = ("info", "line", "str_offsets", "types")
 _ARGUMENTS = DWARFInfo.__init__.__code__  # releases of pyelftools have more or fewer
 
 _ZLIB = 1  # ELFCOMPRESS_ZLIB

@@ -6,8 +6,9 @@ pyelftools takes its time to load: modules import this one when there is somethi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from mblob.binary.debug_sections import DWARFExprParser, debug_information
 from mblob.binary.dwarf_layouts import layout_of
@@ -19,6 +20,7 @@ from mblob.binary.dwarf_types import (
     children,
     constant_of,
     extents,
+    in_cxx,
     is_fortran,
     language_of,
     name_of,
@@ -316,12 +318,12 @@ def _add(
             place, last = places[declared.offset], name_of(declared)
             called = _joined(*place.names, last)
             if "DW_AT_external" not in declared.attributes:
-                if constant_of(declared.attributes, "DW_AT_decl_file", 0, None) in _OWN_FILE:
+                if _is_of_source(declared):
                     made.local.append(called)
             elif name.startswith(b"_Z") and _is_callable(called, declared):
                 free = function_of(symbol, *entry)
                 names = dict.fromkeys((_joined(*place.short, last), called))
-                made.cxx += [free._replace(qualified=qualified) for qualified in names]
+                made.cxx += [free._replace(qualified=in_cxx(qualified)) for qualified in names]
         made.entries.setdefault(symbol, []).append(entry)
     made.exported += [_as_merged(f, candidates) if f.name in merged else f for f in exported]
 
@@ -329,16 +331,33 @@ def _add(
 def _is_callable(called: str, declared: Any) -> bool:
     """True of a name that a call can have, and of an instance of a template of the source itself."""
     plain, is_template, _ = called.partition("<")
-    if (
-        is_template
-        and constant_of(declared.attributes, "DW_AT_decl_file", 0, None) not in _OWN_FILE
-    ):
+    if is_template and not _is_of_source(declared):
         return False
     names = plain.split("::")
     return all(map(str.isidentifier, names)) and names[-1] != "operator"  # operator<
 
 
-_OWN_FILE = (0, 1)  # the file of a unit, and not one that it includes
+def _is_of_source(die: Any) -> bool:
+    """True if an entry is in the file of its unit, and not in one that it includes."""
+    unit = die.cu
+    if unit not in _own_files:
+        _own_files[unit] = _files_of(unit)
+    return constant_of(die.attributes, "DW_AT_decl_file", 0, None) in _own_files[unit]
+
+
+_own_files: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
+
+
+def _files_of(unit: Any) -> frozenset[int]:
+    """The numbers of the file of a unit."""
+    try:
+        program = unit.dwarfinfo.line_program_for_CU(unit)
+        own = name_of(unit.get_top_DIE()).rpartition(b"/")[2]
+        first = 0 if program["version"] >= 5 else 1
+        names = [entry.name.rpartition(b"/")[2] for entry in program["file_entry"]]
+        return frozenset(i for i, name in enumerate(names, first) if name == own)
+    except Exception:  # as of all that is damaged
+        return frozenset((0, 1))
 
 
 def _as_merged(function: Function, candidates: Sequence[Function]) -> Function:
@@ -412,7 +431,7 @@ def function_of(
     of_fortran = is_fortran(die)
     is_old_style = _is_old_style(die, declared)
     machine = die.dwarfinfo.config.machine_arch
-    for child in children(die):
+    for child in _with_packs(die):
         if child.tag == "DW_TAG_formal_parameter":
             declared_type = referred(child)
             found = with_sign(type_of(declared_type, pointer_size), machine)
@@ -429,7 +448,8 @@ def function_of(
                 there = (c for i in code for c in children(i) if _origin(c) == child.offset)
                 found = _of_fortran((child, *there), found, pointer_size)
             parameters.append(found)
-            names.append(name_of(child).decode(errors="replace"))
+            name_here = name_of(child).decode(errors="replace")
+            names.append("" if name_here in names else name_here)  # in a pack all have one
         elif child.tag == "DW_TAG_unspecified_parameters":
             variadic = True
     convention = die.attributes.get("DW_AT_calling_convention")
@@ -447,6 +467,18 @@ def function_of(
         is_old_style=is_old_style and bool(parameters),
         line=_line(die) or _line(declared),
     )
+
+
+_PACKS = ("DW_TAG_GNU_formal_parameter_pack", 0x4108)
+
+
+def _with_packs(die: Any) -> Iterator[Any]:
+    """The entries below a function, with those of the parameters that gcc has in a pack."""
+    for child in children(die):
+        if child.tag in _PACKS:
+            yield from children(child)
+        else:
+            yield child
 
 
 def _is_of_f2c(die: Any, result: CType) -> bool:

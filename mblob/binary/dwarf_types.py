@@ -121,6 +121,13 @@ class Library(NamedTuple):
     is_moved: bool = False
 
 
+def in_cxx(text: str) -> str:
+    """A type, or types, with the words of numbers in the order that C++ has them in: gcc writes `long unsigned int`."""
+    return re.sub(
+        r"\b((?:long )+|short )(unsigned )?int\b", lambda m: f"{m[2] or ''}{m[1]}".rstrip(), text
+    )
+
+
 def children(die: Any) -> Iterator[Any]:
     """The entries below an entry, as they lie in the file.
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mblob.binary.dwarf_types import in_cxx
 from mblob.format.functions_table import parameters
 from mblob.packager.functions.library_objects import shown_class
 from mblob.packager.modules.prototypes import Prototype
@@ -60,8 +61,7 @@ def is_plain(name: str) -> bool:
 def shown_type(found: CType) -> str:
     """The type of a parameter in the name of an overload."""
     text = shown_class(found) or re.sub(r"\b(?:struct|union|enum|class) ", "", found.spelling)
-    text = re.sub(r"\b((?:long )+|short )(unsigned )?int\b", r"\2\1", text)  # gcc's order
-    return re.sub(r" +(?=[,>)]|$)| +(?= )", "", text)
+    return in_cxx(text)
 
 
 def chooser(name: str, overloads: Sequence[Prototype]) -> Prototype | None:

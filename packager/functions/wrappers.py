@@ -69,8 +69,8 @@ class Wrapped(NamedTuple):
         if p.overloads:
             return [Row(p.name, self.packed_symbol, "packed", 0, "?", p.text, p.origin, p.comment)]
         if p.shim is not None:
-            own = p.shim.types, p.shim.prototype
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, *own, *source[:2]))
+            types, text = p.shim.types, p.shim.prototype
+            rows.insert(0, Row(p.name, p.symbol, "plain", 0, types, text, *source))
         elif any(a.descriptor for a in p.parameters):  # which only the packed function makes
             rows.insert(0, Row(p.name, p.symbol, "plain", 0, "?"))
         elif not self.takes_name:

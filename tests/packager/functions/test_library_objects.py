@@ -49,6 +49,7 @@ std::vector<std::complex<float>> conjugated(std::vector<std::complex<float>> v) 
 std::array<double, 2> size_twice(const std::vector<unsigned char> &v) noexcept {
   return {(double)v.size(), (double)v.size()};
 }
+point at(std::string_view s, float x) { return {x, (int)s.size()}; }
 std::string thrown(const std::string &text) { throw std::runtime_error(text); }
 std::vector<std::string> words(int n) { return std::vector<std::string>(n); }
 }}
@@ -134,6 +135,11 @@ def test_a_vector_is_returned_as_a_tensor(lib: Any) -> None:
     assert lib["ns::flipped"](np.array([True, False])).numpy().tolist() == [False, True]
     assert lib["ns::conjugated"](np.array([1 + 2j], "complex64")).numpy()[0] == 1 - 2j
     assert lib["ns::size_twice"](bytes(7)).numpy().tolist() == [7, 7]
+
+
+def test_a_struct_beside_a_text_has_its_fields(lib: Any) -> None:
+    made = lib["ns::at"]("four", 1.5)
+    assert (made["x"], made["y"]) == (1.5, 4)
 
 
 def test_an_exception_is_an_error_of_the_call(lib: Any) -> None:

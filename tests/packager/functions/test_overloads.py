@@ -43,6 +43,10 @@ template void one<float>(float *, int);
 template <int N> int value() { return N; }
 template int value<3>();
 template int value<4>();
+template <class A, class B> B plus(A a, B b) { return a + b; }
+template long plus<unsigned long, long>(unsigned long, long);
+template <class... T> int count(T... t) { return sizeof...(t); }
+template int count<int, double>(int, double);
 }
 """
 
@@ -108,6 +112,8 @@ def test_instances_of_templates_have_their_arguments(lib: Any) -> None:
     assert [lib["ns::value<3>"](), lib["ns::value<4>"]()] == [3, 4]
     with pytest.raises(mblob.MblobError, match="several overloads fit"):
         lib["ns::value"]()
+    assert lib["ns::plus<unsigned long, long>"](3, 4) == 7
+    assert lib["ns::count<int, double>"](3, 1.5) == lib["ns::count"](3, 1.5) == 2
 
 
 def test_prototypes_and_help_have_the_bare_name(lib: Any) -> None:
