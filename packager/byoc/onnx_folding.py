@@ -1,5 +1,5 @@
 """Values that a model of ONNX computes of shapes, computed when the shapes are known: TVM's frontend takes no
-reshape to a shape that the network computes."""
+reshape to a shape that the network computes. Where a size is open, its place in the shape of a reshape says so."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from typing import Any
 
 _LARGEST = 4096  # elements of a value that is computed here
 _OF_SHAPES = ("Shape", "Size")
+_MOVES = ("Cast", "Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze")
+_STAND_IN = (
+    1 << 30
+)  # for open sizes where they are moved, also as int32; no other size is that large
 _RANDOM = (
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
     "Multinomial", "Dropout",
@@ -28,7 +32,7 @@ def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
         return
     values = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if _is_small(t.dims)}
     folded: dict[str, Any] = {}
-    while found := _computed(onnx, model, _inferred(onnx, model, shapes), values):
+    while found := _computed(onnx, model, _known(_inferred(onnx, model, shapes)), values):
         values.update(found)
         folded.update(found)
         left = [node for node in graph.node if not (node.output and node.output[0] in found)]
@@ -36,6 +40,8 @@ def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
         graph.node.extend(left)
         made = [onnx.numpy_helper.from_array(array, name) for name, array in found.items()]
         graph.initializer.extend(made)
+    while _open_reshapes(onnx, model, _inferred(onnx, model, shapes), values):
+        pass
     used = {name for node in graph.node for name in node.input}
     if not any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute):
         kept = [t for t in graph.initializer if t.name not in folded or t.name in used]
@@ -47,10 +53,71 @@ def _is_small(shape: Sequence[int]) -> bool:
     return prod(shape) <= _LARGEST
 
 
+def _known(shapes: Mapping[str, Sequence[int | str]]) -> dict[str, Sequence[int]]:
+    """The shapes without open sizes."""
+    return {
+        name: [s for s in sizes if isinstance(s, int)]
+        for name, sizes in shapes.items()
+        if all(isinstance(size, int) for size in sizes)
+    }
+
+
+def _open_reshapes(
+    onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]], values: Mapping[str, Any]
+) -> bool:
+    """Put constants in place of shapes of reshapes that are computed of open sizes: 0 for one that the data has in the
+    same place, -1 for at most one other.
+
+    Returns:
+        True if there were any: more shapes may be known now.
+    """
+    import numpy as np
+
+    graph, known, stand_ins = model.graph, dict(values), dict[str, int]()
+    of_open: set[str] = set()  # values
+    made = []
+    for node in graph.node:
+        names = [name for name in node.input if name]
+        if node.domain or len(node.output) != 1:
+            continue
+        if node.op_type == "Shape" and all(shapes.get(names[0], [""])):
+            ends = {a.name: a.i for a in node.attribute}
+            for size in shapes[names[0]]:
+                if isinstance(size, str):
+                    stand_ins.setdefault(size, _STAND_IN + len(stand_ins))
+            sizes = [stand_ins.get(str(size), size) for size in shapes[names[0]]]
+            array = np.array(sizes[ends.get("start", 0) : ends.get("end")], "int64")
+        elif node.op_type == "Constant" or (
+            node.op_type in _MOVES and of_open.intersection(names) and known.keys() >= {*names}
+        ):
+            array = _run(onnx, model, node, {name: known[name] for name in names})
+        else:
+            plain = not any(a.i for a in node.attribute)  # allowzero
+            if node.op_type == "Reshape" and plain and names[1] in of_open:
+                given = [stand_ins.get(str(size), size) for size in shapes.get(names[0], ())]
+                row = [int(size) for size in known[names[1]]]
+                row = [
+                    size if size < _STAND_IN else 0 if [size] == given[i : i + 1] else -1
+                    for i, size in enumerate(row)
+                ]
+                if row.count(-1) < 2:
+                    made.append((node, row))
+            continue
+        if array is not None and _is_small(array.shape):
+            known[node.output[0]] = array
+            if node.op_type != "Constant":
+                of_open.add(node.output[0])
+    for node, row in made:
+        node.input[1] = f"{node.output[0]}:shape"
+        array = np.array(row, "int64")
+        graph.initializer.append(onnx.numpy_helper.from_array(array, node.input[1]))
+    return bool(made)
+
+
 def _inferred(
     onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
-) -> dict[str, Sequence[int]]:
-    """The shapes that are known of values, by the rules of ONNX."""
+) -> dict[str, Sequence[int | str]]:
+    """The shapes that are known of values, by the rules of ONNX. An open size is its name, or "" if it has none."""
     light = onnx.ModelProto()  # without the weights, which may be gigabytes
     light.ir_version = max(model.ir_version, 4)
     light.opset_import.extend(model.opset_import)
@@ -62,7 +129,7 @@ def _inferred(
     graph.initializer.extend(t for t in weights.values() if _is_small(t.dims))
     make = onnx.helper.make_tensor_value_info
     graph.input.extend(
-        make(v.name, v.type.tensor_type.elem_type, shapes.get(v.name))
+        make(v.name, v.type.tensor_type.elem_type, shapes[v.name]) if v.name in shapes else v
         for v in model.graph.input
         if v.name not in weights
     )
@@ -73,14 +140,14 @@ def _inferred(
         make(v.name, v.type.tensor_type.elem_type, None) for v in model.graph.output
     )
     done = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
-    found: dict[str, Sequence[int]] = {}
-    for value in (*done.value_info, *done.input):
+    found: dict[str, Sequence[int | str]] = {}
+    for value in (*done.value_info, *done.input, *done.output):
         kind = value.type.tensor_type
-        sizes = [
-            d.dim_value for d in kind.shape.dim if d.HasField("dim_value") and d.dim_value >= 0
-        ]
-        if kind.HasField("shape") and len(sizes) == len(kind.shape.dim):
-            found[value.name] = sizes
+        if kind.HasField("shape"):
+            found[value.name] = [
+                d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param
+                for d in kind.shape.dim
+            ]
     return found
 
 

@@ -47,6 +47,14 @@ if __name__ == "__main__":
         helper.make_node("Reshape", ["c", "t"], ["f"]), helper.make_node("Reshape", ["f", "s"], ["y"]),
     ]  # fmt: skip
     (folder / "shapes.onnx").write_bytes(model(computed, weights, *ends))
+    moved = [  # the same by integers of 32 bits
+        *computed[:2], helper.make_node("Cast", ["s"], ["s32"], to=TensorProto.INT32),
+        helper.make_node("Slice", ["s32", "i0", "i1"], ["b32"]),
+        helper.make_node("Cast", ["b32"], ["b"], to=TensorProto.INT64),
+        helper.make_node("Cast", ["s32"], ["s64"], to=TensorProto.INT64), *computed[3:5],
+        helper.make_node("Reshape", ["f", "s64"], ["y"]),
+    ]  # fmt: skip
+    (folder / "moved.onnx").write_bytes(model(moved, weights, *ends))
     names = {"conv.weight": (4, 3, 3, 3), "power": (6,), "both": (6, 6), "two": ()}
     tensors = [numpy_helper.from_array(random.random(s, "float32"), n) for n, s in names.items()]
     kept = [  # "both" as it is, and turned, which packing computes

@@ -235,6 +235,14 @@ def test_a_size_that_stays_open_is_that_of_each_call(
         )
 
 
+@pytest.mark.parametrize("shape", ["x.1=n,3,8,8", "x.1=n,3,h,8"])
+def test_shapes_that_the_network_computes_of_open_sizes_are_open_there(
+    imported: Imported, tmp_path: Path, shape: str
+) -> None:
+    done = imported("moved.onnx", "--shape", shape, "--check", more="0")
+    assert done.returncode == 0 and "check n=32" in done.stderr, done.stderr
+
+
 def test_sizes_that_onnxruntime_refuses_are_not_compared(
     imported: Imported, tmp_path: Path
 ) -> None:
