@@ -99,12 +99,12 @@ def join(
         new = _read(part)
         taken = {s.name for s in new.dynsym if s.is_exported and s.type in CONTENTS}
         names = {*replaced, *(n for n in taken if replaces and not is_shared(n))}
-        hole = (0, 0)
+        unused = (0, 0)
         if not keeps_blob:
             names.update(BLOBS)
-            hole = _unused_blob(path)
+            unused = _unused_blob(path)
         merged = merge(_read(path), new, hidden, names)
-        write(merged, path, temporary, hole, keeps_blob=keeps_blob)
+        write(merged, path, temporary, unused, keeps_blob=keeps_blob)
         _check_loading(temporary, path)
 
 
@@ -127,14 +127,17 @@ def _check_loading(written: Path, path: Path) -> None:
 
 
 def _unused_blob(path: Path) -> tuple[int, int]:
-    """Offset and size of the old blob, if it is worth a hole and no code has its address; else
-    zeros."""
+    """Offset and size of the old blob, if it is worth a hole or has a segment of its own, and no code has its
+    address; else zeros."""
     with Library(path) as library:
         elf, blob = library.elf, library.blob
         symbol = elf.find(blob.symbol) if blob is not None else None
-        if symbol is None or symbol.st_size < MAX_PAGE or find_reference(elf, symbol) is not None:
+        if symbol is None:
             return 0, 0
-        return elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
+        found = elf.offset_of(symbol.st_value, symbol.st_size, symbol.name), symbol.st_size
+        is_alone = any((s.p_offset, s.p_filesz) == found for s in elf.segments)
+        is_worth = symbol.st_size >= MAX_PAGE or is_alone
+        return found if is_worth and find_reference(elf, symbol) is None else (0, 0)
 
 
 def check_machine(

@@ -74,7 +74,7 @@ from mblob.packager.join.part_front import front_of
 from mblob.packager.join.program_header_room import end_of_head, in_the_way
 from mblob.packager.join.relocations import Relocation
 from mblob.packager.join.section_headers import in_order_of_headers, put_sections
-from mblob.packager.join.unused_segments import unused_segments
+from mblob.packager.join.unused_segments import notes_in, unused_segments
 from mblob.packager.write.elf_patch import Patch, fitting, new_library, segment_row
 
 STEP = 256 << 10  # bytes of a copy; what is zero stays a hole
@@ -86,14 +86,15 @@ def write(
     merged: MergeInput,
     host_path: Path,
     output: Path,
-    hole: tuple[int, int] = (0, 0),
+    unused: tuple[int, int] = (0, 0),
     *,
     keeps_blob: bool = False,
 ) -> None:
     """Write the file.
 
     Args:
-        hole: offset and bytes of what the host has no use for any more: they become zero.
+        unused: offset and bytes of a blob that the host has no use for any more: a large one becomes zero, and the
+            segment of one that has its own goes.
         keeps_blob: the blob is that of the host.
 
     Raises:
@@ -102,9 +103,10 @@ def write(
         FormatError, OSError: a file is damaged, or cannot be read or written.
     """
     host, part = merged.host, merged.part
-    tables, dynamic, places = _layout(merged)
+    merged, dead = _without_blob(merged, unused)
+    tables, dynamic, places = _layout(merged, dead)
     with new_library(output, host_path) as fd:
-        start, size = hole
+        start, size = unused if unused[1] >= MAX_PAGE else (0, 0)
         _copy(fd, host.data[:start], 0)
         _copy(fd, host.data[start + size :], start + size)
         for name, data in tables.items():
@@ -123,6 +125,25 @@ def write(
         _edit_notes(patch, merged, places, new, keeps_blob=keeps_blob)
 
 
+def _without_blob(
+    merged: MergeInput, unused: tuple[int, int]
+) -> tuple[MergeInput, tuple[int, int]]:
+    """The contents without the symbols of a blob that has no use and a segment of its own; offset and bytes of that
+    segment, zeros where there is none that can go."""
+    alone = next((s for s in merged.host.segments if (s.p_offset, s.p_filesz) == unused), None)
+    if not any(unused) or alone is None:
+        return merged, (0, 0)
+    used = {b.entry for b in (*merged.early, *merged.late)}
+    dead = {
+        e
+        for e in merged.entries
+        if not e.joined and e.shndx and 0 <= e.value - alone.p_vaddr < alone.p_memsz
+    }
+    if not dead.isdisjoint(used):
+        return merged, (0, 0)
+    return replace(merged, entries=[e for e in merged.entries if e not in dead]), unused
+
+
 def _copy(fd: int, data: memoryview, offset: int) -> None:
     """Write `data` at an offset of a file that has nothing there."""
     for at in range(0, len(data), STEP):
@@ -136,7 +157,9 @@ def _address(offset: int, end: int, align: int) -> int:
     return end + -end % align + offset % align
 
 
-def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
+def _layout(
+    merged: MergeInput, unused_blob: tuple[int, int]
+) -> tuple[dict[Name, bytes], bytes, MergedLayout]:
     """All tables, made twice: for their sizes, then with the addresses that follow from these."""
     host, part = merged.host, merged.part
     align = max(
@@ -167,7 +190,7 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
         front=front_of(part),
     )
     made = _tables(merged, order, first_found, strings, places)
-    unused = unused_segments(host, made)
+    unused = unused_segments(host, made, unused_blob)
     size = _headers_size(merged, unused)
     head = end_of_head(host, size)
     front = in_the_way(host, size, head)
@@ -175,6 +198,7 @@ def _layout(merged: MergeInput) -> tuple[dict[Name, bytes], bytes, MergedLayout]
     notes: dict[Name, bytes] = {
         p.start: bytes(host.data[p.start : p.end]) for p in front or () if p.is_note
     }
+    notes.update(notes_in(host, unused))
     tables = in_order_of_headers(host, {**notes, **made})
     starts: dict[Name, tuple[int, int]] = {}
     at = 0 if front is not None else size
@@ -388,7 +412,8 @@ def _flags(elf: ElfFile) -> int:
 
 
 def _headers_size(merged: MergeInput, unused: Collection[int]) -> int:
-    more = sum(s.p_type in (PT_LOAD, PT_NOTE, PT_TLS) for s in merged.part.segments) + 2
+    own = (PT_LOAD, PT_NOTE) if merged.host.first_segment(PT_TLS) else (PT_LOAD, PT_NOTE, PT_TLS)
+    more = sum(s.p_type in own for s in merged.part.segments) + 2
     count = len(merged.host.segments) - len(unused) + more
     if count >= PN_XNUM:
         raise CannotJoinError(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mblob.binary.elf import ElfFile
@@ -187,8 +187,16 @@ def _host_rows(merged: MergeInput, places: MergedLayout) -> list[SectionHeader]:
         elif row.sh_type == SHT_DYNAMIC:
             at, size = places.dynamic, places.dynamic_size
             row = row._replace(sh_addr=places.dynamic_address, sh_offset=at, sh_size=size)
+        elif row.sh_flags & SHF_ALLOC and _is_in(host, row, places.unused):  # the old blob
+            row = row._replace(sh_flags=0, sh_addr=0, sh_size=0)
         rows.append(row)
     return rows
+
+
+def _is_in(host: ElfFile, row: SectionHeader, numbers: Collection[int]) -> bool:
+    """True of a section, with bytes, in one of the segments."""
+    inside = (host.segments[i] for i in numbers if host.segments[i].p_type == PT_LOAD)
+    return row.sh_size > 0 and any(0 <= row.sh_addr - s.p_vaddr < s.p_memsz for s in inside)
 
 
 def _left_rows(

@@ -1,13 +1,21 @@
 """Segments of a library that have nothing any more once it is joined: tables, a dynamic section and notes that
-an earlier addition wrote, and that are written anew. Program headers must fit in front of the first section."""
+an earlier addition wrote, and that are written anew, and its blob. Program headers must fit in front of the first
+section."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from mblob.binary.elf import ElfFile
-from mblob.binary.elf_records import NT_GNU_BUILD_ID, PT_GNU_RELRO, PT_LOAD, PT_NOTE, SHT_DYNAMIC
+from mblob.binary.elf_records import (
+    NT_GNU_BUILD_ID,
+    PT_GNU_RELRO,
+    PT_LOAD,
+    PT_NOTE,
+    SHT_DYNAMIC,
+    SHT_NOTE,
+)
 from mblob.format import note
 from mblob.packager.join.merge import Name
 from mblob.packager.join.section_headers import renewed
@@ -15,22 +23,40 @@ from mblob.packager.join.section_headers import renewed
 _ALIGN = 8  # bytes, of which each table is at a multiple
 
 
-def unused_segments(host: ElfFile, tables: Mapping[Name, Any]) -> frozenset[int]:
-    """Numbers of the segments that the result does not need.
+def unused_segments(
+    host: ElfFile, tables: Mapping[Name, Any], blob: tuple[int, int]
+) -> frozenset[int]:
+    """Numbers of the segments that the result does not need, if the notes in them (`notes_in`) move.
 
     Args:
         tables: those that are written anew, by name.
+        blob: offset and bytes of one that nothing refers to any more, or zeros.
     """
-    return frozenset([*_tables(host, tables), *_notes(host)])
+    start, size = blob
+    dead = (i for i, s in enumerate(host.segments) if (s.p_offset, s.p_filesz) == (start, size))
+    return frozenset([*_tables(host, tables), *_notes(host), *(dead if size else ())])
+
+
+def notes_in(host: ElfFile, unused: Collection[int]) -> dict[Name, bytes]:
+    """Notes that lie in segments without use, by their offsets."""
+    spans = [
+        (s.p_offset, s.p_offset + s.p_filesz) for i, s in enumerate(host.segments) if i in unused
+    ]
+    found = (s for i, s in enumerate(host.segments) if s.p_type == PT_NOTE and i not in unused)
+    return {
+        s.p_offset: bytes(host.data[s.p_offset : s.p_offset + s.p_filesz])
+        for s in found
+        if any(start <= s.p_offset < end for start, end in spans)
+    }
 
 
 def _tables(host: ElfFile, tables: Mapping[Name, Any]) -> Iterator[int]:
-    """Segments each byte of which is in a section that moves."""
+    """Segments each byte of which is in a section that moves, or in a note, which can."""
     moving = renewed(host, tables)
     spans = sorted(
         (s.sh_offset, s.sh_offset + s.sh_size)
         for i, s in enumerate(host.sections)
-        if isinstance(moving.get(i), str) or s.sh_type == SHT_DYNAMIC
+        if isinstance(moving.get(i), str) or s.sh_type in (SHT_DYNAMIC, SHT_NOTE)
     )
     relro = [s.p_offset for s in host.segments if s.p_type == PT_GNU_RELRO]
     for number, s in enumerate(host.segments):
@@ -40,7 +66,7 @@ def _tables(host: ElfFile, tables: Mapping[Name, Any]) -> Iterator[int]:
         if any(at <= r < end for r in relro):  # of the linker
             continue
         for start, stop in spans:
-            if 0 <= start - at < _ALIGN and not any(host.data[at:start]):
+            if 0 <= start - at < _ALIGN and stop <= end and not any(host.data[at:start]):
                 at = stop
         if at == end:
             yield number
