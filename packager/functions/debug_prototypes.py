@@ -37,7 +37,9 @@ class NotCallable(Exception):
     """A function cannot have a packed function; the text says why, and what to do."""
 
 
-def told(function: Function, file: HostFile, files: Sequence[LinkInput]) -> Prototype | str:
+def prototype_or_reason(
+    function: Function, file: HostFile, files: Sequence[LinkInput]
+) -> Prototype | str:
     """The prototype of a function, or the reason why no packed function can call it, and what to do; "" if its
     types are not known.
 

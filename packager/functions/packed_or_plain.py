@@ -20,7 +20,7 @@ from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.errors import warn
 from mblob.packager.functions.adapters import forms_of
-from mblob.packager.functions.debug_prototypes import told
+from mblob.packager.functions.debug_prototypes import prototype_or_reason
 from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.modules.nodes import HostNode, SourceNode
@@ -264,7 +264,7 @@ def _plain_functions(
                 name = function.called
                 row = row if name in defined else row._replace(name=name)
             if row is not None and function.name not in rows:
-                found = told(function, f, files)
+                found = prototype_or_reason(function, f, files)
                 if isinstance(found, str):
                     row = row._replace(comment=found)
                 elif row.types == "?" or any(p.is_function for p in found.parameters):

@@ -1,6 +1,6 @@
 /* loaded.h - the libraries of this process, their trees of modules, and the counting of references.
  *
- * Ownership: the library owns everything made from its file (docs/design.md, "The library is the
+ * Ownership: the library owns everything made from its file (docs/design/loading.md, "The library is the
  * unit of ownership"). `users` counts references from outside: modules and functions that
  * callers hold, registry entries, imports from modules of other libraries. Inside, nothing
  * counts. At zero the library is closed. */
