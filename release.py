@@ -84,6 +84,9 @@ def disagreements(root: Path = ROOT) -> Iterator[str]:
     header = (root / "csrc" / "include" / "mblob.h").read_text(encoding="utf-8")
     if f'#define MBLOB_VERSION "{mine}"' not in header:
         yield f"csrc/include/mblob.h: MBLOB_VERSION is not {mine}, the version in mblob/__init__.py"
+    packager = (root / "packager" / "compile" / "__init__.py").read_text(encoding="utf-8")
+    if f'__version__ = "{mine}"' not in packager:
+        yield f"packager/compile/__init__.py: __version__ is not {mine}, the version in mblob/__init__.py"
     project = (root / "pyproject.toml").read_text(encoding="utf-8")
     if 'version = { attr = "mblob.__version__" }' not in project:
         yield "pyproject.toml: the version is not that of mblob/__init__.py"

@@ -22,7 +22,7 @@ from mblob.cli import doctor_target
 from mblob.cli.findings import Finding, attempt, report_lines, tool
 from mblob.cli.report import INCOMPATIBLE
 from mblob.cli.verbs import VERBS
-from mblob.errors import MblobError, needs_package
+from mblob.errors import MblobError
 from mblob.installed import SONAME, library_dir
 from mblob.interrupts import DeferredSignals
 from mblob.native.runtime import lib
@@ -110,7 +110,7 @@ def load_findings() -> Iterator[Finding]:
         "load", "Python", ok=True, needed=True, version=sys.version.split()[0], place=sys.executable
     )
     yield attempt("load", "C runtime", native_runtime, needed=True)
-    if can_pack():
+    if absent_packager() is None:
         yield attempt("load", "registered loaders", registered_loaders)
     yield attempt("load", "open from memory", memory_file)
     yield from plugin_findings()
@@ -274,8 +274,7 @@ def link_findings() -> Iterator[Finding]:
     installed."""
     from mblob.packager.options import LINKERS
 
-    if not can_pack():
-        error = needs_package("packing", "mblob-packager")
+    if error := absent_packager():
         yield Finding("link and run", "packing", False, True, str(error))
         return
     yield attempt("link and run", "default linker", partial(trial, []), needed=True)
@@ -284,12 +283,13 @@ def link_findings() -> Iterator[Finding]:
         yield try_linker(linker, [f"-fuse-ld={name}"]) if linker.ok else linker
 
 
-def can_pack() -> bool:
-    """False where the installation only runs libraries."""
+def absent_packager() -> MblobError | None:
+    """The error of packing where the installation only runs libraries."""
     try:
-        return util.find_spec("mblob.packager.link") is not None
-    except MblobError:
-        return False
+        util.find_spec("mblob.packager.link")
+    except MblobError as error:
+        return error
+    return None
 
 
 def try_linker(linker: Finding, options: list[str]) -> Finding:

@@ -19,7 +19,7 @@ from docs.site import manual_page
 
 FILES = (
     "mblob/__init__.py", "csrc/include/mblob.h", "pyproject.toml", "CHANGELOG.md", "README.md",
-    "docs/mblob-pack.1",
+    "docs/mblob-pack.1", "packager/compile/__init__.py",
 )  # fmt: skip
 
 
@@ -75,6 +75,12 @@ def test_version_change_log_and_project_agree(release: dict[str, Any], tree: Pat
             "",
             'pyproject.toml: the classifier "Private :: Do Not Upload" and example.org in [project.urls] go together:'
             " PyPI refuses files without an address",
+        ),
+        (
+            "packager/compile/__init__.py",
+            '"0.1.0"',
+            '"0.1.1"',
+            "packager/compile/__init__.py: __version__ is not 0.1.0, the version in mblob/__init__.py",
         ),
         (
             "docs/mblob-pack.1",

@@ -196,6 +196,30 @@ def test_commands_that_need_the_packager_say_it_in_one_line(
     assert done.stderr.endswith("packing needs mblob-packager: pip install 'mblob[pack]'\n")
 
 
+def test_a_packager_of_another_version_is_refused_and_the_rest_works(
+    small: Path, folder: Path, tmp_path: Path
+) -> None:
+    site = shutil.copytree(small, tmp_path / "site", symlinks=True)
+    other = site / "mblob" / "packager" / "compile"
+    other.mkdir()
+    (other / "__init__.py").write_text('\n__version__ = "0.0.9"\nraise SystemError\n')
+    code = "from mblob.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    version = mblob.__version__
+    text = (
+        f"packing needs mblob-packager of the version of mblob, {version}, found another: pip install"
+        f" 'mblob[pack]=={version}'\n"
+    )
+    for words in (
+        "build k.c -o new.so",
+        "standalone k.c -o new.so",
+        "doctor --target aarch64-linux-gnu",
+    ):
+        done = on_small(site, folder, code, *words.split())
+        assert (done.returncode, done.stdout) == (6, "") and done.stderr.endswith(text), done
+    assert text.replace("\n", "") in on_small(site, folder, code, "doctor").stdout
+    assert on_small(site, folder, code, "run", "lib.so", "three").stdout == "3\n"
+
+
 def test_the_wheel_of_the_packager_has_the_rooms_that_are_asked_for(root: Path) -> None:
     split = runpy.run_path(str(root / "wheel_parts.py"))["PACKAGER"]
     found = [name for name in split if name.startswith("mblob/packager/")]

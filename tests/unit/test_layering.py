@@ -40,10 +40,11 @@ TYPES_ALONE = {
 }
 # What imports the face, `mblob`: a module has the methods that users call on it, the command line is
 # a user, as is what stands for TVM's package, and an index says which version wrote it. Code
-# generators are global functions, and some of these come with `mblob.byoc`.
+# generators are global functions, and some of these come with `mblob.byoc`. The packager refuses parts of another
+# version.
 TAKES_FROM_THE_FACE = {
-    "mblob.module", "mblob.repack", "mblob.cli", "mblob.packager.write", "mblob.packager.byoc", "mblob.loader",
-    "mblob.compat",
+    "mblob.module", "mblob.repack", "mblob.cli", "mblob.packager", "mblob.packager.write", "mblob.packager.byoc",
+    "mblob.loader", "mblob.compat",
 }  # fmt: skip
 
 
