@@ -16,6 +16,8 @@ from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
 Numbers = dict[int, float]  # of a polynomial, by their exponents
 _MOST_STEPS = 4  # of a product or a polynomial that is looked at
 _HIGHEST = 3  # exponent
+# Types of numbers, and how far those that frontends write may be off: two of them were rounded.
+FLOATS = {"float32": 1e-5, "float16": 2**-10, "bfloat16": 2**-7}
 _GELU = {1: sqrt(0.5)}
 _GELU_TANH = {1: sqrt(2 / pi), 3: 0.044715 * sqrt(2 / pi)}
 
@@ -68,8 +70,8 @@ def _become(o: Operator, op: str, *inputs: Tensor, **attrs: float) -> None:
 
 
 def is_float(tensor: Tensor) -> bool:
-    """True for a constant of float32."""
-    return tensor.is_constant and tensor.dtype == "float32"
+    """True for a constant of floats."""
+    return tensor.is_constant and tensor.dtype in FLOATS
 
 
 def number_of(tensor: Tensor) -> float | None:
@@ -175,9 +177,9 @@ def _product(left: Numbers | None, right: Numbers | None) -> Numbers | None:
     return made
 
 
-def _are(found: Numbers | None, wanted: Numbers) -> bool:
+def _are(found: Numbers | None, wanted: Numbers, dtype: str) -> bool:
     return found is not None and all(
-        isclose(found.get(k, 0), wanted.get(k, 0), rel_tol=1e-5, abs_tol=1e-9)
+        isclose(found.get(k, 0), wanted.get(k, 0), rel_tol=FLOATS[dtype], abs_tol=1e-9)
         for k in found.keys() | wanted.keys()
     )
 
@@ -202,17 +204,17 @@ def _gated(o: Operator) -> Named:
 
 def _gate(gate: Tensor, factor: float, x: Tensor) -> str | None:
     o = gate.producer
-    if o is None or not o.inputs:
+    if o is None or not o.inputs or x.dtype not in FLOATS:
         return None
     inner = o.inputs[0]
     if o.op == "sigmoid":
-        return "silu" if factor == 1 and _are(_polynomial(inner, x), {1: 1.0}) else None
+        return "silu" if factor == 1 and _are(_polynomial(inner, x), {1: 1.0}, x.dtype) else None
     if o.op == "clip":
         moved = _polynomial(inner, x) or {}
         limits = [factor * o.number(name) for name in ("a_min", "a_max")]
         line = {k: factor * v for k, v in moved.items()}
-        fits = limits[0] == 0 and isclose(limits[1], 1, rel_tol=1e-6)
-        return "hardswish" if fits and _are(line, {0: 0.5, 1: 1 / 6}) else None
+        fits = limits[0] == 0 and isclose(limits[1], 1, rel_tol=FLOATS[x.dtype])
+        return "hardswish" if fits and _are(line, {0: 0.5, 1: 1 / 6}, x.dtype) else None
     if o.op == "tanh":
         return "mish" if factor == 1 and _is_softplus(inner, x) else None
     moved_by_one = _with_number(o, "add")
@@ -220,7 +222,7 @@ def _gate(gate: Tensor, factor: float, x: Tensor) -> str | None:
     if shape is None or factor != 0.5 or shape.op not in ("erf", "tanh"):
         return None
     wanted, name = (_GELU, "gelu") if shape.op == "erf" else (_GELU_TANH, "gelu_tanh")
-    return name if _are(_polynomial(shape.inputs[0], x), wanted) else None
+    return name if _are(_polynomial(shape.inputs[0], x), wanted, x.dtype) else None
 
 
 def _is_softplus(tensor: Tensor, x: Tensor) -> bool:
@@ -308,7 +310,7 @@ def _normalized(o: Operator) -> tuple[Tensor, int, float] | None:
         or mean.attrs != variance.attrs
     ):
         return None
-    if not _are(_polynomial(squared.outputs[0], o.inputs[0]), {2: 1.0}):
+    if not _are(_polynomial(squared.outputs[0], o.inputs[0]), {2: 1.0}, "float32"):
         return None
     axes, rank = mean.ints("axis"), len(x.shape)
     if axes != tuple(range(rank - len(axes), rank)) or not mean.flag("keepdims"):

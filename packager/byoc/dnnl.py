@@ -20,7 +20,7 @@ from typing import Any
 
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
-from mblob.packager.byoc.activations import number_of
+from mblob.packager.byoc.activations import FLOATS, number_of
 from mblob.packager.byoc.json_graph import JsonGraph
 from mblob.packager.byoc.operators import Composite, Operator, Region
 from mblob.packager.byoc.patterns import OpPattern, Pattern, is_op, register_pattern_table, wildcard
@@ -44,6 +44,7 @@ _PLUG_IN = frozenset((
     "nn.max_pool1d", "nn.avg_pool1d", "nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d",
     "nn.avg_pool3d", "nn.global_avg_pool2d", "image.resize2d", "mean", "sum", "max", "min",
     "nn.softmax", "nn.log_softmax", "nn.layer_norm", "reshape", "transpose", "concatenate",
+    "cast",
 ))  # fmt: skip
 _MOST_AXES = 12  # of oneDNN's descriptors
 _MOST_SOURCES = 1024  # of a concatenation, in the plug-in
@@ -82,11 +83,21 @@ def runs(operator: Operator) -> bool:
         operator.op in _PLUG_IN
         and len(operator.outputs) == 1
         and 0 < len(operator.inputs) <= _MOST_SOURCES
-        and all(t.dtype == "float32" and 0 not in t.shape for t in tensors)
+        and _have_types(operator)
+        and all(0 not in t.shape for t in tensors)
         and all(len(t.shape) <= _MOST_AXES for t in tensors)
         and (operator.op != "power" or _has_one_exponent(operator))
         and len(operator.outputs[0].shape) > 0
     )
+
+
+def _have_types(o: Operator) -> bool:
+    """Floats of one type; layers may give float32 for float16 and bfloat16, as a cast may give any."""
+    given, made = {t.dtype for t in o.inputs}, o.outputs[0].dtype
+    if len(given) > 1 or not FLOATS.keys() >= given | {made}:
+        return False
+    layer = kind(o) in _PLUG_IN_ROOTS and made == "float32"
+    return o.op == "cast" or layer or given == {made}
 
 
 def _has_one_exponent(o: Operator) -> bool:

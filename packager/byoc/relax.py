@@ -178,9 +178,15 @@ def _modules(engine: str, regions: Sequence[Region], prepack: bool) -> list[Modu
     return [loader]
 
 
+def _with_type(call: Operator) -> str:
+    """The name of a kernel, with the type of its tensors, unless that is float32 or integers."""
+    narrow = {t.dtype for t in (*call.inputs, *call.outputs)} & {"float16", "bfloat16"}
+    return " of ".join((call.op, *sorted(narrow)))
+
+
 def _tell(relax: Any, mod: Any, regions: Sequence[Region], by_pattern: bool, trace: Trace) -> None:
     for region in regions:
-        names = Counter(call.op for call in region.calls)
+        names = Counter(_with_type(call) for call in region.calls)
         what = ", ".join(f"{count} {name}" for name, count in names.most_common())
         trace(f"{region.symbol}: {what}")
     left: Counter[str] = Counter()
@@ -348,7 +354,7 @@ def _with_operators(relax: Any, mod: Any) -> Any:
 
     def numbers_in(function: Any) -> list[float]:
         """The number of a loop over one tensor, which TVM writes into it."""
-        found = {*re.findall(r"T\.float32\((-?[0-9.e+-]+)\)", str(function))}
+        found = {*re.findall(r"T\.b?float(?:16|32)\((-?[0-9.e+-]+)\)", str(function))}
         return [*map(float, found)]
 
     def is_loop_of(
@@ -370,7 +376,8 @@ def _with_operators(relax: Any, mod: Any) -> Any:
         name = loop.name_hint.rstrip("0123456789_")
         numbers = numbers_in(mod[loop]) if name in names and len(arguments) == 1 else []
         if name in names and is_loop_of(mod[loop], name, arguments, numbers):
-            constants = [relax.const(number, "float32") for number in numbers]
+            dtype = str(type_of(arguments[0]).dtype)
+            constants = [relax.const(number, dtype) for number in numbers]
             return getattr(relax.op, name)(*arguments, *constants)
         return call
 

@@ -311,6 +311,7 @@ RULES: dict[str, Rule] = {
     )},
     **{f"relax.{op}": Rule(_reduction(op)) for op in ("mean", "sum", "max", "min")},
     "relax.clip": Rule(_clip, 3),
+    "relax.astype": Rule(_plain("cast")),
     "relax.reshape": Rule(_reshape, 2),
     **{f"relax.{op}": Rule(_reshape) for op in ("squeeze", "expand_dims", "flatten")},
     "relax.permute_dims": Rule(_transpose),

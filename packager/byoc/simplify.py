@@ -3,7 +3,7 @@
 A batch norm is a subtraction, division, product and sum for each channel: `fold_channels` makes them
 weights and bias of the layer in front. `activations.py` finds what is written out of operators of one
 element. `untangled` is for engines that are slow at transposed convolutions.
-Numbers are float32; sums are made in float64.
+Sums are made in float64.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mblob.packager.byoc.activations import is_float, name_activations, needed, users_of
+from mblob.packager.byoc.activations import FLOATS, is_float, name_activations, needed, users_of
 from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
 
 _TRANSPOSED = ("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
@@ -100,16 +100,29 @@ def _fold(layer: Operator, followers: Sequence[tuple[Operator, Any]]) -> None:
         else:
             factor = number if user.op == "multiply" else 1 / number
             weights, bias = weights * factor.reshape(spread), bias * factor
+    kind = layer.inputs[1].numpy().dtype
+    with np.errstate(over="ignore"):
+        rounded = [weights.astype(kind), bias.astype(kind)]
+    if kind.itemsize < 4 and not (_keeps(weights, rounded[0]) and _keeps(bias, rounded[1])):
+        return
     last = followers[-1][0]
     layer.name, layer.outputs = last.name, last.outputs
     layer.outputs[0].producer = layer
-    name, dtype = layer.inputs[1].name, layer.inputs[1].dtype
-    made = [constant_tensor(name, weights.astype(dtype))]
+    name = layer.inputs[1].name
+    made = [constant_tensor(name, rounded[0])]
     if any(user.op in ("add", "subtract") for user, _ in followers):
-        made.append(constant_tensor(f"{name}.bias", bias.astype(dtype)))
+        made.append(constant_tensor(f"{name}.bias", rounded[1]))
     layer.inputs = (layer.inputs[0], *made)
     for user, _ in followers:
         user.outputs = ()  # nobody needs it
+
+
+def _keeps(numbers: Any, rounded: Any) -> bool:
+    """True if float16 or bfloat16 changed numbers by a rounding alone: none became infinite or subnormal."""
+    import numpy as np
+
+    unit = FLOATS[str(rounded.dtype)]
+    return bool((np.abs(rounded.astype(np.float64) - numbers) <= unit * np.abs(numbers)).all())
 
 
 # -- transposed convolutions -----------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -19,8 +21,12 @@ from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError
 from tests.built_once import built_once
 from tests.e2e.programs import run
+from tests.loader.dnnl.dnnl_graphs import python
 
 pytestmark = pytest.mark.own_process  # oneDNN
+HALVES: dict[str, tuple[Any, float]] = {
+    "float16": (np.float16, 2.0**-11), "bfloat16": (ml_dtypes.bfloat16, 2.0**-8),
+}  # fmt: skip
 SCRIPT = Path(__file__).with_name("relax_modules.py")
 # All but `integers`, whose results may differ by a step.
 CASES = (
@@ -103,6 +109,51 @@ def test_what_others_need_inside_of_a_gelu_or_of_integers_is_made(built: Path) -
     assert {line.split()[2].strip(",") for line in (power, matmul, erf)} == {
         "relax.power", "relax.matmul", "relax.erf",
     }  # fmt: skip
+
+
+def off_in_halves(folder: Path) -> list[tuple[str, int, float, float]]:
+    """(case, output, units that it is off, units that TVM's own kernels are off): of the largest number, in
+    units of its rounding."""
+    found = []
+    for path in sorted(folder.glob("*float16.npz")):
+        io, kind = np.load(path), path.stem.rpartition("_")[2]
+        machine = mblob.relax.VirtualMachine(
+            mblob.load_module(path.with_suffix(".so")), mblob.cpu()
+        )
+        given = mblob.array(io["x"].astype(HALVES[kind][0]))
+        made = machine["main"](given)
+        for i, t in enumerate(made if isinstance(made, (list, tuple)) else [made]):
+            wanted = io[f"y{i}"].astype("float64")
+            unit = HALVES[kind][1] * np.abs(wanted).max()
+            ours, theirs = (
+                np.abs(a - wanted).max() / unit for a in (t.numpy().astype("float64"), io[f"t{i}"])
+            )
+            found.append((path.stem, i, float(ours), float(theirs)))
+    return found
+
+
+@pytest.mark.parametrize("isa", ["AVX2", "AVX512_CORE", "ALL"])
+def test_halves_are_as_near_as_their_rounding_allows_on_each_processor(
+    built: Path, onednn: str, isa: str
+) -> None:
+    code = f"from tests.packager.byoc.test_byoc_relax import *; print(off_in_halves(Path({str(built)!r})))"
+    done = python(code, ONEDNN_MAX_CPU_ISA=isa, DNNL_MAX_CPU_ISA=isa)
+    assert not done.returncode, done.stderr[-6000:]
+    rows = ast.literal_eval(done.stdout)
+    assert len(rows) == 22, rows
+    far = [row for row in rows if not row[2] <= 2]
+    assert far == []
+
+
+def test_halves_are_fused_as_float32_is_and_told_by_their_type(built: Path) -> None:
+    for kind in HALVES:
+        lines = (built / f"layers_{kind}.txt").read_text()
+        assert lines.replace(f" of {kind}", "") == (built / "layers.txt").read_text()
+    gates = (built / "gates_float16.txt").read_text()
+    assert gates.replace(" of float16", "") == (built / "gates.txt").read_text()
+    casts = (built / "casts_float16.txt").read_text().partition(": ")[2].split(", ")
+    assert casts == ["1 nn.conv2d of float16", "1 nn.softmax", "1 cast of float16",
+                     "1 add of float16", "1 nn.relu of float16"]  # fmt: skip
 
 
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
@@ -397,6 +448,22 @@ def test_a_hardswish_has_these_numbers_and_no_others(
         assert found == ["hardswish"]
     else:
         assert found == ["linear", "clip", "multiply", "linear"]
+
+
+@pytest.mark.parametrize("factor, folded", [(0.3, True), (1e-7, False), (1e6, False)])
+def test_weights_in_halves_are_scaled_unless_that_loses_more_than_a_rounding(
+    factor: float, folded: bool
+) -> None:
+    region = Region(2, 4)
+    out = region("multiply", dense(region), channels(1, factor, 1))
+    layer = region.operators[0]
+    layer.inputs = (
+        layer.inputs[0],
+        constant_tensor("w", layer.inputs[1].numpy().astype("float16")),
+    )
+    found = simplified(region.operators, [out])
+    assert len(found) == (1 if folded else 2) and found[0].inputs[1].dtype == "float16"
+    assert np.isfinite(found[0].inputs[1].numpy()).all()
 
 
 @pytest.mark.parametrize("factor, found", [(1, ["silu"]), (2, ["linear", "sigmoid", "multiply"])])
