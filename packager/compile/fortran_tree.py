@@ -121,9 +121,14 @@ def read(text: str) -> dict[str, dict[str, Dummy]]:
     return made
 
 
+def _tokens(text: str) -> Iterator[str]:
+    text = _SIZE.sub(lambda size: f"{size[1]}:{size[2]}:{size[3] or 0}", text)
+    return iter(re.findall(r"[()]|[^\s()]+", text))
+
+
 def _length(spec: str, procedure: str) -> Expression:
     found = _TEXT.fullmatch(spec)
-    tokens = iter(re.findall(r"[()]|[^\s()]+", found[1])) if found else iter(())
+    tokens = _tokens(found[1] if found else "")
     try:
         read = _expression(next(tokens), tokens, procedure, DEPTH)
     except (StopIteration, ValueError):
@@ -136,8 +141,7 @@ def _bounds(spec: str, procedure: str) -> tuple[tuple[Expression, Expression], .
     if found is None:
         return ()
     rank = int(found[1])
-    text = _SIZE.sub(lambda size: f"{size[1]}:{size[2]}:{size[3] or 0}", found[2])
-    tokens = iter(re.findall(r"[()]|[^\s()]+", text))
+    tokens = _tokens(found[2])
     try:
         read = [_expression(token, tokens, procedure, DEPTH) for token in tokens]
     except (StopIteration, ValueError):

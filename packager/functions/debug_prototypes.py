@@ -208,9 +208,10 @@ def _parameter(found: CType, name: str, index: int, remedies: _Remedies) -> Para
     target = found.target
     if target is None:
         return Parameter(name, "pointer")
-    if target.kind == "shape" and target.target and (scalar := scalar_of(target.target)):
+    base = BASES.get(target.target.kind) if target.kind == "shape" and target.target else None
+    if base and target.target and (scalar := scalar_of(target.target)):
         shape = (Dim(None, ""),) * len(target.dims)
-        return Parameter(name, "tensor", scalar, dims=shape, descriptor=BASES[target.target.kind])
+        return Parameter(name, "tensor", scalar, dims=shape, descriptor=base)
     if target.kind in ("shape", "descriptor") and name == "__result":
         raise NotCallable(f"its result is an array: give {OUT_SUBROUTINE}, such as r(n)")
     if target.kind in ("shape", "descriptor"):

@@ -84,6 +84,7 @@ def of_fortran(
         for p in made
         if p.kind in ("number", "scalar") and p.scalar and p.scalar.is_integer
     }
+    kinds |= {p.name: "" for p in made if p.descriptor and p.name not in kinds}
     why = ""
     for i, p in enumerate(made):
         dims = p.dims
@@ -199,7 +200,7 @@ def _dim(extent: Expression, kinds: Mapping[str, str]) -> Dim | None:
     """One dimension, None if it cannot be read.
 
     Args:
-        kinds: of integer parameters, by name, what their variables begin with.
+        kinds: of integer parameters, by name, what their variables begin with; "" of arrays with descriptors.
     """
     if extent == "*":
         return Dim(None, "")
@@ -212,10 +213,12 @@ def _read(e: Expression, kinds: Mapping[str, str]) -> tuple[str, str] | None:
     if isinstance(e, int):
         return f"INT64_C({e})", str(e)
     if isinstance(e, str):
-        return (kinds[e] + e, e) if e in kinds else None
+        return (kinds[e] + e, e) if kinds.get(e) else None
     if e is None:
         return None
     operator, left, right = e
+    if operator == "size" and kinds.get(str(left)) != "":
+        return None
     if operator == "size":
         dimension = (
             f".tensor->shape[{right - 1}]" if isinstance(right, int) and right else ".elements"
@@ -226,7 +229,9 @@ def _read(e: Expression, kinds: Mapping[str, str]) -> tuple[str, str] | None:
         return None
     texts = [
         f"({text})"
-        if isinstance(side, tuple) and side[0] != "*" and (operator == "*" or side is right)
+        if isinstance(side, tuple)
+        and side[0] not in ("*", "size")
+        and (operator == "*" or side is right)
         else text
         for side, (_, text) in ((left, read[0]), (right, read[1]))
     ]

@@ -223,7 +223,7 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
     body += [f"(void){name};" for name in unused]
     body.append(f"if (mblob_count({shown}, num_args, {len(taken)})) return -1;")
     # Numbers first: the dimensions of tensors may name them, and those of results also tensors.
-    order = sorted(range(len(taken)), key=lambda i: _turn(taken[i]))
+    order = sorted(range(len(taken)), key=lambda i: _turn(i, taken))
     for i in order:
         body += _fetch(taken[i], i, f.dialect)
     for i, a in enumerate(taken):
@@ -250,8 +250,18 @@ def _chosen_form(f: Wrapped, number: int) -> str:
     return form(p, number, [f.packed_symbol, *symbols], convention, arguments, elements)
 
 
-def _turn(p: Parameter) -> int:
-    return (p.kind in ("tensor", "text", "pointer")) + (p.descriptor > 0 and bool(p.dims[0].code))
+def _turn(i: int, taken: Sequence[Parameter], later: tuple[int, ...] = ()) -> int:
+    """The turn at which an argument is fetched: behind those that its sizes are computed of.
+
+    Args:
+        later: arguments whose sizes are computed of it.
+    """
+    p = taken[i]
+    if p.kind not in ("tensor", "text", "pointer"):
+        return 0
+    codes = " ".join(d.code or "" for d in (*p.dims, *filter(None, [p.length])))
+    of = (k for k, a in enumerate(taken) if f"{_variable(a, k)}." in codes and k not in later)
+    return 1 + max((_turn(k, taken, (*later, i)) for k in of if k != i), default=0)
 
 
 def signature(p: Prototype) -> str:

@@ -276,6 +276,59 @@ def test_arrays_of_assumed_shape_are_passed_with_their_strides(
         lib["shapes::longest"]
 
 
+LATER = """
+subroutine before(b, a, s)
+  real, intent(in) :: a(:)
+  real, intent(inout) :: b(2 * size(a))
+  character(len=size(a)), intent(out) :: s
+  b(:size(a)) = a
+  s = repeat("s", size(a))
+end subroutine
+function letters(x) result(r)
+  real, intent(in) :: x(:)
+  character(len=size(x)) :: r
+  r = repeat("r", size(x))
+end function
+subroutine words(x, n)
+  character(len=4), intent(in) :: x(:)
+  integer, intent(out) :: n
+  n = size(x)
+end subroutine
+subroutine sizes(t, n, b)
+  integer, intent(in) :: n
+  character(len=4), intent(in) :: t(n)
+  real, intent(inout) :: b(size(t))
+  b = n
+end subroutine
+"""
+
+
+def test_sizes_of_arrays_that_come_later_and_lengths_of_texts_are_checked(
+    tmp_path: Path, require: Callable[[str], str]
+) -> None:
+    require("gfortran")
+    module = mblob.csource_module(LATER, fmt="f90")
+    with pytest.warns(UserWarning, match=r"does not check .*sizes: parameter 2"):
+        module.export_library(tmp_path / "k.so")
+    lib = mblob.load_module(tmp_path / "k.so")
+    assert shown(lib) == {
+        "before": "void before(float b[2 * size(a)], const float a[*], char s[static size(a)])",
+        "letters": "void letters(char result[static size(x)], const float x[*])",
+        "sizes": "void sizes(const char t[static 4 * n], int32_t n, float *b)",
+    }
+    a, b, text = np.arange(4, dtype="f4"), np.zeros(4, "f4"), np.zeros(4, "i1")
+    lib.before(b, a[::2], text)
+    assert (b[:2].tolist(), text.tobytes()) == ([0, 2], b"ss\0\0")
+    with pytest.raises(mblob.MblobError, match=r"expected shape \(6,\).* found \(4,\)"):
+        lib.before(b, a[:3], text)
+    lib.letters(text, a)
+    assert text.tobytes() == b"rrrr"
+    with pytest.raises(mblob.MblobError, match=r"at least 4,\), found \(3,\)"):
+        lib.letters(text[:3], a)
+    with pytest.raises(mblob.NotFoundError, match=r"words.*a Fortran array descriptor"):
+        lib["words"]
+
+
 CALLBACK = """
 subroutine applied(f, x) bind(c)
   use iso_c_binding
