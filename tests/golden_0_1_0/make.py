@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 
 import mblob
+from tests.e2e.targets.test_targets import relax
+from tests.loader import payloads
+from tests.loader.conftest import KERNELS
+from tests.loader.executors import test_aot_executor as aot
+from tests.loader.executors import vm_programs
 from tests.loader.executors.test_relax_params import ARRAYS
 from tests.loader.executors.test_relax_params import program as relax_program
 from tests.packager.edit.test_add_params import TEN, graph
 from tests.packager.plugins import plugin
+from tests.packager.standalone.test_relay import relay_program
 
 DIALECTS = ("classic", "ffi")
 SCALE = "void scale(float x[3], float by) { for (int i = 0; i < 3; ++i) x[i] *= by; }\n"
@@ -53,8 +59,18 @@ def make_standalone(path: Path) -> None:
     made.export_library(path, standalone=True, prefix="alone", options=SMALL)
 
 
+def make_classic(folder: Path) -> None:
+    """Write models that the classic dialect alone has, but for graphs."""
+    words: dict[str, Any] = {"dialect": "classic", "options": SMALL}
+    factory = mblob.blob_module("AotExecutorFactory", payloads.aot_factory({"w_0": aot.W}, "m"))
+    factory.import_module(mblob.csource_module(KERNELS + aot.MODEL, functions=[]))
+    factory.export_library(folder / "aot.so", **words)
+    relay_program(vm_programs.arithmetic()).export_library(folder / "relay.so", **words)
+    relax("classic").export_library(folder / "relax.so", **words)
+
+
 def make(folder: Path) -> None:
-    """Write all libraries. Graphs are of the classic dialect alone."""
+    """Write all libraries."""
     for dialect in DIALECTS:
         end = "" if dialect == "classic" else f"_{dialect}"
         words: dict[str, Any] = {"dialect": dialect, "options": SMALL}
@@ -72,9 +88,10 @@ def make(folder: Path) -> None:
         (folder / "half.c").unlink()
     graph(folder / "graph.so", w=TEN)
     mblob.strip_index(folder / "graph.so", folder / "no_index.so")
-    relax = relax_program()
-    relax.import_module(mblob.safetensors_module(ARRAYS, order=True))
-    relax.export_library(folder / "relax_ffi.so", dialect="ffi", options=SMALL)
+    make_classic(folder)
+    program = relax_program()
+    program.import_module(mblob.safetensors_module(ARRAYS, order=True))
+    program.export_library(folder / "relax_ffi.so", dialect="ffi", options=SMALL)
     make_standalone(folder / "standalone.so")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import mblob
 from tests.golden_0_1_0.make import CONFIG, WEIGHTS, make, make_standalone
+from tests.loader.executors import test_aot_executor as aot
 from tests.loader.executors.test_relax_params import NAMES, check
 from tests.packager.edit.test_add_params import run_graph
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.own_process  # starts libmblob-ffi.so
 
 FOLDER = Path(__file__).resolve().parent
 FILES = sorted(path.name for path in FOLDER.glob("*.so"))
-BOTH = ("kernels", "weights", "digests", "carried", "joined")
+BOTH = ("kernels", "weights", "digests", "carried", "joined", "relax")
 
 
 def scaled(path: Path) -> None:
@@ -54,7 +55,25 @@ def computes(path: Path) -> None:
 
 
 def runs(path: Path) -> None:
-    check(mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0)), NAMES)
+    machine = mblob.relax.VirtualMachine(mblob.load_module(path), mblob.cpu(0))
+    if path.name == "relax_ffi.so":
+        check(machine, NAMES)
+    else:
+        x = np.ones((2, 3), "float32")
+        np.testing.assert_array_equal(machine["main"](x).numpy(), 2 * x)
+
+
+def runs_relay(path: Path) -> None:
+    machine = mblob.vm.VirtualMachine(mblob.load_module(path), mblob.cpu(0))
+    x, y = np.ones(4, "float32"), np.arange(1, 5, dtype="float32")
+    np.testing.assert_array_equal(machine.run(x, y).numpy(), [1, 4, 9, 16])
+
+
+def runs_aot(path: Path) -> None:
+    model = mblob.aot_executor.AotModule(mblob.load_module(path)["m"](mblob.cpu(0)))
+    x = np.arange(4, dtype="float32")
+    model.run(x=x)
+    np.testing.assert_array_equal(model.get_output(0).numpy(), x * aot.W + aot.K)
 
 
 def predicted(path: Path) -> list[float]:
@@ -78,7 +97,8 @@ def stands_alone(path: Path) -> None:
 
 RUNS: dict[str, Callable[[Path], None]] = {
     "kernels": scaled, "weights": has_data, "digests": has_data, "carried": carries,
-    "joined": joined, "graph": computes, "no_index": computes, "relax": runs, "standalone": stands_alone,
+    "joined": joined, "graph": computes, "no_index": computes, "aot": runs_aot, "relay": runs_relay,
+    "relax": runs, "standalone": stands_alone,
 }  # fmt: skip
 
 
@@ -87,7 +107,7 @@ def kind_of(name: str) -> str:
 
 
 def test_there_is_a_small_file_of_each_kind() -> None:
-    of_one = {"graph.so", "no_index.so", "relax_ffi.so", "standalone.so"}
+    of_one = {"graph.so", "no_index.so", "standalone.so", "aot.so", "relay.so"}
     assert of_one | {f"{kind}{end}.so" for kind in BOTH for end in ("", "_ffi")} == set(FILES)
     with_runtime = (FOLDER / "standalone.so").stat().st_size
     assert with_runtime < 96 << 10
