@@ -89,12 +89,15 @@ HOST = r"""
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 typedef struct { void *data; struct { int32_t type, id; } device; int32_t ndim; struct {
   uint8_t code, bits; uint16_t lanes; } dtype; int64_t *shape, *strides; uint64_t offset; } tensor;
 typedef union { int64_t i; double f; void *p; } value;
 typedef struct { int32_t type; uint32_t zero; value v; } any;
 typedef struct { const char *data; size_t size; } bytes;
+typedef struct { uint64_t references; int32_t type; uint32_t zero; union { void (*deleter)(void *, int); int64_t i; };
+} object;
 static void *library;
 static int ffi;
 static char room[256] __attribute__((aligned(16)));
@@ -120,9 +123,16 @@ static const void *packed(int number, void *v, void *w, size_t size, int is_comp
     memcpy(room, &result.v, size);
     return result.zero == size ? room : 0;
   }
-  const bytes *found = ffi ? result.v.p : r.p;
-  if ((ffi ? result.type != 9 : code != 12) || found->size != size) return 0;
-  return memcpy(room, found->data, size);
+  /* an object without a runtime, or a block that its caller frees */
+  if (ffi ? result.type != 66 : code != 0x1000c) return 0;
+  void *owned = ffi ? result.v.p : r.p;
+  const bytes *found = ffi ? (bytes *)((char *)owned + sizeof(object)) : owned;
+  const int is_right = found->size == size && memcpy(room, found->data, size);
+  if (ffi)
+    ((object *)owned)->deleter(owned, 3);
+  else
+    free(owned);
+  return is_right ? room : 0;
 }
 #define TRY(n, is_complex) do { \
     char place[sizeof(T##n) + 1]; /* an argument that is less aligned than the type */ \
