@@ -40,6 +40,8 @@ def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:
         return int.from_bytes(data, sys.byteorder, signed=_INT128[name])
     if name in _COMPLEX and len(data) == struct.calcsize(_COMPLEX[name]):
         return complex(*struct.unpack(_COMPLEX[name], data))
+    if name == "void" or number_of(name.split()) is not None:
+        return _left_in(data)
     try:
         import numpy as np
     except ImportError:
@@ -47,10 +49,32 @@ def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:
     return np.frombuffer(bytearray(data), dtype_of(layouts(name), len(data)))[0]
 
 
+def _left_in(data: bytes) -> Any:
+    """What a function left in an object that began empty; in front of it the result, if that is a number."""
+    types, _, rest = data.partition(b"\0")
+    number, _, name = types.decode("utf-8", "replace").rpartition(", ")
+    if not number:
+        return _of_library(name, rest)
+    kind = getattr(number_of(number.split()), "kind", "int")
+    (value,) = struct.unpack_from("d" if kind == "float" else "Q" if kind == "uint" else "q", rest)
+    return bool(value) if kind == "bool" else value, _of_library(name, rest[8:])
+
+
+def _texts(data: bytes) -> list[str]:
+    made, at = [], 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 8], sys.byteorder)
+        made.append(data[at + 8 : at + 8 + size].decode("utf-8", "surrogateescape"))
+        at += 8 + size
+    return made
+
+
 def _of_library(name: str, data: bytes) -> Any:
     """The text, or the array, that is in an object of the standard library of C++."""
     if name == "std::string":
         return data.decode("utf-8", "surrogateescape")
+    if name == "std::vector<std::string>":
+        return _texts(data)
     found = re.fullmatch(r"std::\w+<(?:const )?(?:std::complex<(\w+)>|([\w ]+))(?:, \d+)?>", name)
     words = (found[2] or f"{found[1]} _Complex").split() if found else []
     number = number_of(words)

@@ -50,13 +50,18 @@ def doc(owner: OpenedNode, name: str) -> str | None:
         prototype = prototype_of(owner, name)
     except MblobError:
         return None
+    comment = comment_of(owner, name) if prototype else ""
+    of_cxx = {
+        line.partition(": ")[0]
+        for line in comment.split("\n")
+        if ": std::" in line.replace("const ", "")
+    }
     may_be_null = [
         p.name
         for p in parameters(prototype)
-        if p.name and p.is_memory and (not p.dims or p.dims[0] in ANY)
+        if p.name and p.is_memory and (not p.dims or p.dims[0] in ANY) and p.name not in of_cxx
     ]
     null = f"None is the null pointer for {', '.join(may_be_null)}." if may_be_null else ""
-    comment = comment_of(owner, name) if prototype else ""
     return "\n\n".join(filter(None, (prototype, comment, null))) or None
 
 

@@ -28,7 +28,7 @@ _DYNAMIC = 2**32 - 1  # std::dynamic_extent, which is larger on other machines
 _NAMES = ("basic_string", "basic_string_view", "vector", "span", "array")
 
 
-def library_of(declared: Any, pointer_size: int) -> Library | None:
+def library_of(declared: Any, pointer_size: int, depth: int = 0) -> Library | None:
     """The class of the standard library that a type is, or a reference to it; None of others, and of those with
     allocators or traits of their own."""
     die, _, _ = unnamed(declared)
@@ -52,8 +52,11 @@ def library_of(declared: Any, pointer_size: int) -> Library | None:
     if types:
         element, _, is_const = unnamed(types[0])
         of = type_of(element, pointer_size)
+        inner = library_of(element, pointer_size, depth + 1) if depth == 0 else None
+        of = of if inner is None else of._replace(library=inner)
     elif is_template:  # of a class that is only declared, its name alone tells
-        found = _numbers(pointer_size).get(re.sub(r"^const | const$", "", _first(listed)))
+        named = re.sub(r"^const | const$", "", _first(listed))
+        found = _numbers(pointer_size).get(named)
         if found is None or not _has_usual_names(listed):
             return None
         of, is_const = found, "const" in _first(listed).split()
@@ -114,6 +117,10 @@ def _numbers(pointer_size: int) -> dict[str, CType]:
         yield "uint", 2, ("unsigned short", "short unsigned int")
         yield "int", 4, ("int",)
         yield "uint", 4, ("unsigned int",)
+        yield "uint", 2, ("char16_t",)
+        yield "uint", 4, ("char32_t",)
+        yield "complex", 8, ("std::complex<float", "std::__1::complex<float")
+        yield "complex", 16, ("std::complex<double", "std::__1::complex<double")
         yield "int", pointer_size, ("long", "long int")
         yield "uint", pointer_size, ("unsigned long", "long unsigned int")
         yield "int", 8, ("long long", "long long int")

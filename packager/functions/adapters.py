@@ -24,7 +24,7 @@ from mblob.packager.errors import BuildError, warn
 from mblob.packager.functions.registration import compiled_row
 from mblob.packager.functions.wrappers import Wrapped
 from mblob.packager.objects import object_files
-from mblob.packager.write.dialects import CLASSIC, FFI, Dialect
+from mblob.packager.write.dialects import CLASSIC, FFI, Dialect, as_symbol
 
 MARK = "__mblob_adapters"  # begins a hidden symbol of the object that has them
 OF_0_21 = "compiled by TVM 0.21, whose calling convention no other release has; compile it with another one"
@@ -109,7 +109,7 @@ def _with_row(adapter: Adapter, row: Row | None, dialect: Dialect, defined: set[
     """The adapter with what a table says of its function."""
     if row is None:
         return adapter
-    made = dialect.function_prefix + row.name.replace("::", "__")
+    made = dialect.function_prefix + as_symbol(row.name)
     if made in defined:
         made = dialect.packed_symbol(row.name)
     return Adapter(adapter.symbol, row._replace(symbol=made))

@@ -56,7 +56,12 @@ def _wanted(p: Parameter, elements: Callable[[Scalar], str]) -> str:
     element = "{0}"
     if p.kind in ("string", "text"):
         kind = "MBLOB_NULL"
-    elif p.kind == "pointer" or p.value is not None or p.length is not None or p.descriptor:
+    elif (
+        p.kind in ("pointer", "texts")
+        or p.value is not None
+        or p.length is not None
+        or p.descriptor
+    ):
         kind = "MBLOB_OTHER"
     elif p.kind == "scalar" or (p.kind == "number" and p.const):
         kind = "MBLOB_FLOAT" if p.element.kind in ("float", "bfloat") else "MBLOB_INT"

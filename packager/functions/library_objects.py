@@ -3,6 +3,7 @@ front of each, the shim, takes a text or an array, makes the object, and copies 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,30 @@ template <class T> static inline void mblob_give(T *owner, mblob_made *made) {
   made->release = mblob_release<T>;
 }
 
+static inline void mblob_append(std::string *all, const std::string &text) { *all += text; }
+template <class E> static inline void mblob_append(std::string *all, const std::vector<E> &list) {
+  for (size_t i = 0; i < list.size(); i++) {
+    const E one = list[i];
+    all->append((const char *)&one, sizeof one);
+  }
+}
+static inline void mblob_append(std::string *all, const std::vector<std::string> &list) {
+  for (size_t i = 0; i < list.size(); i++) {
+    const uint64_t size = list[i].size();
+    all->append((const char *)&size, sizeof size);
+    *all += list[i];
+  }
+}
+
+/* What is left in an object that began empty, behind the names of the types, and behind a number that is the result. */
+template <class T> static inline void mblob_give_left(const char *types, size_t size, const void *number,
+                                                      const T &object, mblob_made *made) {
+  std::string *all = new std::string(types, size);
+  if (number) all->append((const char *)number, 8);
+  mblob_append(all, object);
+  mblob_give(all, made);
+}
+
 template <class T, class E> static inline void mblob_copy_back(const T &object, E *to, size_t n, size_t *left) {
   *left = object.size();
   if (*left == n)
@@ -131,17 +156,35 @@ def with_library(
     made = describe(function._replace(parameters=others, result=result))
     parameters = list(made.parameters)
     hidden: list[Parameter] = []
+    written = [i for i, found in passed.items() if _is_copied_back(found)]
+    is_number = made.scalar is not None and made.scalar.kind != "complex"
+    one = len(written) == 1 and returned is None and (made.result == "void" or is_number)
     for i, found in passed.items():
         name = parameters[i].name or f"x{i}"
-        parameters[i] = _parameter(found, name)
+        parameters[i] = p = _parameter(found, name)
         hidden.append(Parameter(f"{name}_size", "length", _SIZE, of=i))
-        if _is_copied_back(found):
+        if i in written and one:
+            parameters[i] = p._replace(optional=True)
+            hidden.append(Parameter(f"{name}_out", "out", _SIZE, of=i))
+        elif i in written and p.kind == "texts":
+            raise _refused(function, i, name)
+        if i in written and p.kind != "texts":
             hidden.append(Parameter(f"{name}_left", "left", _SIZE, of=i))
     made = made._replace(parameters=(*parameters, *hidden))
     if returned is not None:
         shown = TEXT_OF_CXX if returned.startswith("std::string") else returned
         made = made._replace(result="made", result_type=shown, scalar=None)
     return made._replace(shim=_shim(made, function, passed, node))
+
+
+def _refused(function: Function, i: int, name: str) -> Exception:
+    """The error for texts that a function writes, beside another result."""
+    from mblob.packager.functions.debug_prototypes import NotCallable
+
+    return NotCallable(
+        f"parameter {i} ({name}) is {shown_class(function.parameters[i])}, beside other results: give a function that"
+        " returns it"
+    )
 
 
 def _number(function: Function, kind: str, size: int) -> CType:
@@ -166,7 +209,9 @@ def _scalar(library: Library) -> Scalar | None:
 
 def class_name(library: Library) -> str | None:
     """A class in C++; None if a shim makes no objects of it."""
-    scalar = _scalar(library)
+    scalar, inner = _scalar(library), library.element.library
+    if library.name == "vector" and inner is not None and inner.name == "basic_string":
+        return f"std::vector<{class_name(inner)}>" if class_name(inner) else None
     if scalar is None or (library.name.startswith("basic_string") and scalar.kind != "char"):
         return None
     element = "const " * library.is_const + _element(scalar)
@@ -202,6 +247,8 @@ def _parameter(found: CType, name: str) -> Parameter:
     library = found.library
     assert library is not None
     is_const = not _is_written(found)
+    if _scalar(library) is None:
+        return Parameter(name, "texts", None, True, spelled="const char *const *")
     if library.name.startswith("basic_string") and is_const:
         char = Scalar("char", "char")
         return Parameter(name, "text", char, True, length=Dim(None, f"{name}_size"))
@@ -220,7 +267,11 @@ def _shim(
         return p.c_type
 
     places = {(p.kind, p.of): k for k, p in enumerate(made.parameters) if p.is_hidden}
-    libraries = [t.library for t in (*passed.values(), function.result) if t.library is not None]
+    libraries = [
+        t.library
+        for t in (*passed.values(), function.result)
+        if t.library is not None and class_name(t.library)
+    ]
     types, objects, arguments, after = [], [], [], []
     for i, p in enumerate(made.parameters[: len(function.parameters)]):
         library = passed[i].library if i in passed else None
@@ -228,7 +279,8 @@ def _shim(
             types.append(c_type(p))
             arguments.append(f"p{i}")
             continue
-        own, element = class_name(library), _element(p.element)
+        own = class_name(library)
+        element = "char *const" if p.kind == "texts" else _element(p.element)
         size = f"p{places['length', i]}"
         how = _CLASSES[library.name].made.format(
             p=f"({'const ' * p.const}{element} *)p{i}", n=size, e=element, count=library.extent
@@ -236,10 +288,18 @@ def _shim(
         objects.append(f"  {own} a{i}{how};")
         types.append(f"{own}{' &' * passed[i].is_reference}")
         arguments.append(f"a{i}")
+        if ("out", i) in places:
+            out = f"p{places['out', i]}"
+            number, types_of = "0", f"{own}"
+            if made.scalar is not None:
+                wide = "double" if made.scalar.kind in ("float", "bfloat") else "int64_t"
+                after.append(f"  const {wide} number = ({wide})r;")
+                number, types_of = "&number", f"{made.result_type}, {own}"
+            given = f'"{types_of}", sizeof "{types_of}", {number}, a{i}, {out}'
+            after.append(f"  if ({out}) mblob_give_left({given});")
         if ("left", i) in places:
-            after.append(
-                f"  mblob_copy_back(a{i}, ({element} *)p{i}, {size}, p{places['left', i]});"
-            )
+            back = f"a{i}, ({element} *)p{i}, {size}, p{places['left', i]}"
+            after.append(f"  {'else ' * (('out', i) in places)}mblob_copy_back({back});")
     call = f"own({', '.join(arguments)})"
     result = "void" if made.result == "made" else c_type(made.returned) if made.returned else (
         "void *" if made.result == "pointer" else made.result_type
@@ -248,7 +308,8 @@ def _shim(
     if made.result == "made":
         library = function.result.library
         assert library is not None
-        row, element = _CLASSES[library.name], _element(_scalar(library) or _SIZE)
+        row, scalar = _CLASSES[library.name], _scalar(library)
+        element = _element(scalar) if scalar else "std::string"
         declared = f"{class_name(library)}{' &' * function.result.is_reference}"
         owner = row.owner.format(e=element, count=library.extent)
         if owner == "std::vector<bool>":
@@ -259,6 +320,11 @@ def _shim(
         given = (
             f"mblob_give(new {owner}({row.of_result.format(r='r' if is_named else call)}), made);"
         )
+        if scalar is None:
+            is_named, given = (
+                True,
+                "std::string *all = new std::string; mblob_append(all, r); mblob_give(all, made);",
+            )
         call = f"{held} {given}" if is_named else given
     elif made.result == "void":
         call = f"{call};"
@@ -285,11 +351,16 @@ def _shim(
         "}",
         "}",
     ]
-    headers = {h for found in libraries for h in _CLASSES[found.name].header.split()}
+    headers = {"string", "vector"}  # of the helpers
+    headers |= {h for found in libraries for h in _CLASSES[found.name].header.split()}
     if any("std::complex<" in line for line in lines):
         headers.add("complex")
     text = "\n".join(lines)
-    notes = tuple(f"{made.parameters[i].name}: {shown_class(found)}" for i, found in passed.items())
+    notes = tuple(
+        f"{made.parameters[i].name}: {shown_class(found)}"
+        + "; None: it begins empty, and the call returns it" * (("out", i) in places)
+        for i, found in passed.items()
+    )
     return Shim(
         symbol, tuple(sorted(headers)), text, "", "", node.fmt, node.options, node.label, notes
     )
@@ -335,13 +406,34 @@ def compile_shims(
         command = compile_command(tools, node, path, output, options, work)
         shown = f"what makes objects of C++ ({path.name})"
         job = Job(shown, (*command, *last), compiler=tools.compiler("c++"))
-        try:
-            run_all([job], work)
-        except ToolchainError as exc:
-            why = next((line for line in exc.output.splitlines() if "error" in line), str(exc))
+        shims, why = _compiled(job, shims, path, work)
+        if why:
             warn(f"{label}: left out, as what makes their objects of C++ does not compile: {why}")
-            refused |= {shim.symbol for shim in shims}
+            refused |= {s.symbol for s in groups[label, fmt, own]} - {s.symbol for s in shims}
+        if not shims:
             continue
         files.append(read_input(HostFile(work / output, shown, cxx=True, generated=True)))
     kept = [w for w in found if w.prototype.shim is None or w.prototype.shim.symbol not in refused]
     return kept, files
+
+
+def _compiled(job: Job, shims: list[Shim], path: Path, work: Path) -> tuple[list[Shim], str]:
+    """The shims that compile, and the first error of the others, "" without any."""
+    why = ""
+    while shims:
+        text = source(shims)
+        write_source(text, path)
+        try:
+            run_all([job], work)
+            break
+        except ToolchainError as exc:
+            errors = re.findall(rf"{re.escape(path.name)}:(\d+):.*error:.*", exc.output)
+            found = next((line for line in exc.output.splitlines() if "error" in line), str(exc))
+            why = why or found
+            starts = [text[: text.index(shim.text)].count("\n") + 1 for shim in shims]
+            bad = {
+                max((k for k, s in enumerate(starts) if s <= int(n)), default=-1) for n in errors
+            }
+            left = [shim for k, shim in enumerate(shims) if k not in bad]
+            shims = left if len(left) < len(shims) and -1 not in bad else []
+    return shims, why

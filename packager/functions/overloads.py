@@ -53,11 +53,6 @@ def _plain(text: str) -> list[str]:
     return ["*" if w == "&" else w for w in _words(text) if w not in _CONST]
 
 
-def is_plain(name: str) -> bool:
-    """True of a name without types of parameters, and without arguments of a template."""
-    return not re.search("[<(]", name)
-
-
 def shown_type(found: CType) -> str:
     """The type of a parameter in the name of an overload."""
     text = shown_class(found) or re.sub(r"\b(?:struct|union|enum|class) ", "", found.spelling)

@@ -24,7 +24,7 @@ from mblob.packager.functions.debug_prototypes import (
 )
 from mblob.packager.functions.library_objects import with_library
 from mblob.packager.functions.number_names import scalar_of
-from mblob.packager.functions.overloads import chooser, is_plain, of_text, shown_type
+from mblob.packager.functions.overloads import chooser, of_text, shown_type
 from mblob.packager.functions.packed_or_plain import plain_row
 from mblob.packager.functions.prototype_check import contradiction
 from mblob.packager.functions.wrappers import Wrapped
@@ -105,7 +105,7 @@ def found_prototypes(
                     overloaded.add(name)
                     continue
                 name = f"{name}({', '.join(map(shown_type, function.parameters))})"
-            packed_symbol = dialect.packed_symbol(name if is_plain(name) else function.name)
+            packed_symbol = dialect.packed_symbol(name)
             if packed_symbol in taken and name not in of_cxx:  # else it is that of the prototype
                 _check_is_its_own(packed_symbol, function, name, name in asked, f, files)
                 continue
@@ -462,7 +462,11 @@ def _overloads(name: str, nodes: Sequence[tuple[HostNode, LinkInput]]) -> str:
 def _with_values(comment: str, function: Function, prototype: Prototype) -> str:
     """A comment; which parameters may be None, the members of structs, and which names there are for the
     values of parameters and of the result."""
-    lines = [f"{p.name}: None leaves it out" for p in prototype.parameters if p.optional]
+    lines = [
+        f"{p.name}: None leaves it out"
+        for p in prototype.parameters
+        if p.optional and not prototype.shim
+    ]
     records: dict[str, list[str]] = {}
     named = (*zip(function.names, function.parameters), ("result", function.result))
     lines += prototype.shim.notes if prototype.shim else ()

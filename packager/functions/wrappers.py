@@ -52,9 +52,7 @@ class Wrapped(NamedTuple):
     def packed_symbol(self) -> str:
         if self.takes_name and not self.dialect.is_ffi:
             return self.prototype.name
-        p = self.prototype
-        is_one = p.called != p.name  # of several, whose names no assembler reads
-        return self.dialect.packed_symbol(p.mangled if is_one else p.name)
+        return self.dialect.packed_symbol(self.prototype.name)
 
     def with_comment(self, comment: str) -> Wrapped:
         return self._replace(prototype=self.prototype._replace(comment=comment))
@@ -98,7 +96,7 @@ def packed_forms(
         else []
     )
     of_fortran = any(f.prototype.of_fortran for f in functions)
-    has_values = bool(values) or any(f.prototype.result == "made" for f in functions)
+    has_values = bool(values) or any(f.prototype.shim for f in functions)
     has_overloads = any(f.prototype.overloads for f in functions)
     text = checks.text(dialect.name, of_fortran, apart, has_values, has_overloads)
     types = [_value_type(v, name) for v, name in values.items()]
@@ -219,7 +217,8 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
         body.append(f"const mblob_call_info call = {{{shown}, names, {', '.join(arguments)}}};")
     else:
         unused += arguments
-    unused += results if p.result == "void" else ()
+    has_out = any(a.kind == "out" for a in p.parameters)
+    unused += results if p.result == "void" and not has_out else ()
     body += [f"(void){name};" for name in unused]
     body.append(f"if (mblob_count({shown}, num_args, {len(taken)})) return -1;")
     # Numbers first: the dimensions of tensors may name them, and those of results also tensors.
@@ -230,16 +229,27 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
         if a.value is not None:
             body += _copied(a, i, values[a.value])
     passed = ", ".join([*_all_passed(p, values), *["&made"] * (p.result == "made")])
-    left = _left(p)
+    places = _places(p)
+    left = [places[a.of] for a in p.parameters if a.kind == "left"]
     body += [f"size_t left{i} = 0;" for i in left]
     checks = [
-        f'if (mblob_elements(&call, {i}, &{_variable(taken[i], i)}, (int64_t)left{i}, "", false, false)) return -1;'
+        f"if ({f'given{i} && ' * taken[i].optional}(int64_t)left{i} != {_variable(taken[i], i)}.elements)"
+        f" return mblob_fail(&call, {i}, MBLOB_SHAPE, {quoted(_LEFT + _AS_NONE * taken[i].optional)},"
+        f" (long long)left{i}, (long long){_variable(taken[i], i)}.elements);"
         for i in left
     ]
+    for i in (places[a.of] for a in p.parameters if a.kind == "out"):
+        to = "result" if f.dialect.is_ffi else "out_ret_value, out_ret_tcode"
+        body.append("__attribute__((cleanup(mblob_release))) mblob_made left_in = {0};")
+        checks.insert(0, f"if (!given{i}) return mblob_return_made(&left_in, false, {to});")
     call = f"mblob_plain_{number}({passed})"
     body += _call(p, call, f.dialect, values, checks)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
+
+
+_LEFT = "the function left %lld elements in it, expected %lld"
+_AS_NONE = "; pass None, and the call returns them"
 
 
 def _chosen_form(f: Wrapped, number: int) -> str:
@@ -276,6 +286,8 @@ def _shown_parameter(p: Parameter, i: int) -> str:
         return f"{name}: {_shown_type(p.scalar) if p.scalar else p.spelled}"
     if p.kind in ("string", "text"):
         return f"{name}: str"
+    if p.kind == "texts":
+        return f"{name}: list[str]"
     if p.kind == "pointer":
         return f"{name}: handle"
     if p.kind == "scalar" or (p.kind == "number" and p.const):
@@ -317,6 +329,16 @@ def _fetch_given(p: Parameter, i: int, dialect: Dialect) -> list[str]:
     v = _variable(p, i)
     if p.kind == "string":
         return [_stored(p, f"const char *{v}"), _check(p, i, f"mblob_string(&call, {i}, &{v})")]
+    if p.kind == "texts":
+        of = quoted(lists_of("texts", 2, p.text))
+        no = f'mblob_fail(&call, {i}, MBLOB_TYPE, MB_TEXT_EXPECTED, "{{}}", mblob_kind_name(&call, {i}))'
+        if p.optional:
+            return [f"if (given{i}) return {no.format('None')};", f"void *const {v} = 0;"]
+        return [
+            f"void *{v};",
+            f"if (mblob_addresses(&call, {i}, {of}) || mblob_pointer(&call, {i}, &{v})) return -1;",
+            f"if (mblob_kind_of(&call, {i}) != MBLOB_TENSOR) return {no.format('a list of texts')};",
+        ]
     if p.is_object:
         return [_stored(p, f"void *{v}"), _check(p, i, f"mblob_address(&call, {i}, &{v})")]
     if p.kind == "pointer" and p.value is not None:
@@ -469,26 +491,30 @@ def _places(p: Prototype) -> dict[int, int]:
     return {k: i for i, k in enumerate(taken)}
 
 
-def _left(p: Prototype) -> list[int]:
-    """The arguments whose number of elements a function of C++ may change, which is refused."""
-    places = _places(p)
-    return [places[a.of] for a in p.parameters if a.kind == "left"]
-
-
 def _all_passed(p: Prototype, values: _Values) -> list[str]:
     """The arguments of the C function's call, as C expressions."""
     places = _places(p)
     return [
-        f"({a.element.name}){_variable(p.parameters[a.of], places[a.of])}"
-        f".{'size' if p.parameters[a.of].length else 'elements'}"
+        _size_of(a.element.name, p.parameters[a.of], places[a.of])
         if a.kind == "length"
         else f"&left{places[a.of]}"
         if a.kind == "left"
+        else f"given{places[a.of]} ? 0 : &left_in"
+        if a.kind == "out"
         else f"({a.element.name})given{places[a.of]}"
         if a.kind == "present"
         else _passed(a, places[k], values)
         for k, a in enumerate(p.parameters)
     ]
+
+
+def _size_of(type_name: str, p: Parameter, i: int) -> str:
+    """The number of elements of an argument."""
+    v = _variable(p, i)
+    if p.kind == "texts":
+        bytes_of = f"mblob_bytes(mblob_tensor_of(&call, {i}))"
+        return f"{v} ? ({type_name}){bytes_of} / sizeof(void *) : 0"
+    return f"({type_name}){v}.{'size' if p.length else 'elements'}"
 
 
 def _passed(p: Parameter, i: int, values: _Values) -> str:

@@ -77,11 +77,12 @@ class Parameter(NamedTuple):
 
     Attributes:
         name: from the prototype, "" if it gives none.
-        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ and Fortran also
-            "number" (by its address; of a constant one the packed function takes the value); of Fortran
-            "text" (the address of characters that a str may stand for), and what is no argument of the
-            packed function: "length" (of a text or an array), "left" (where the number of elements goes that a
-            function of C++ left in one) and "present" (whether an optional number is given).
+        kind: "scalar", "tensor", "string" (const char *) or "pointer" (void *); of C++ "texts" (addresses of
+            them); of C++ and Fortran also "number" (by its address; of a constant one the packed function takes
+            the value) and "text" (the address of characters that a str may stand for); and what is no argument of
+            the packed function: "length" (of a text or an array), "left" (where the number of elements goes that a
+            function of C++ left in one), "out" (where they go if it was None) and "present" (whether an optional
+            number is given).
         scalar: the scalar, or the element; None for strings and pointers.
         const: the function does not write through it.
         dims: of an array parameter, outermost first; () for a plain pointer.
@@ -133,7 +134,7 @@ class Parameter(NamedTuple):
     @property
     def is_hidden(self) -> bool:
         """True if the packed function passes it by what it knows of another argument."""
-        return self.kind in ("length", "left", "present")
+        return self.kind in ("length", "left", "out", "present")
 
     @property
     def points_at_functions(self) -> bool:
@@ -161,6 +162,8 @@ class Parameter(NamedTuple):
     @property
     def c_type(self) -> str:
         """The C type with arrays as pointers, which is what the call passes."""
+        if self.kind in ("out", "texts"):
+            return "mblob_made *" if self.kind == "out" else self.spelled
         base = (
             "void"
             if self.kind == "pointer"
@@ -363,7 +366,7 @@ class Prototype(NamedTuple):
     @property
     def has_own_checks(self) -> bool:
         """True if the check of a parameter is none of `checks.h`."""
-        return self.of_fortran or bool(self.values or self.overloads) or self.result == "made"
+        return self.of_fortran or bool(self.values or self.overloads) or self.shim is not None
 
     @property
     def points_at_structs(self) -> bool:

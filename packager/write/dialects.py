@@ -3,6 +3,7 @@ of an export have."""
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 
 from mblob.bytes.digest import ALGORITHMS
@@ -43,8 +44,13 @@ class Dialect(NamedTuple):
 
     def packed_symbol(self, name: str) -> str:
         """The symbol of the packed function of a plain function of C or C++, which keeps its own."""
-        name = name.replace("::", "__")
+        name = as_symbol(name)
         return self.function_prefix + name if self.is_ffi else f"{name}__packed"
+
+
+def as_symbol(name: str) -> str:
+    """The name of a function as assemblers take it: those of overloads and of templates have other characters, too."""
+    return re.sub(r"[^\w.$]", lambda c: f"_{ord(c[0]):x}", name.replace("::", "__"))
 
 
 CLASSIC = Dialect(

@@ -51,7 +51,17 @@ std::array<double, 2> size_twice(const std::vector<unsigned char> &v) noexcept {
 }
 point at(std::string_view s, float x) { return {x, (int)s.size()}; }
 std::string thrown(const std::string &text) { throw std::runtime_error(text); }
-std::vector<std::string> words(int n) { return std::vector<std::string>(n); }
+void split(const std::string &s, std::vector<std::string> &out) {
+  size_t at = 0;
+  for (size_t end; (end = s.find(' ', at)) != std::string::npos; at = end + 1) out.push_back(s.substr(at, end - at));
+  out.push_back(s.substr(at));
+}
+std::vector<std::string> words(const std::string &s) { std::vector<std::string> out; split(s, out); return out; }
+std::string joined(const std::vector<std::string> &v) { std::string r; for (auto &s : v) r += s + "|"; return r; }
+void filled(std::string &out, int n) { out.append(n, 'x'); }
+bool parsed(const char *text, std::vector<double> &out) { out.assign(3, text[0] - '0'); return true; }
+unsigned long two(std::vector<int> &a, std::vector<int> &b) { a[0] = 7; b[0] = 8; return a.size() + b.size(); }
+std::vector<std::vector<int>> rows(int n) { return std::vector<std::vector<int>>(n); }
 }}
 """
 
@@ -108,9 +118,37 @@ def test_what_a_function_changes_is_copied_back(lib: Any) -> None:
 
 def test_a_function_that_leaves_another_number_of_elements_is_an_error(lib: Any) -> None:
     v = np.ones(3, "float32")
-    with pytest.raises(mblob.MblobError, match=r"expected shape \(4,\), found \(3,\)"):
+    with pytest.raises(mblob.MblobError, match="left 4 elements in it, expected 3; pass None, and"):
         lib["ns::twice"](v)
     assert v.tolist() == [1, 1, 1]
+
+
+def test_none_begins_empty_and_is_returned(lib: Any) -> None:
+    assert lib["ns::split"]("a b ä", None) == ["a", "b", "ä"]
+    assert lib["ns::filled"](None, 3) == "xxx"
+    assert lib["ns::twice"](None).shape == (0,)
+    found, values = lib["ns::parsed"]("2", None)
+    assert (found, values.numpy().tolist()) == (True, [2, 2, 2])
+    given = np.zeros(3)
+    assert lib["ns::parsed"]("4", given) is True or given.tolist() == [4, 4, 4]
+    with pytest.raises(mblob.MblobError, match="expected None, found"):
+        lib["ns::split"]("a b", ["x"])
+    a, b = np.zeros(2, "int32"), np.zeros(3, "int32")
+    assert (lib["ns::two"](a, b), a[0], b[0]) == (5, 7, 8)
+    with pytest.raises(mblob.MblobError):  # it would be two
+        lib["ns::two"](None, b)
+    assert "out: std::vector<std::string> &; None: it begins empty" in lib["ns::split"].__doc__
+    assert "null pointer" not in lib["ns::split"].__doc__
+
+
+def test_lists_of_texts_are_vectors_of_strings(lib: Any) -> None:
+    joined = lib["ns::joined"]
+    assert (joined(["a", "ä", ""]), joined([]), joined((b"x", "y"))) == ("a|ä||", "", "x|y|")
+    for wrong in ("abc", None, [1], np.zeros(2), ["a\0b"]):
+        with pytest.raises(mblob.MblobError):
+            joined(wrong)
+    assert lib["ns::words"]("a bc  d") == ["a", "bc", "", "d"]
+    assert lib["ns::words"]("a\0b") == ["a\0b"]
 
 
 def test_a_string_is_returned_as_a_text(lib: Any) -> None:
@@ -154,12 +192,12 @@ def test_help_shows_what_is_accepted_and_the_types_of_the_source(lib: Any) -> No
     assert texts["ns::twice"] == "void ns::twice(float *v)"
     assert texts["ns::counted"] == "std::vector<int> ns::counted(int n)"
     assert lib["ns::length"].__doc__.endswith("How long a text is.\n\ns: std::string")
-    assert lib["ns::twice"].__doc__.endswith("v: std::vector<float> &")
+    assert "\nv: std::vector<float> &; None" in lib["ns::twice"].__doc__
 
 
 def test_others_say_what_to_do(lib: Any) -> None:
     with pytest.raises(KeyError, match=r"an object of C.*: give a function that writes"):
-        lib["ns::words"]
+        lib["ns::rows"]
     with pytest.raises(
         TypeError, match=r"ctypes has no type for parameter 0.*call module\['ns::sum'\]"
     ):

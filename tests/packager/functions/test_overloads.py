@@ -135,3 +135,12 @@ def test_names_select_what_is_packed(tmp_path: Path) -> None:
         module = mblob.csource_module(tmp_path / "k.cpp", functions=names)
         module.export_library(tmp_path / "k.so")
         assert set(mblob.load_module(tmp_path / "k.so").functions) == found
+
+
+def test_names_of_overloads_survive_a_conversion(tmp_path: Path) -> None:
+    (tmp_path / "k.cpp").write_text(SOURCE)
+    module = mblob.csource_module(tmp_path / "k.cpp", functions=["ns::g", "ns::sum"])
+    module.export_library(tmp_path / "k.so")
+    mblob.convert(tmp_path / "k.so", tmp_path / "ffi.so", dialect="ffi")
+    lib = mblob.load_module(tmp_path / "ffi.so")
+    assert (lib["ns::g(int)"](1), lib["ns::sum"](np.ones(3), 3)) == (1, 3)
