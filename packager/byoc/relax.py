@@ -18,7 +18,7 @@ from typing import Any
 
 import mblob
 from mblob.arguments import wrong_type
-from mblob.errors import ToolchainError, needs_package
+from mblob.errors import MblobError, ToolchainError, needs_package
 from mblob.module import Module
 from mblob.packager.byoc import dnnl
 from mblob.packager.byoc.activations import gelu_in
@@ -207,7 +207,8 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     def look(expression: Any) -> None:
         nonlocal single
         named = type(getattr(expression, "op", None)).__name__ == "ExternFunc"
-        single = single or named
+        fields = getattr(expression, "fields", ())
+        single = single or named or not all(map(_has_shape, fields))
 
     for function in mod.functions.values():
         if type(function).__name__ == "Function":
@@ -215,8 +216,28 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
             bindings = [b for block in function.body.blocks for b in block.bindings]
             single = single or any(type(b).__name__ == "MatchCast" for b in bindings)
     if single:
-        return fuse(patterns, annotate_codegen=True)(mod)
-    return relax.transform.MergeCompositeFunctions()(fuse(patterns)(mod))
+        return _passed(fuse(patterns, annotate_codegen=True), mod)
+    return _passed(relax.transform.MergeCompositeFunctions(), _passed(fuse(patterns), mod))
+
+
+def _has_shape(expression: Any) -> bool:
+    """False of a size of tensors, which calls of loops have behind the tensors."""
+    kind = getattr(expression, "ty", None) or getattr(expression, "struct_info", None)
+    return any(hasattr(kind, name) for name in ("shape", "fields", "values"))
+
+
+def _passed(step: Any, mod: Any) -> Any:
+    """What a pass of TVM makes of a module.
+
+    Raises:
+        ToolchainError: it fails.
+    """
+    try:
+        return step(mod)
+    except MblobError:
+        raise
+    except Exception as error:
+        raise ToolchainError(f"TVM cannot compile this module: {said(error)}") from error
 
 
 def _regions(
@@ -262,7 +283,7 @@ def _prepared(relax: Any, mod: Any, keeps_integers: bool) -> Any:
         transform.ConvertToDataflow(),
         transform.DeadCodeElimination(),
     ):
-        mod = step(mod)
+        mod = _passed(step, mod)
     return relax.transform.BindParams("main", weights)(mod) if weights else mod
 
 
@@ -372,7 +393,7 @@ def _with_operators(relax: Any, mod: Any) -> Any:
     def replace(call: Any) -> Any:
         if _name(call) != "relax.call_tir":
             return call
-        loop, arguments = call.args[0], [*call.args[1].fields]
+        loop, arguments = call.args[0], [*filter(_has_shape, call.args[1].fields)]
         name = loop.name_hint.rstrip("0123456789_")
         numbers = numbers_in(mod[loop]) if name in names and len(arguments) == 1 else []
         if name in names and is_loop_of(mod[loop], name, arguments, numbers):

@@ -11,9 +11,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def model(
-    nodes: list[onnx.NodeProto], *weights: onnx.TensorProto, x: str = "x.1", size: int = 8
+    nodes: list[onnx.NodeProto],
+    *weights: onnx.TensorProto,
+    x: str = "x.1",
+    size: int = 8,
+    height: int | str = 0,
 ) -> bytes:
-    values = {x: ["n", 3, size, size], "y": ["n", 4, size - 2, size - 2]}
+    made_height = "k" if height else size - 2
+    values = {x: ["n", 3, height or size, size], "y": ["n", 4, made_height, size - 2]}
     given, made = (
         helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in values.items()
     )
@@ -54,7 +59,7 @@ if __name__ == "__main__":
         helper.make_node("Cast", ["s32"], ["s64"], to=TensorProto.INT64), *computed[3:5],
         helper.make_node("Reshape", ["f", "s64"], ["y"]),
     ]  # fmt: skip
-    (folder / "moved.onnx").write_bytes(model(moved, weights, *ends))
+    (folder / "moved.onnx").write_bytes(model(moved, weights, *ends, height="h"))
     names = {"conv.weight": (4, 3, 3, 3), "power": (6,), "both": (6, 6), "two": ()}
     tensors = [numpy_helper.from_array(random.random(s, "float32"), n) for n, s in names.items()]
     kept = [  # "both" as it is, and turned, which packing computes

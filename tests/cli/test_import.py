@@ -116,7 +116,7 @@ def test_parameters_outside_are_one_tuple_that_swap_replaces(
     new = {n: p.numpy() + np.float32(0.5) for n, p in zip(names, machine.params)}
     x = np.random.default_rng(1).standard_normal((2, 3, 8, 8)).astype("float32")
     old, wanted = (machine["main"](x, p).numpy() for p in (machine.params, tuple(new.values())))
-    assert np.abs(old - wanted).max() > 0.1
+    assert np.abs(old - wanted).max() > 0.01
     mblob.save_tensors(tmp_path / "new.safetensors", dict(sorted(new.items())))
     mblob.swap(path, weights=tmp_path / "new.safetensors", output=tmp_path / "new.so")
     np.save(tmp_path / "x.npy", x)
@@ -225,7 +225,7 @@ def test_a_size_that_stays_open_is_that_of_each_call(
     done = imported("small.onnx", "--shape", "x.1=n,3,8,8", "--engine", "dnnl", "--check", more="0")
     assert done.returncode == 0 and "tvmgen_dnnl_main_0: " in done.stderr, done.stderr
     checks = [line for line in done.stderr.splitlines() if line.startswith("check ")]
-    assert [line.partition(":")[0] for line in checks] == ["check n=1", "check n=2", "check n=32"]
+    assert [line.partition(":")[0] for line in checks] == ["check n=1", "check n=2"]
     vm = mblob.relax.VirtualMachine(mblob.load_module(tmp_path / "model.so"), mblob.cpu())
     x = np.random.default_rng(1).standard_normal((5, 3, 8, 8)).astype("float32")
     whole = vm["main"](x).numpy()
@@ -239,21 +239,21 @@ def test_a_size_that_stays_open_is_that_of_each_call(
 def test_shapes_that_the_network_computes_of_open_sizes_are_open_there(
     imported: Imported, tmp_path: Path, shape: str
 ) -> None:
-    done = imported("moved.onnx", "--shape", shape, "--check", more="0")
-    assert done.returncode == 0 and "check n=32" in done.stderr, done.stderr
+    done = imported("moved.onnx", "--shape", shape, "--check", "--check-size", "n=2", more="0")
+    assert done.returncode == 0 and "check n=2" in done.stderr, done.stderr
 
 
 def test_sizes_that_onnxruntime_refuses_are_not_compared(
     imported: Imported, tmp_path: Path
 ) -> None:
-    words = ("--shape", "x.1=1,3,8,w", "--check", "--quiet")
-    done = imported("shapes.onnx", *words, more="0")  # w is at least 3
-    assert (done.returncode, done.stderr) == (0, "")
-    done = imported("shapes.onnx", *words, "--check-size", "w=1", more="0")
+    words = ("--shape", "x.1=1,3,h,8", "--check")
+    done = imported("moved.onnx", *words, more="0")  # h is at least 3
+    assert done.returncode == 0 and "check h=32: " in done.stderr, done.stderr
+    assert "check h=1: " not in done.stderr
+    done = imported("moved.onnx", *words, "--check-size", "h=1", more="0")
     assert done.returncode == 6
-    assert (
-        "cannot run this model with w=1: " in done.stderr and "; --check-size gives" in done.stderr
-    )
+    said = "cannot run this model with h=1: "
+    assert said in done.stderr and "; --check-size gives other sizes" in done.stderr
 
 
 def test_the_example_of_the_help_runs(networks: Path, tmp_path: Path) -> None:
