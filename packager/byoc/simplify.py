@@ -103,7 +103,9 @@ def _fold(layer: Operator, followers: Sequence[tuple[Operator, Any]]) -> None:
     kind = layer.inputs[1].numpy().dtype
     with np.errstate(over="ignore"):
         rounded = [weights.astype(kind), bias.astype(kind)]
-    if kind.itemsize < 4 and not (_keeps(weights, rounded[0]) and _keeps(bias, rounded[1])):
+    if kind.itemsize < 4 and not (
+        _keeps(weights, rounded[0], along) and _keeps(bias[None], rounded[1], 0)
+    ):
         return
     last = followers[-1][0]
     layer.name, layer.outputs = last.name, last.outputs
@@ -117,12 +119,15 @@ def _fold(layer: Operator, followers: Sequence[tuple[Operator, Any]]) -> None:
         user.outputs = ()  # nobody needs it
 
 
-def _keeps(numbers: Any, rounded: Any) -> bool:
-    """True if float16 or bfloat16 changed numbers by a rounding alone: none became infinite or subnormal."""
+def _keeps(numbers: Any, rounded: Any, along: int) -> bool:
+    """True if float16 or bfloat16 changed numbers by less than it rounds the largest of each channel: a
+    small one may be subnormal, and none infinite."""
     import numpy as np
 
-    unit = FLOATS[str(rounded.dtype)]
-    return bool((np.abs(rounded.astype(np.float64) - numbers) <= unit * np.abs(numbers)).all())
+    others = tuple(axis for axis in range(numbers.ndim) if axis != along)
+    largest = np.abs(numbers).max(others, keepdims=True)
+    apart = np.abs(rounded.astype(np.float64) - numbers)
+    return bool((apart <= FLOATS[str(rounded.dtype)] * largest).all())
 
 
 # -- transposed convolutions -----------------------------------------------------------------------
