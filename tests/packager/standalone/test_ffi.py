@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ import pytest
 import mblob
 from tests.built_once import built_once
 from tests.e2e.programs import exported, run
+from tests.e2e.roots import in_root, into
 from tests.packager.standalone.test_standalone import Interface, relax_program
 
 HERE = Path(__file__).parent
@@ -56,7 +54,7 @@ def programs(package_of: Callable[[str], Path]) -> Path:
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_a_program_of_tvm_needs_the_c_library_alone(
-    programs: Path, target: str, tmp_path: Path, require: Callable[[str], str]
+    programs: Path, target: str, tmp_path: Path
 ) -> None:
     tar, io = programs / f"{target}.bytecode.tar", np.load(programs / "io.npz")
     mblob.static_library(tar).export_library(tmp_path / "plain.so")
@@ -72,16 +70,11 @@ def test_a_program_of_tvm_needs_the_c_library_alone(
 
     (tmp_path / "host.c").write_text(HOST)
     run("cc", "host.c", tmp_path / "m.so", "-o", "host", cwd=tmp_path)
-    command: list[Any] = [tmp_path / "host"]
-    if os.geteuid() == 0:  # in a root that has the program, the library, and what they need
-        root = tmp_path / "root"
-        for found in re.findall(r"(/\S+) \(0x", run("ldd", tmp_path / "host").stdout):
-            place = root / found[1:]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(found, place)
-        shutil.copy(tmp_path / "host", root)
-        command = [require("chroot"), root, "/host"]
-    done = subprocess.run(command, input=io["x"].tobytes(), capture_output=True, env={})
+    root = tmp_path / "root"
+    root.mkdir()
+    into(root, tmp_path / "host")
+    command = [*in_root(root), "/host"]
+    done = subprocess.run(command, input=io["x"].tobytes(), capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     np.testing.assert_allclose(np.frombuffer(done.stdout, "f").reshape(2, 4), io["y"], rtol=1e-5)
 
