@@ -1,4 +1,5 @@
 from typing import Any
 
-# `mblob.compat.tvm` and all below it are made when they are imported: for type checkers, what they hold is Any.
+# The modules of `mblob.compat.tvm` and `mblob.compat.tvm_ffi` are made when they are imported: for type checkers,
+# what they hold is Any. The folders `tvm` and `tvm_ffi` have stubs alone.
 def __getattr__(name: str) -> Any: ...

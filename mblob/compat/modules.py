@@ -91,7 +91,7 @@ class CompatModule(ModuleType):
 
 class _Finder:
     """Finds the modules of the table, and those that mblob does not have, so that `import
-    mblob.compat.tvm.te` works. It is asked first: an empty folder of such a name is none of them."""
+    mblob.compat.tvm.te` works. It is asked first: folders of these names hold stubs alone."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None

@@ -1,6 +1,6 @@
 """The names of TVM's packages, module by module: where mblob has them, and why it has no others.
 
-`mblob.compat.modules` makes the modules of this table: no file has the path of a module of TVM. A name
+`mblob.compat.modules` makes the modules of this table: no code lies at the path of a module of TVM. A name
 that mblob calls otherwise is written `TVM's=mblob's`.
 """
 

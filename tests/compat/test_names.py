@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -36,6 +37,15 @@ def test_each_name_is_there(name: str) -> None:
     imported: dict[str, Any] = {}
     exec(f"from {name} import *", imported)
     assert set(module.__all__) <= set(imported)
+
+
+def test_editors_find_a_stub_of_each_package_from_which_the_page_imports() -> None:
+    root = Path(mblob.__file__).parents[1]
+    page = (root / "docs" / "tvm_hosts.md").read_text()
+    packages = re.findall(r"(?:import|from) (mblob\.compat[\w.]*)", page)
+    assert {"mblob.compat.tvm", "mblob.compat.tvm.contrib", "mblob.compat.tvm_ffi"} <= set(packages)
+    stubs = [root / package.replace(".", "/") / "__init__.pyi" for package in packages]
+    assert [stub for stub in stubs if "def __getattr__" not in stub.read_text()] == []
 
 
 def test_modules_can_be_imported_by_their_paths() -> None:
