@@ -250,6 +250,38 @@ static void a_network_runs(void) {
   CHECK(live == 0);
 }
 
+/* In float32, where the processor does not compute in float16. */
+static void halves_run(void) {
+  char text[4096];
+  CHECK(strlen(dense) < sizeof(text));
+  strcpy(text, dense);
+  for (char *at = text; (at = strstr(at, "float32"));) memcpy(at, "float16", 7);
+  struct bytes p = payload_of(text, 1);
+  uint16_t x[6] = {0x3C00, 0, 0, 0, 0x3C00, 0xBC00}; /* 1, 0, 0; 0, 1, -1 */
+  uint16_t w[6] = {0x3C00, 0x4000, 0x4200, 0xC400, 0x4500, 0x4600}, y[4] = {9, 9, 9, 9};
+  int64_t shape[2] = {2, 3}, result[2] = {2, 2};
+  DLTensor tensors[3] = {matrix((float *)x, shape), matrix((float *)w, shape),
+                         matrix((float *)y, result)};
+  for (int i = 0; i < 3; ++i) tensors[i].dtype.bits = 16;
+  TVMValue ret, args[2] = {{.v_handle = &tensors[1]}, {.v_handle = &tensors[2]}};
+  int codes[2] = {kTVMDLTensorHandle, kTVMDLTensorHandle};
+  void *self;
+  CHECK(open_payload(&p, &self) == MBLOB_OK);
+  CHECK(call(self, "__init_net", args, codes, 1, &ret) == MBLOB_OK && ret.v_int64 == 0);
+  memset(w, 0, sizeof(w));
+  args[0].v_handle = &tensors[0];
+  for (int i = 0; i < 2; ++i) CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK);
+  CHECK(y[0] == 0x3C00 && y[1] == 0 && y[2] == 0 && y[3] == 0);
+  x[1] = 0x3C00;
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_OK);
+  CHECK(y[0] == 0x4200 && y[1] == 0x3C00); /* 1 + 2; -4 + 5 */
+  tensors[2].dtype.bits = 32;
+  CHECK(call(self, "net", args, codes, 2, &ret) == MBLOB_E_ARGUMENT &&
+        strstr(host_error, "expected float16[2, 2]"));
+  runtime()->close(self);
+  CHECK(live == 0);
+}
+
 static int open_packed(const unsigned char *payload, size_t size, void **self) {
   mblob_module_info info = {.struct_size = sizeof(info),
                             .type_key = "dnnl_packed",
@@ -435,6 +467,7 @@ int main(void) {
   if (__mblob_plugin_dnnl.describe(text, sizeof(text)) == MBLOB_OK) {
     printf("  %s\n", text);
     RUN(a_network_runs);
+    RUN(halves_run);
     RUN(packed_weights);
     RUN(constants_change_under_calls);
     RUN(sizes_come_and_go);
