@@ -50,7 +50,7 @@ def value_of(prototype: str, layouts: Callable[[str], str], data: bytes) -> Any:
 
 
 def _left_in(data: bytes) -> Any:
-    """What a function left in an object that began empty; in front of it the result, if that is a number."""
+    """The content of an object that began empty; in front of it the result of the function, if that is a number."""
     types, _, rest = data.partition(b"\0")
     number, _, name = types.decode("utf-8", "replace").rpartition(", ")
     if not number:

@@ -45,3 +45,7 @@ def refused(error: Exception, what: str = "") -> BuildError:
     """The `BuildError` for an argument that other code refused; `what` begins the text."""
     made = BuildTypeError if isinstance(error, TypeError) else BuildError
     return made(f"{what}{what and ': '}{error}")
+
+
+class NotCallable(Exception):
+    """A function cannot have a packed function; the text says why, and what to do."""

@@ -11,6 +11,7 @@ from mblob.format.functions_table import WORDS
 from mblob.named_tuple import NamedTuple
 from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
+from mblob.packager.errors import NotCallable
 from mblob.packager.functions.callers import caller_of
 from mblob.packager.functions.library_objects import class_name
 from mblob.packager.functions.number_names import in_c, scalar_of
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
 
 # Types of elements in descriptors of arrays, by their kinds: bt in libgfortran.h.
 BASES = {"int": 1, "uint": 1, "bool": 2, "float": 3, "complex": 4}
-
-
-class NotCallable(Exception):
-    """A function cannot have a packed function; the text says why, and what to do."""
 
 
 def prototype_or_reason(

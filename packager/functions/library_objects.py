@@ -15,7 +15,7 @@ from mblob.packager.compile.commands import compile_command
 from mblob.packager.compile.host_objects import HostFile, LinkInput, read_input, write_source
 from mblob.packager.compile.processes import Job, run_all
 from mblob.packager.compile.toolchain import Toolchain
-from mblob.packager.errors import warn
+from mblob.packager.errors import NotCallable, warn
 from mblob.packager.functions.number_names import scalar_of
 from mblob.packager.functions.wrappers import TEXT_OF_CXX, Wrapped
 from mblob.packager.modules.nodes import SourceNode
@@ -179,8 +179,6 @@ def with_library(
 
 def _refused(function: Function, i: int, name: str) -> Exception:
     """The error for texts that a function writes, beside another result."""
-    from mblob.packager.functions.debug_prototypes import NotCallable
-
     return NotCallable(
         f"parameter {i} ({name}) is {shown_class(function.parameters[i])}, beside other results: give a function that"
         " returns it"

@@ -14,9 +14,8 @@ from mblob.format.exported_functions import is_helper
 from mblob.format.functions_table import WORDS, Row, parameters
 from mblob.packager.compile.commands import language
 from mblob.packager.compile.host_objects import HostFile, LinkInput
-from mblob.packager.errors import BuildError, warn
+from mblob.packager.errors import BuildError, NotCallable, warn
 from mblob.packager.functions.debug_prototypes import (
-    NotCallable,
     by_value,
     check_callable,
     prototype_of,

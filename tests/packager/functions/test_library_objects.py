@@ -216,13 +216,15 @@ def test_an_object_with_debug_information_says_to_give_its_source(tmp_path: Path
 
 
 def test_a_shim_that_does_not_compile_leaves_its_functions_out(tmp_path: Path) -> None:
-    text = "#define _GLIBCXX_USE_CXX11_ABI 0\n#include <string>\n"
+    text = "#define _GLIBCXX_USE_CXX11_ABI 0\n#include <string>\n#include <vector>\n"
+    text += "int size(const std::vector<int> &v) { return (int)v.size(); }\n"
     text += "int length(const std::string &s) { return (int)s.size(); }\nint one() { return 1; }\n"
     module = mblob.csource_module(text, fmt="cpp")
     with pytest.warns(UserWarning, match="left out, as what makes their objects of C"):
         module.export_library(tmp_path / "k.so", cc="gcc")
     lib = mblob.load_module(tmp_path / "k.so")
-    assert (lib.one(), list(lib.functions)) == (1, ["one"])
+    assert (lib.one(), lib.size(np.zeros(2, "int32"))) == (1, 2)
+    assert list(lib.functions) == ["one", "size"]
     module.export_library(
         tmp_path / "k.so", cc="gcc", options=["-D_GLIBCXX_USE_CXX11_ABI=0", "-std=c++98"]
     )
