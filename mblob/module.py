@@ -319,7 +319,7 @@ class Module:
         """`module.vadd` is `module["vadd"]`, unless Module itself has an attribute `vadd`."""
         if hasattr(type(self), name):  # a property failed with an AttributeError: this one
             return getattr(type(self), name).__get__(self)  # type: ignore[no-any-return]
-        is_own = name.startswith("__") or name == "_node"  # of protocols
+        is_own = (name[:2] == name[-2:] == "__") or name == "_node"  # of protocols
         if is_own or (name.startswith("_") and name not in self.functions):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         function = self._find(name, True)

@@ -103,7 +103,7 @@ class CFunctions:
         return self._module._node.c_handle()
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # of protocols
+        if name[:2] == name[-2:] == "__":  # of protocols
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._module.symbol(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mblob.packager.functions.library_objects import shown_class
 from mblob.packager.functions.number_names import scalar_of
 
 if TYPE_CHECKING:
@@ -47,19 +48,30 @@ def caller(
         namespaces: around both.
         first: a parameter in front of these, which is not passed.
     """
-    all_types = result, *(found for found, _ in parameters if not _is_text(found))
+    types = [result, *(found for found, _ in parameters)]
+    # classes of the standard library, which the new function may have
+    objects = [shown_class(found).removesuffix(" &&") for found in types]
+    all_types = [
+        t for t, made in zip(types, objects) if not made and not (t is not result and _is_text(t))
+    ]
     if any(t.is_object or (t.target is not None and t.target.is_object) for t in all_types):
         return ""  # no argument is an object of C++
     declared, passed = [first] * bool(first), []
     for i, (found, own_name) in enumerate(parameters):
         own = own_name or f"x{i}"
         is_text = _is_text(found)
-        pointed = "" if is_text else _pointed(found)
+        made = "" if is_text else objects[i + 1]
+        pointed = "" if is_text or made else _pointed(found)
         text = f"const char *{own}" if is_text else _number(found, own)
+        if made:
+            text = f"{made}{own}" if made.endswith("&") else f"{made} {own}"
         declared.append(f"const {pointed} *{own}" if pointed else text)
-        passed.append(f"*{own}" if pointed else own)
+        is_moved = made and found.library is not None and found.library.is_moved
+        passed.append(f"*{own}" if pointed else f"std::move({own})" if is_moved else own)
     call = f"{called}({', '.join(passed)})"
-    if pointed := _pointed(result):
+    if objects[0]:
+        head, body = f"{objects[0].removeprefix('const ').removesuffix(' &')} ", f"return {call}"
+    elif pointed := _pointed(result):
         declared.append(f"{pointed} *result")
         head, body = "void ", f"*result = {call}"
     elif result.kind == "void":
@@ -68,8 +80,10 @@ def caller(
         head, body = _number(result, ""), f"return {call}"
         head += " " * (not head.endswith("*"))
     text = f"{head}call_{name}({', '.join(declared) or 'void'}) {{ {body}; }}"
-    types = text.replace(called, name).replace(_CXX_COMPLEX, "")
-    if "?" in text or "<" in types or len(set(passed)) < len(passed):
+    names = text.replace(called, name).replace(_CXX_COMPLEX, "")
+    for made in filter(None, objects):
+        names = names.replace(made.removeprefix("const ").removesuffix(" &"), "")
+    if "?" in text or "<" in names or len(set(passed)) < len(passed):
         return ""
     for scope in reversed(namespaces):
         text = f"namespace {scope} {{ {text} }}"

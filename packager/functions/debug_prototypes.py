@@ -13,7 +13,7 @@ from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import NotCallable
 from mblob.packager.functions.callers import caller_of
-from mblob.packager.functions.library_objects import class_name
+from mblob.packager.functions.library_objects import class_name, without_objects
 from mblob.packager.functions.number_names import in_c, scalar_of
 from mblob.packager.functions.prototype_check import OWN_CALL, own_call
 from mblob.packager.modules.prototypes import (
@@ -46,7 +46,12 @@ def prototype_or_reason(
     """
     try:
         check_callable(function, file, files)
-        return "" if function.is_guess else prototype_of(with_places(function, file))
+        if function.is_guess:
+            return ""
+        found = with_places(function, file)
+        if file.own:
+            prototype_of(without_objects(found), found)  # what shims do not help with is the reason
+        return prototype_of(found)
     except NotCallable as exc:
         return str(exc)
 
@@ -91,8 +96,11 @@ def with_places(function: Function, file: HostFile) -> Function:
     return with_places(function, file.dummies.get(function.source_name, {}))
 
 
-def prototype_of(function: Function) -> Prototype:
+def prototype_of(function: Function, called: Function | None = None) -> Prototype:
     """The prototype of a plain function.
+
+    Args:
+        called: the function in the source, if it has other types.
 
     Raises:
         NotCallable: a packed function cannot call it.
@@ -100,7 +108,7 @@ def prototype_of(function: Function) -> Prototype:
     try:
         return _prototype_of(function)
     except NotCallable as exc:
-        line = caller_of(function)
+        line = caller_of(called or function)
         raise NotCallable(f"{exc}{': ' * bool(line)}{line}") from None
 
 

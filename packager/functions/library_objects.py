@@ -137,23 +137,19 @@ template <class E, size_t N> static inline std::array<E, N> mblob_array(const E 
 
 
 def with_library(
-    function: Function, node: SourceNode, describe: Callable[[Function], Prototype]
+    function: Function, node: SourceNode, describe: Callable[[Function, Function], Prototype]
 ) -> Prototype | None:
     """The prototype of a function that takes or returns objects of the standard library, with its shim; None of others.
 
     Args:
         node: it is of this source.
-        describe: makes a prototype of types that C has.
+        describe: makes a prototype of types that C has, given those of the source, too.
     """
     passed = {i: p for i, p in enumerate(function.parameters) if _is_passed(p)}
     returned = class_name(function.result.library) if function.result.library else None
     if not passed and returned is None:
         return None
-    result = function.result if returned is None else _number(function, "void", 0)
-    others = tuple(
-        _number(function, "int", 4) if i in passed else p for i, p in enumerate(function.parameters)
-    )
-    made = describe(function._replace(parameters=others, result=result))
+    made = describe(without_objects(function), function)
     parameters = list(made.parameters)
     hidden: list[Parameter] = []
     written = [i for i, found in passed.items() if _is_copied_back(found)]
@@ -183,6 +179,14 @@ def _refused(function: Function, i: int, name: str) -> Exception:
         f"parameter {i} ({name}) is {shown_class(function.parameters[i])}, beside other results: give a function that"
         " returns it"
     )
+
+
+def without_objects(function: Function) -> Function:
+    """A function with numbers in the place of the objects that a shim makes."""
+    others = tuple(_number(function, "int", 4) if _is_passed(p) else p for p in function.parameters)
+    is_made = function.result.library is not None and class_name(function.result.library)
+    result = _number(function, "void", 0) if is_made else function.result
+    return function._replace(parameters=others, result=result)
 
 
 def _number(function: Function, kind: str, size: int) -> CType:

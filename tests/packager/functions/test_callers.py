@@ -268,6 +268,40 @@ def test_types_of_newer_releases_of_cxx(tmp_path: Path) -> None:
         lib.wide(1, np.array([5, 7], "int32"), 2)
 
 
+BESIDE = """#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+struct Bits { unsigned a : 3; int b; };
+namespace ns {
+int odd(const std::string &s, long double x) { return s.size() + (int)x; }
+int moved(std::string &&s, Bits b) { std::string own(std::move(s)); return own.size() + b.b; }
+int seen(std::string_view s, std::vector<float> v, long double x) { return s.size() + v.size() + (int)x; }
+std::vector<float> line(long double x) { return {(float)x, 1}; }
+const std::string &kept(long double x) { static std::string own; return own = std::to_string((int)x); }
+}
+int mapped(const std::string &s, std::map<int, int> m) { return s.size() + m.size(); }
+"""
+
+
+def test_functions_in_errors_have_the_strings_and_vectors_of_the_source(tmp_path: Path) -> None:
+    how: Any = {"options": ["-std=c++17"]}
+    lib = packed(tmp_path, BESIDE, "cpp", export=how)
+    written = ""
+    for name in ("odd", "moved", "seen", "line", "kept"):
+        with pytest.raises(mblob.NotFoundError, match=r"long double|struct Bits") as error:
+            lib[f"ns::{name}"]
+        written += re.findall("(namespace ns {.*} }),", str(error.value))[0] + "\n"
+    with pytest.raises(mblob.NotFoundError, match=r"parameter 1 \(m\) is struct map"):
+        lib["mapped"]
+    lib = packed(tmp_path, BESIDE + written, "cpp", export=how)
+    assert lib["ns::call_odd"]("ab", 3) == 5
+    assert lib["ns::call_moved"]("ab", np.array([0, 3], "i4").view("u1")) == 5
+    assert lib["ns::call_seen"]("ab", np.ones(2, "f4"), 3) == 7
+    assert lib["ns::call_line"](3).numpy().tolist() == [3, 1]
+    assert lib["ns::call_kept"](3) == "3"
+
+
 FORTRAN = """
 real(16) function avg(x, n)
   integer, intent(in) :: n
@@ -369,7 +403,11 @@ def test_numbers_of_128_bits_are_no_numbers_of_ctypes(tmp_path: Path) -> None:
 
 
 def test_functions_whose_names_begin_with_an_underscore_are_attributes(tmp_path: Path) -> None:
-    lib = packed(tmp_path, "int _twice(int x) { return 2 * x; }", "c")
+    source = "int _twice(int x) { return 2 * x; } int __twice(int x) { return 2 * x; }"
+    lib = packed(tmp_path, source, "c")
     assert lib._twice(2) == lib.ctypes._twice(2) == 4
-    with pytest.raises(AttributeError, match="no attribute '_thrice'"):
-        assert lib._thrice
+    for owner in (lib, lib.ctypes):
+        assert getattr(owner, "__twice")(2) == 4
+    for name in ("_thrice", "__thrice", "__array_interface__"):
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+            getattr(lib, name)
