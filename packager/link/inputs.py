@@ -171,17 +171,8 @@ def gather(request: Request, work: Path, *, with_table: bool = False) -> ExportO
         request, objects, [*host, *addons], texts=lambda: _own_texts(tools, request, work)
     )
     gathered = ExportObjects(
-        request,
-        tools,
-        machine,
-        host,
-        with_table,
-        words,
-        addons,
-        carried=[],
-        plugins=[],
-        shims=unshared(shims, work),
-    )
+        request, tools, machine, host, with_table, words, addons, carried=[], plugins=[], shims=unshared(shims, work)
+    )  # fmt: skip
     if not request.carry:
         return gathered
     carried = carried_plugins.close_plugins(plugins, work, request.type_keys(), [*host, *addons])
@@ -466,11 +457,11 @@ def make_link_line(
     """
     wrapped, symbol = functions.wrapped, request.dialect.symbol
     objects = gathered.objects
-    is_compiled = any(item.file.generated for item in gathered.host)
-    is_whole = is_compiled and not request.found
+    is_whole = not request.found and any(item.file.generated for item in gathered.host)
     has_table = is_whole and gathered.with_table and functions.rows == rows_of(wrapped)
     is_stale = gathered.with_table and bool(wrapped) and not has_table
-    rows = [] if has_table else with_unseen(functions.rows, gathered.host, request.unseen())
+    unseen = request.table_rows(unseen=True)
+    rows = [] if has_table else with_unseen(functions.rows, gathered.host, unseen)
     helpers = _helpers(
         request, gathered, rows, functions.adapters, objects, work, packed_now=wrapped if is_stale else ()
     )  # fmt: skip

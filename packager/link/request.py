@@ -250,20 +250,13 @@ class Request(NamedTuple):
         names = (self.expanded_names.get(name, name) for name in names)
         return [name for name in names if name not in of_source]
 
-    def table_rows(self) -> list[Row]:
-        """Rows of tables of functions that came with the host modules."""
-        return [row for row in self._all_rows() if row.abi]
-
-    def unseen(self) -> list[Row]:
-        """Rows of functions that no library exports."""
-        return [row for row in self._all_rows() if not row.abi]
-
-    def _all_rows(self) -> list[Row]:
-        return list(dict.fromkeys(row for node in self.host for row in node.rows))
+    def table_rows(self, *, unseen: bool = False) -> list[Row]:
+        """Rows of tables that came with the host modules; `unseen`: those of what no library exports."""
+        rows = dict.fromkeys(row for node in self.host for row in node.rows)
+        return [row for row in rows if bool(row.abi) != unseen]
 
     def packed_file(self, work: Path) -> Path | None:
-        """The file that the caller's `fpack_imports` makes; None without one, or without imports
-        (as in TVM)."""
+        """The file of the caller's `fpack_imports`; None without one, or without imports (as in TVM)."""
         if self.fpack_imports is None or not self.module.imported_modules:
             return None
         made = self.fpack_imports(self.module, self.system_lib, self.prefix, str(work))

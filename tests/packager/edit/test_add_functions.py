@@ -232,3 +232,16 @@ def test_reasons_of_functions_that_are_not_callable_outlive_additions(tmp_path: 
     mblob.add(path, blobs={"k": more})
     mblob.convert(path, tmp_path / "f.so", dialect="ffi")
     assert reasons(path) == reasons(tmp_path / "f.so") == expected
+
+
+def test_new_code_calls_its_own_function_and_not_one_of_the_process_with_its_name(
+    golden: Path, tmp_path: Path
+) -> None:
+    """libc has a function times; TVM links its libraries so that the first of the process counts."""
+    source, made = tmp_path / "k.c", tmp_path / "a.so"
+    source.write_text(
+        "int times(int a, int b) { return a * b; } int twice(int a) { return times(a, 2); }"
+    )
+    mblob.add(golden / "host_c.so", kernels=source, output=made)
+    lib = mblob.load_module(made)
+    assert (lib["times"](6, 7), lib["twice"](5), lib.ctypes.times(6, 7)) == (42, 10, 42)
