@@ -100,6 +100,7 @@ MBLOB_STATIC void mblob_release(mblob_made *made) {
 
 #ifdef TVM_FFI_C_API_H_
 MBLOB_STATIC int mblob_return_made(const mblob_made *made, bool is_text, TVMFFIAny *result) {
+  if (!made->owner) return mblob_return_string(result, NULL);
   if (mblob_return_value(made->data, made->size, result)) return -1;
   if (!is_text) return 0;
   const bool is_small = result->type_index == kTVMFFISmallBytes;
@@ -111,6 +112,11 @@ MBLOB_STATIC int mblob_return_made(const mblob_made *made, bool is_text, TVMFFIA
 MBLOB_STATIC int mblob_return_made(const mblob_made *made, bool is_text, TVMValue *result,
                                    int *code) {
   (void)is_text;
+  if (!made->owner && result && code) {
+    result->v_handle = NULL;
+    *code = kTVMNullptr;
+    return 0;
+  }
   return mblob_return_value(made->data, made->size, result, code);
 }
 #endif

@@ -13,7 +13,11 @@ from mblob.packager.compile.host_objects import HostFile, LinkInput
 from mblob.packager.conventions import REFUSED
 from mblob.packager.errors import NotCallable
 from mblob.packager.functions.callers import caller_of
-from mblob.packager.functions.library_objects import class_name, without_objects
+from mblob.packager.functions.library_objects import (
+    class_name,
+    is_left_behind,
+    without_objects,
+)
 from mblob.packager.functions.number_names import in_c, scalar_of
 from mblob.packager.functions.prototype_check import OWN_CALL, own_call
 from mblob.packager.modules.prototypes import (
@@ -152,6 +156,10 @@ def _prototype_of(function: Function) -> Prototype:
         )
     if function.variadic:
         raise NotCallable("it is variadic: give a function with a fixed list of parameters")
+    if is_left_behind(function):
+        raise NotCallable(
+            "its result may lie in an object that a call makes of an argument: give a function that returns a copy"
+        )
     names = (n if n.isidentifier() and n not in WORDS else "" for n in function.names)
     remedies = _IN_FORTRAN if function.source_name else _IN_C
     if any(t.library and class_name(t.library) for t in (*function.parameters, function.result)):

@@ -149,6 +149,10 @@ def with_library(
     returned = class_name(function.result.library) if function.result.library else None
     if not passed and returned is None:
         return None
+    if is_left_behind(function):
+        return describe(function, function)
+    if _is_inside(function) and not function.result.is_reference:
+        returned = _CLASSES["basic_string"].owner
     made = describe(without_objects(function), function)
     parameters = list(made.parameters)
     hidden: list[Parameter] = []
@@ -184,9 +188,30 @@ def _refused(function: Function, i: int, name: str) -> Exception:
 def without_objects(function: Function) -> Function:
     """A function with numbers in the place of the objects that a shim makes."""
     others = tuple(_number(function, "int", 4) if _is_passed(p) else p for p in function.parameters)
-    is_made = function.result.library is not None and class_name(function.result.library)
-    result = _number(function, "void", 0) if is_made else function.result
+    result = function.result
+    is_one = _is_inside(function) and not is_left_behind(function)
+    if is_one and result.is_reference and result.target is not None:
+        result = result.target._replace(text=result.target.text.removeprefix("const "))
+    elif is_one or (result.library is not None and class_name(result.library)):
+        result = _number(function, "void", 0)
     return function._replace(parameters=others, result=result)
+
+
+def is_left_behind(function: Function) -> bool:
+    """True if a result may lead to elements of an object that a shim makes, and nothing tells how many to copy."""
+    is_one = function.result.is_reference or function.result.text == "const char *"
+    return not is_one and _is_inside(function)
+
+
+def _is_inside(function: Function) -> bool:
+    """True if a result may lead to an element of an object that a shim makes, which ends with the call."""
+    target = function.result.target
+    scalar = scalar_of(target) if target is not None else None
+    owners = (t.library for t in function.parameters if t.library is not None and _is_passed(t))
+    return scalar is not None and any(
+        not _CLASSES[owner.name].is_view and _scalar(owner.element.library or owner) == scalar
+        for owner in owners
+    )
 
 
 def _number(function: Function, kind: str, size: int) -> CType:
@@ -306,10 +331,13 @@ def _shim(
     result = "void" if made.result == "made" else c_type(made.returned) if made.returned else (
         "void *" if made.result == "pointer" else made.result_type
     )  # fmt: skip
-    declared, returns = result, ""
-    if made.result == "made":
-        library = function.result.library
-        assert library is not None
+    is_one = made.result == "scalar" and function.result.is_reference
+    declared, returns = f"{result}{' &' * is_one}", ""
+    library = function.result.library
+    if made.result == "made" and library is None:
+        declared = "const char *"
+        call = f"{declared}r = {call}; if (r) mblob_give(new std::string(r), made);"
+    elif made.result == "made" and library is not None:
         row, scalar = _CLASSES[library.name], _scalar(library)
         element = _element(scalar) if scalar else "std::string"
         declared = f"{class_name(library)}{' &' * function.result.is_reference}"

@@ -16,6 +16,7 @@ from tests.packager.functions.test_prototypes_from_sources import shown
 pytestmark = pytest.mark.own_process  # the ffi dialect has a plug-in
 
 SOURCE = """
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <numeric>
@@ -62,6 +63,12 @@ void filled(std::string &out, int n) { out.append(n, 'x'); }
 bool parsed(const char *text, std::vector<double> &out) { out.assign(3, text[0] - '0'); return true; }
 unsigned long two(std::vector<int> &a, std::vector<int> &b) { a[0] = 7; b[0] = 8; return a.size() + b.size(); }
 std::vector<std::vector<int>> rows(int n) { return std::vector<std::vector<int>>(n); }
+const char *behind_dots(const std::string &s) { return s[0] == '.' ? s.c_str() + 3 : nullptr; }
+const double &largest(const std::vector<double> &v) { return *std::max_element(v.begin(), v.end()); }
+int &element(std::vector<int> v, int i) { return v.at(i); }
+const double *first(const std::vector<double> &v) { return v.data(); }
+const double *first_of(std::string_view name, const double *v) { return name.empty() ? nullptr : v; }
+const char *first_text(const std::vector<std::string> &v) { return v[0].c_str(); }
 }}
 """
 
@@ -184,6 +191,21 @@ def test_an_exception_is_an_error_of_the_call(lib: Any) -> None:
     for _ in range(3):
         with pytest.raises(mblob.MblobError, match=r"std::runtime_error: what was wrong"):
             lib["ns::thrown"]("what was wrong")
+
+
+def test_results_inside_of_objects_outlive_them(lib: Any) -> None:
+    for text in ("... longer than what lies in an object itself", "...ü", "..."):
+        assert lib["ns::behind_dots"](text) == text[3:]
+    assert lib["ns::behind_dots"]("") is None
+    assert lib["ns::first_text"](["longer than what lies in an object itself"])[:6] == "longer"
+    assert lib["ns::largest"](np.arange(100.0)) == 99
+    assert lib["ns::element"](np.arange(100, dtype="i4"), 7) == 7
+    with pytest.raises(
+        KeyError, match=r"its result may lie in an object .*: give a function that returns a copy"
+    ):
+        lib["ns::first"]
+    v = np.ones(3)
+    assert lib["ns::first_of"]("name", v).value == v.ctypes.data
 
 
 def test_help_shows_what_is_accepted_and_the_types_of_the_source(lib: Any) -> None:
