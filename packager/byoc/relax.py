@@ -25,7 +25,8 @@ from mblob.packager.byoc.activations import gelu_in
 from mblob.packager.byoc.codegens import codegen_of, generated
 from mblob.packager.byoc.composites import agrees, composites
 from mblob.packager.byoc.onnx_models import from_onnx, said
-from mblob.packager.byoc.operators import Composite, Open, Operator, Region, Tensor
+from mblob.packager.byoc.open_sizes import is_closed
+from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.outside import bound, folded, lifted, module_of, tensors_in
 from mblob.packager.byoc.packed_weights import add_packed
 from mblob.packager.byoc.patterns import rows, table_of, target_of
@@ -98,8 +99,7 @@ def partition(
     regions: dict[str, Region] = {}
     if engine is not None:
         mod = _prepared(relax, mod, engine in _PLUG_INS)
-        made = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
-        mod, regions = made or _regions(relax, mod, engine, patterns, False) or (mod, {})
+        mod, regions = _regions(relax, mod, engine, patterns, engine in _PLUG_INS)
         inside |= tensors_in(relax, [f for v, f in mod.functions.items() if v.name_hint in regions])
         mod = _with_calls(relax, mod, {name: region.symbol for name, region in regions.items()})
     mod, outside = lifted(relax, mod, {n: t for n, t in weights.items() if t not in inside})
@@ -227,7 +227,7 @@ def _has_shape(expression: Any) -> bool:
 
 
 def _passed(step: Any, mod: Any) -> Any:
-    """What a pass of TVM makes of a module.
+    """The module that a pass of TVM makes of one.
 
     Raises:
         ToolchainError: it fails.
@@ -242,25 +242,28 @@ def _passed(step: Any, mod: Any) -> Any:
 
 def _regions(
     relax: Any, mod: Any, engine: str, patterns: Sequence[Any] | None, is_open: bool
-) -> tuple[Any, dict[str, Region]] | None:
-    """The module with a function for each region, and the regions by these functions.
-
-    Args:
-        is_open: operators may have extents that only a call tells.
-
-    Returns:
-        None: the inputs of a region do not tell all of its extents.
-    """
+) -> tuple[Any, dict[str, Region]]:
+    """The module with a function for each region, and the regions by these functions. Operators stay with TVM where
+    inputs do not tell all extents of a region, if extents may be open (`is_open`)."""
     mod = _grouped(relax, mod, patterns or _patterns(engine, is_open))
     found: dict[str, Region] = {}
+    left = []
     for variable, function in mod.functions.items():
         if (getattr(function, "attrs", None) or {}).get("Codegen") == engine:
             symbol = f"tvmgen_{engine}_main_{len(found)}"
             region = _region(engine, symbol, function, Reader({} if is_open else None))
-            if not _is_closed(region):
-                return None
-            found[variable.name_hint] = region
-    return mod, found
+            if is_closed(region):
+                found[variable.name_hint] = region
+            else:
+                left.append(variable)
+    if not left:
+        return mod, found
+    for variable in left:
+        mod[variable] = mod[variable].without_attr("Codegen").without_attr("global_symbol")
+    for variable in [v for v in mod.functions if v.name_hint in found]:  # what is public stays
+        mod[variable] = mod[variable].with_attr("global_symbol", variable.name_hint)
+    lifted_out = _passed(relax.transform.LambdaLift(), mod)
+    return _passed(relax.transform.InlinePrivateFunctions(), lifted_out), found
 
 
 # -- before ----------------------------------------------------------------------------------------
@@ -509,15 +512,6 @@ def _region(engine: str, symbol: str, function: Any, reader: Reader) -> Region:
 def _is_shape(expression: Any) -> bool:
     """True for what gives a reshape its extents, which the result of the reshape has, too."""
     return hasattr(type_of(expression), "values")
-
-
-def _is_closed(region: Region) -> bool:
-    """True if the extents of the inputs tell those of all tensors."""
-    tensors = [t for o in region.operators for t in (*o.inputs, *o.outputs)]
-    open_ = [e.text for t in tensors for e in t.shape if isinstance(e, Open)]
-    given = {e.text for t in region.inputs for e in t.shape if isinstance(e, Open)}
-    names = {word for text in open_ for word in text.split() if word[0].isalpha() or word[0] == "_"}
-    return names <= given
 
 
 def _known(symbol: str, expression: Any, reader: Reader) -> Tensor:

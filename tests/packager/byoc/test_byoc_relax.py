@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import mblob
+from mblob.packager.byoc.open_sizes import is_closed
 from mblob.packager.byoc.operators import Open, Operator, Tensor, constant_tensor
 from mblob.packager.byoc.quantized import quantized
 from mblob.packager.byoc.relax_operators import Reader
@@ -267,6 +268,25 @@ def test_an_extent_that_engines_have_no_word_for_stays_with_tvm() -> None:
     """TVM's `Cast` has a `value` as its numbers have."""
     cast = type("Cast", (), {"value": object()})()
     assert Reader({}).extent(cast) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "wanted"),
+    [
+        (("n", "w 2 /"), "w 2 / 1 +", ["size_0 1 +"]),  # in front of it is another region
+        (("w 2 /", "w 2 / 4 /"), "w 2 / 4 / n *", None),
+        (("n", "w 2 /"), "w 4 /", None),  # TVM has made one step of two
+        (("n", "w"), "w 2 / n *", ["w 2 / n *"]),
+    ],
+)
+def test_a_region_has_names_for_computed_sizes_of_its_inputs(
+    given: tuple[str, str], made: str, wanted: list[str] | None
+) -> None:
+    x = Tensor("x", tuple(Open(1 << 50 + i, text) for i, text in enumerate(given)), "float32")
+    y = Tensor("y", (Open(1 << 60, made),), "float32")
+    region = mblob.byoc.Region("dnnl", "f", [Operator("y", "o", "o", {}, (x,), (y,))], [x], [], [y])
+    assert is_closed(region) == (wanted is not None)
+    assert [e.text for e in y.shape if isinstance(e, Open)] == (wanted or [made])
 
 
 def test_an_extent_that_was_computed_of_an_open_one_is_refused() -> None:
