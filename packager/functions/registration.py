@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 
 from mblob.format import functions_table, note
 from mblob.format.exported_functions import SYSTEM_LIB, ffi_name, is_helper, is_mangled
-from mblob.format.functions_table import Row
+from mblob.format.functions_table import Row, table
 from mblob.named_tuple import NamedTuple
 from mblob.packager.errors import BuildError
 from mblob.packager.functions.slot_shims import SLOTS
-from mblob.packager.functions.table_source import table
 from mblob.packager.functions.wrappers import HIDDEN_SUFFIX, Wrapped, rows_of
 from mblob.packager.objects.object_files import ObjectSymbols
 from mblob.packager.write.dialects import CLASSIC, Dialect

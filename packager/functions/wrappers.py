@@ -15,11 +15,10 @@ from mblob import argument_types
 from mblob.argument_types import Value
 from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
-from mblob.format.functions_table import Row
+from mblob.format.functions_table import Row, announcement, table
 from mblob.named_tuple import NamedTuple
 from mblob.packager.functions import checks
 from mblob.packager.functions.chosen_form import form
-from mblob.packager.functions.table_source import announcement, table
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, Scalar
 from mblob.packager.objects.object_files import ElfTarget, machine_of
 from mblob.packager.write.dialects import CLASSIC, Dialect

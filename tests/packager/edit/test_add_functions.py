@@ -149,7 +149,7 @@ extern "C" int alias(int x) __attribute__((alias("own")));
     assert (lib["ns::twice"](4), lib["over"](2.0), lib["alias"](1)) == (8, 102, 6)
     bare = linked(tmp_path / "bare.so", text, "-g0", compiler="c++")
     for path, name, why in (
-        (old, "over", "it is overloaded"),
+        (old, "double over(double x)", "it is overloaded"),
         (old, "twice", "has the function ns::twice: write its name so"),
         (bare, "ns::twice", 'as a function of C.., and nothing tells its types.*extern "C"'),
     ):
