@@ -119,10 +119,11 @@ CODES = {
 }
 # Not every compiler that can pass a pointer to them knows them.
 HALVES = tuple(row.c for row in TABLE if "float" in row.kind and row.bits == 16)
+SIZE = "size_t"
 POINTER_SIZED = {
     "intptr_t": "int",
     "uintptr_t": "uint",
-    "size_t": "uint",
+    SIZE: "uint",
     "ssize_t": "int",
     "ptrdiff_t": "int",
 }

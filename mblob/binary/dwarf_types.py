@@ -364,6 +364,12 @@ def is_fortran(die: Any) -> bool:
     return language_of(die) in _FORTRAN
 
 
+def address_of(target: CType | None, pointer_size: int) -> CType:
+    """The type of an address of a type, in C."""
+    text = "?" if target is None else f"{target.text} *"
+    return CType("pointer", pointer_size, text, target)
+
+
 def extents(array: Any) -> list[int | None]:
     """The numbers of elements of an array in its dimensions; None where they are not told."""
     first = int(is_fortran(array))

@@ -337,7 +337,7 @@ def parameter(text: str) -> Parameter:
         return Parameter(function[2] or "", (), True, dims, " ".join(text.split()), depth)
     head = text.partition("[")[0]
     groups = re.findall(r"\[([^\]]*)\]", text)
-    dims = tuple(d.strip() for group in groups for d in group.split(","))  # a[m, n]: of columns
+    dims = tuple(d.strip() for g in groups for d in split(g) or [""])  # a[m, n]: of columns
     words = re.findall(r"[A-Za-z_]\w*", head)
     named = len(words) > 1 and words[-1] not in WORDS
     types = tuple(w for w in (words[:-1] if named else words) if w not in _QUALIFIERS)

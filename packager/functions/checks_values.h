@@ -28,8 +28,10 @@ MBLOB_STATIC int mblob_value(const mblob_call_info *call, int i, int64_t bytes, 
 /* A result outlives the call on the heap, not in a variable of the thread: with one of those, a library cannot join
  * another, and needs the dynamic linker of glibc. */
 MBLOB_STATIC void *mblob_kept(const void *value, size_t size, size_t head) {
-  char *made = (char *)__builtin_malloc(head + size);
-  if (made) __builtin_memcpy(made + head, value, size);
+  char *made = (char *)__builtin_malloc(head + size + 1);
+  if (!made) return NULL;
+  if (size) __builtin_memcpy(made + head, value, size);
+  made[head + size] = 0; /* it may be a text */
   return made;
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mblob.packager.compile.fortran_tree import RESULT, Dummy, Expression
+from mblob.packager.errors import NotCallable
 from mblob.packager.modules.prototypes import Dim, Parameter, Prototype, number_dim, size_dim
 
 if TYPE_CHECKING:
@@ -22,7 +23,11 @@ _CHARACTER = "character"  # as dwarf_functions calls what a text consists of
 
 def with_places(function: Function, dummies: Mapping[str, Dummy]) -> Function:
     """A procedure with what its source says of how arguments are passed, where debug information does
-    not tell."""
+    not tell.
+
+    Raises:
+        NotCallable: its result is a text of which a call cannot tell how long it is.
+    """
     made = []
     *modules, last = function.source_name.split("::")
     # with bind(C), other descriptors are passed
@@ -31,11 +36,22 @@ def with_places(function: Function, dummies: Mapping[str, Dummy]) -> Function:
         dummy = dummies.get(name)
         if found.kind == "either" and dummy is not None and found.target is not None:
             found = found.target if dummy.is_value else found._replace(kind="pointer")
+        if name == RESULT and dummy is not None and _is_open_text(found, dummy, dummies):
+            raise NotCallable(
+                "its result is a text whose length is not made of numbers, integer arguments, + - and *: give a"
+                " subroutine that calls it, and writes the result to an argument"
+            )
         target = found.target if function.name in own and dummy is not None else None
         if target is not None and _has_shape(found.kind, target, name, dummies):
             found = found._replace(target=target._replace(kind="shape"))
         made.append(found)
     return function._replace(parameters=tuple(made))
+
+
+def _is_open_text(found: CType, dummy: Dummy, dummies: Mapping[str, Dummy]) -> bool:
+    """True of a text whose length neither debug information nor the source tells."""
+    is_told = dummy.length == "*" or _is_readable(dummy.length, dummies)
+    return _is_text(found) and found.target is not None and not (found.target.dims or is_told)
 
 
 def _has_shape(kind: str, target: CType, name: str, dummies: Mapping[str, Dummy]) -> bool:

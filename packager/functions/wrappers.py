@@ -65,14 +65,12 @@ class Wrapped(NamedTuple):
         ]
         if p.overloads:
             return [Row(p.name, self.packed_symbol, "packed", 0, "?", p.text, p.origin, p.comment)]
+        plain = Row(p.name, p.symbol, "plain", 0, p.types, p.text, *source)
         if p.shim is not None:
-            types, text = p.shim.types, p.shim.prototype
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, types, text, *source))
+            plain = plain._replace(types=p.shim.types, prototype=p.shim.prototype)
         elif any(a.descriptor for a in p.parameters):  # which only the packed function makes
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, "?"))
-        elif not self.takes_name:
-            rows.insert(0, Row(p.name, p.symbol, "plain", 0, p.types, p.text, *source))
-        return rows
+            plain = Row(p.name, p.symbol, "plain", 0, "?")
+        return rows if self.takes_name and p.shim is None else [plain, *rows]
 
 
 def packed_forms(
@@ -241,8 +239,7 @@ def _packed_form(f: Wrapped, number: int, values: _Values) -> str:
         to = "result" if f.dialect.is_ffi else "out_ret_value, out_ret_tcode"
         body.append("__attribute__((cleanup(mblob_release))) mblob_made left_in = {0};")
         checks.insert(0, f"if (!given{i}) return mblob_return_made(&left_in, false, {to});")
-    call = f"mblob_plain_{number}({passed})"
-    body += _call(p, call, f.dialect, values, checks)
+    body += _call(p, f"mblob_plain_{number}({passed})", f.dialect, values, checks)
     body.append("return 0;")
     return head + "".join(f"  {line}\n" for line in body) + "}\n"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.programs import ROOT, run
-from tests.e2e.roots import in_root, into
+from tests.roots import in_root, into
 
 pytestmark = [pytest.mark.slow, pytest.mark.own_process]
 

@@ -289,6 +289,11 @@ function letters(x) result(r)
   character(len=size(x)) :: r
   r = repeat("r", size(x))
 end function
+function half(n) result(r)
+  integer, intent(in) :: n
+  character(len=n / 2) :: r
+  r = "h"
+end function
 subroutine words(x, n)
   character(len=4), intent(in) :: x(:)
   integer, intent(out) :: n
@@ -325,8 +330,12 @@ def test_sizes_of_arrays_that_come_later_and_lengths_of_texts_are_checked(
     assert text.tobytes() == b"rrrr"
     with pytest.raises(mblob.MblobError, match=r"at least 4,\), found \(3,\)"):
         lib.letters(text[:3], a)
-    with pytest.raises(mblob.NotFoundError, match=r"words.*a Fortran array descriptor"):
-        lib["words"]
+    for name, why in (
+        ("words", "a Fortran array descriptor"),
+        ("half", "a text whose length is not"),
+    ):
+        with pytest.raises(mblob.NotFoundError, match=rf"{name}.*{why}"):
+            lib[name]
 
 
 CALLBACK = """

@@ -68,3 +68,9 @@ def test_names_are_utf8_and_notes_are_for_people() -> None:
     assert functions_table.decode(table)[0].comment == "a [31mred\nb ? ä\\n"
     without = functions_table.encode([row._replace(origin="", comment="")])
     assert functions_table.checksum(table) == functions_table.checksum(without)
+
+
+def test_sizes_with_a_comma_inside_are_one_dimension() -> None:
+    read = functions_table.parameter("double r[size(x), size(y, 2) + 1]")
+    assert read.dims == ("size(x)", "size(y, 2) + 1")
+    assert functions_table.parameter("float x[]").dims == ("",)

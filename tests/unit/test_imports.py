@@ -86,7 +86,7 @@ LATE = {
     },
     "3 to 14 ms, for sources in Fortran, with vector types or attributes of calls, and for errors": {
         "mblob.packager.compile.call_attributes", "mblob.packager.compile.fortran_tree",
-        "mblob.packager.functions.fortran_prototypes",
+        "mblob.binary.dwarf_fortran", "mblob.packager.functions.fortran_prototypes",
         "mblob.packager.compile.vector_c.own_names",
         "mblob.packager.compile.vector_c.rewrite",
     },

@@ -3,6 +3,7 @@ arrays, and copied to them."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,21 @@ def test_a_string_is_returned_as_a_text(lib: Any) -> None:
     assert (
         found if isinstance(found, bytes) else found.encode("utf-8", "surrogateescape")
     ) == b"\xff" * 20
+
+
+def test_c_calls_get_texts(lib: Any) -> None:
+    c = ctypes.CDLL(str(Path(mblob.get_library_dir()) / "libmblob.so.0"))
+    module, text = ctypes.c_void_p(), ctypes.c_char_p()
+    assert not c.mblob_open(str(lib._node.path).encode(), None, ctypes.byref(module))
+    for n in (0, 2, 100):
+        assert not c.mblob_call(
+            module, b"ns::times", b"str,int -> str", b"ab", n, ctypes.byref(text)
+        )
+        assert text.value == b"ab" * n
+    assert not c.mblob_call(
+        module, b"ns::behind_dots", b"str -> str", b"...dots", ctypes.byref(text)
+    )
+    assert text.value == b"dots"
 
 
 def test_a_vector_is_returned_as_a_tensor(lib: Any) -> None:

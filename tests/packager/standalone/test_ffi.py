@@ -14,8 +14,8 @@ import pytest
 import mblob
 from tests.built_once import built_once
 from tests.e2e.programs import exported, run
-from tests.e2e.roots import in_root, into
 from tests.packager.standalone.test_standalone import Interface, relax_program
+from tests.roots import in_root, into
 
 HERE = Path(__file__).parent
 HOST = r"""

@@ -20,13 +20,13 @@ from mblob.binary.elf import ElfFile
 from mblob.bytes.mapping import map_file
 from tests.built_once import built_once
 from tests.e2e.programs import ROOT, exported, run
-from tests.e2e.roots import in_root, into
 from tests.e2e.test_other_machines import CONVERTED, MUSL, Machine
 from tests.loader import payloads
 from tests.loader.conftest import KERNELS as PACKED
 from tests.loader.executors import relax_programs as relax
 from tests.loader.executors import test_aot_executor
 from tests.loader.executors.test_graph_executor import FUNCTIONS, KERNELS, B, W, graph
+from tests.roots import in_root, into
 
 pytestmark = pytest.mark.filterwarnings("ignore::mblob.errors.PortabilityWarning")
 

@@ -244,6 +244,9 @@ static __attribute__((cold)) int put_result(const mblob_prepared *c, void *to,
   } else if (word->passed == AS_POINTER && (code == expected || code == kTVMNullptr)) {
     *(void **)to = code == expected ? value.v_handle : NULL;
     return MBLOB_OK;
+  } else if (expected == kTVMStr && code == kTVMBytes) { /* a text of C++, with a NUL behind it */
+    *(const char **)to = ((const TVMByteArray *)value.v_handle)->data;
+    return MBLOB_OK;
   } else if (word->passed == AS_DOUBLE && (code == kTVMArgFloat || is_int)) {
     const double number = is_int ? (double)value.v_int64 : value.v_float64;
     if (word->bits == 32)
