@@ -207,8 +207,8 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     def look(expression: Any) -> None:
         nonlocal single
         named = type(getattr(expression, "op", None)).__name__ == "ExternFunc"
-        fields = getattr(expression, "fields", ())
-        single = single or named or not all(map(_has_shape, fields))
+        given = expression.args[1].fields if _name(expression) == "relax.call_tir" else ()
+        single = single or named or not all(map(_has_shape, given))
 
     for function in mod.functions.values():
         if type(function).__name__ == "Function":

@@ -93,10 +93,16 @@ def test_a_library_of_another_libc_is_refused_with_advice(
     source = (
         f"#include <math.h>\n{vadd} {{ for (int i = 0; i < 3; i++) c[i] = fmaf(a[i], 1, b[i]); }}"
     )
+    only_there = "const char *gnu_get_libc_version(void); const char *version(void) { return gnu_get_libc_version(); }"
     found = {}
-    for name, cc in (("glibc", "cc"), ("musl", compiler)):
-        module = mblob.csource_module(source, functions=[vadd])
+    for name, cc, text in (
+        ("both", "cc", source),
+        ("glibc", "cc", source + only_there),
+        ("musl", compiler, source),
+    ):
+        module = mblob.csource_module(text, functions=[vadd])
         module.export_library(tmp_path / f"{name}.so", cc=cc, options=["-fno-builtin", "-lm"])
+    assert run(tmp_path / "host", tmp_path / "both.so").stdout == "21\n"
     for program, name in (("host", "glibc"), ("static", "musl")):
         done = subprocess.run(
             [tmp_path / program, tmp_path / f"{name}.so"], capture_output=True, text=True
@@ -104,7 +110,7 @@ def test_a_library_of_another_libc_is_refused_with_advice(
         assert done.returncode == 1 and "/proc/self" not in done.stdout, done
         found[program] = done.stdout.strip()
     assert found["host"].endswith(
-        f"(needed by {tmp_path}/glibc.so); it was built for glibc, and this process runs musl"
+        "gnu_get_libc_version: symbol not found; it was built for glibc, and this process runs musl"
     )
     assert found["static"].endswith(
         "not supported; a static program opens no libraries: pack it with --system-lib, and link it in"

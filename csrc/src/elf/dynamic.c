@@ -387,6 +387,10 @@ static int check_tags(struct mb_elf *elf) {
     if (status) return status;
     if (d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH || d.d_tag == DT_NEEDED)
       elf->needs_origin |= strstr(elf->strings + d.d_un.d_val, "ORIGIN") != NULL;
+#ifndef __GLIBC__
+    if (d.d_tag == DT_NEEDED)
+      elf->needs_glibc |= strcmp(elf->strings + d.d_un.d_val, "libc.so.6") == 0;
+#endif
   }
   return MBLOB_OK;
 }

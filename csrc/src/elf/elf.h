@@ -50,6 +50,7 @@ struct mb_elf {
   uint64_t slots[MB_SLOTS_AND_CONTEXTS]; /* addresses of the variables that a loader fills, 0: it
                                             has none of that name */
   struct mb_range slots_range;           /* around all of them */
+  bool needs_glibc;                      /* told where the process runs another C library */
   bool needs_origin; /* a search path or the name of a needed library has $ORIGIN */
 };
 

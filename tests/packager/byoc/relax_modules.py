@@ -241,6 +241,15 @@ def between(net: Net, x: Any) -> list[Any]:
     return [net(op.nn.softmax(net(op.nn.relu(both)))), net(op.nn.softmax(both))]
 
 
+def sliced(net: Net, x: Any) -> list[Any]:
+    """[1, 4, 6, 6]: layers beside a slice and a split, which have numbers where loops of TVM may have sizes."""
+    a = net(op.nn.relu(net(op.nn.conv2d(x, constant(4, 4, 1, 1)))))
+    part = net(op.strided_slice(a, [1], [0], [2]))
+    halves = net(op.split(part, 2, axis=2))
+    b = net(op.nn.conv2d(net(op.nn.conv2d(a, constant(4, 4, 1, 1))), constant(3, 4, 1, 1)))
+    return [net(op.nn.relu(b)), net(relax.TupleGetItem(halves, 1))]
+
+
 def integers(net: Net, x: Any) -> list[Any]:
     """[2, 4, 8, 8]: layers between dequantize and quantize, as ONNX has them; the last results tell their steps."""
 
@@ -295,6 +304,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "left": (left, (1, 3, 4, 4)),
     "needed_between": (needed_between, (2, 6, 8)),
     "between": (between, (4, 8)),
+    "sliced": (sliced, (1, 4, 6, 6)),
     "unknown": (unknown, (5, 4)),
     "integers": (integers, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),

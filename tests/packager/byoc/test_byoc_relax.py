@@ -31,7 +31,8 @@ HALVES: dict[str, tuple[Any, float]] = {
 SCRIPT = Path(__file__).with_name("relax_modules.py")
 # All but `integers`, whose results may differ by a step.
 CASES = (
-    "layers", "shapes", "twice", "tiles", "gates", "attention", "left", "needed_between", "between", "unknown", "open",
+    "layers", "shapes", "twice", "tiles", "gates", "attention", "left", "needed_between", "between", "sliced",
+    "unknown", "open",
 )  # fmt: skip
 
 
@@ -155,6 +156,14 @@ def test_halves_are_fused_as_float32_is_and_told_by_their_type(built: Path) -> N
     casts = (built / "casts_float16.txt").read_text().partition(": ")[2].split(", ")
     assert casts == ["1 nn.conv2d of float16", "1 nn.softmax", "1 cast of float16",
                      "1 add of float16", "1 nn.relu of float16"]  # fmt: skip
+
+
+def test_layers_beside_a_slice_are_one_region(built: Path) -> None:
+    regions, *left = (built / "sliced.txt").read_text().splitlines()
+    assert regions == "tvmgen_dnnl_main_0: 2 dnnl.conv2d_relu, 1 nn.conv2d"
+    assert [line.partition(", ")[0] for line in left] == [
+        "TVM: 1 relax.strided_slice", "TVM: 1 relax.split",
+    ]  # fmt: skip
 
 
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:

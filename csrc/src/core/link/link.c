@@ -111,6 +111,8 @@ static int prepare_file(struct mb_library *library) {
 
 /* ---- what the linker refuses ----------------------------------------------------------------- */
 
+#define FOR_GLIBC "it was built for glibc, and this process runs musl"
+
 /* What it says, and the advice, which is the next one where it is empty; in one text, because addresses cost more. */
 static const char words[] =
     "libtvm_ffi.so\0\0"
@@ -124,7 +126,8 @@ static const char words[] =
     "cannot open\0install it, or name its folder in LD_LIBRARY_PATH\0";
 #else
     "libc.so.6\0\0"
-    "ld-linux\0it was built for glibc, and this process runs musl\0"
+    "ld-linux\0" FOR_GLIBC
+    "\0"
     "not supported\0a static program opens no libraries: pack it with --system-lib, and link it in\0"
     "No file descriptors\0raise ulimit -n: each open library has a file\0"
     "symbol not found\0link the library with what defines it\0"
@@ -153,6 +156,7 @@ static bool is_noexec(int fd) {
 
 static const char *advice(const struct mb_library *library, const char *reason) {
   static const char undefined[] = "undefined symbol: ";
+  if (library->elf.needs_glibc && strstr(reason, "symbol not found")) return FOR_GLIBC;
   for (const char *reported = words, *remedy; *reported; reported = remedy + strlen(remedy) + 1) {
     remedy = reported + strlen(reported) + 1;
     if (!strstr(reason, reported)) continue;

@@ -68,9 +68,34 @@ MBLOB_SLOT(int, TVMBackendParallelBarrier, (int, TVMParallelGroupEnv *));
 
 #define MBLOB_KERNEL_ERROR_SIZE 512 /* bytes, terminator included; longer texts are cut */
 
-/* One buffer per thread for the whole library, whichever of its objects fails. */
-extern
-    __attribute__((visibility("hidden"))) __thread char __mblob_error_text[MBLOB_KERNEL_ERROR_SIZE];
+/* The text of one thread. Texts are on the heap, not in memory of the thread: that needs the dynamic linker of
+ * glibc, which musl refuses to load. They stay until the process ends; a thread takes over that of one before it
+ * which had its number. */
+typedef struct mblob_error_text {
+  struct mblob_error_text *next;
+  uintptr_t thread;
+  char text[MBLOB_KERNEL_ERROR_SIZE];
+} mblob_error_text;
+
+/* One list for the whole library, whichever of its objects fails. */
+extern __attribute__((visibility("hidden"))) mblob_error_text *__mblob_error_texts;
+uintptr_t mblob_this_thread(void) __asm__("pthread_self");
+
+static inline char *mblob_text_of_thread(void) {
+  const uintptr_t thread = mblob_this_thread();
+  mblob_error_text *first = __atomic_load_n(&__mblob_error_texts, __ATOMIC_ACQUIRE);
+  for (mblob_error_text *e = first; e; e = e->next)
+    if (e->thread == thread) return e->text;
+  mblob_error_text *made = (mblob_error_text *)__builtin_malloc(sizeof *made);
+  static char shared[MBLOB_KERNEL_ERROR_SIZE]; /* where there is no memory */
+  if (!made) return shared;
+  made->thread = thread;
+  made->text[0] = 0;
+  do made->next = first;
+  while (!__atomic_compare_exchange_n(&__mblob_error_texts, &first, made, 0, __ATOMIC_RELEASE,
+                                      __ATOMIC_ACQUIRE));
+  return made->text;
+}
 
 /* Kept as a function of exactly this name, because `__mblob_last_error` is an alias of it. */
 #if defined(__clang__)
@@ -81,15 +106,18 @@ extern
 
 static char *mblob_kernel_error_text(void) __asm__("__mblob_kernel_error_text");
 MBLOB_KEEP_FUNCTION static char *mblob_kernel_error_text(void) {
-  __asm__(".ifndef __mblob_error_text\n.pushsection .tbss.__mblob_error_text,\"awT\",%nobits\n"
-          ".weak __mblob_error_text\n.hidden __mblob_error_text\n.type __mblob_error_text, %tls_object\n"
-          ".size __mblob_error_text, " MBLOB_STR(MBLOB_KERNEL_ERROR_SIZE) "\n__mblob_error_text:\n"
-          ".zero " MBLOB_STR(MBLOB_KERNEL_ERROR_SIZE) "\n.popsection\n.endif\n"
-          ".ifndef __mblob_last_error\n.weak __mblob_last_error\n.type __mblob_last_error, %function\n"
-          ".set __mblob_last_error, __mblob_kernel_error_text\n.endif");
+  __asm__(
+      ".ifndef __mblob_error_texts\n.pushsection .bss.__mblob_error_texts,\"aw\",%nobits\n.balign " MBLOB_WORD
+      "\n.weak __mblob_error_texts\n.hidden __mblob_error_texts\n.type __mblob_error_texts, %object\n"
+      ".size __mblob_error_texts, " MBLOB_WORD
+      "\n__mblob_error_texts:\n"
+      ".zero " MBLOB_WORD
+      "\n.popsection\n.endif\n"
+      ".ifndef __mblob_last_error\n.weak __mblob_last_error\n.type __mblob_last_error, %function\n"
+      ".set __mblob_last_error, __mblob_kernel_error_text\n.endif");
   /* The alias calls this from outside: a compiler that knew the result would return nothing
    * here. */
-  char *text = __mblob_error_text;
+  char *text = mblob_text_of_thread();
   __asm__("" : "+r"(text));
   return text;
 }
