@@ -181,7 +181,9 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
     functions: set[str] = set()
     names: tuple[list[str], list[str]] = ([], [])  # undefined, defined
     for i, s in enumerate(elf.symtab, 1):
-        if i in groups and s.name:
+        # target_clones shares the resolver, and the function is the user's
+        is_own = s.type == STT_GNU_IFUNC and s.binding == STB_GLOBAL
+        if i in groups and s.name and not is_own:
             contents.comdat.add(s.name)
         if s.binding == STB_LOCAL:
             continue
@@ -198,7 +200,7 @@ def _add_symbols(elf: ElfFile, contents: ObjectSymbols) -> None:
                 contents.own_calls.add(s.name)
         if is_data(elf, s):
             contents.variables.add(s.name)
-        if s.st_shndx in merged:
+        if s.st_shndx in merged and not is_own:
             contents.comdat.add(s.name)
         if not s.is_defined:
             contents.undefined.add(s.name)

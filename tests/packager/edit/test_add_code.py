@@ -270,8 +270,9 @@ extern "C" int get(int x) { return 5 + std::vector<int>(x, 1).size(); }""",
 
 
 def test_variables_of_threads_are_named(tmp_path: Path) -> None:
-    """Those with initial values, beside the buffer that earlier code has."""
-    mblob.csource_module("int f(int x) { return x; }").export_library(tmp_path / "a.so")
+    """Those with initial values, beside one that earlier code has."""
+    earlier = "__thread int own; int f(int x) { return own += x; }"
+    mblob.csource_module(earlier).export_library(tmp_path / "a.so")
     text = "__thread int zero, five = 5; int get(int x) { return five += x + zero++; }"
     (tmp_path / "k.c").write_text(text)
     with pytest.raises(mblob.BuildError, match=r"of threads with initial values \(five\); .*\.tar"):

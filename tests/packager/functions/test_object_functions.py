@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import mblob
@@ -138,6 +139,18 @@ def test_code_of_any_kind_of_symbol_is_called(tmp_path: Path, text: str) -> None
     made = compiled(tmp_path, "p", text)
     mblob.static_library(made, functions=["int f(int a)"]).export_library(tmp_path / "x.so")
     assert mblob.load_module(tmp_path / "x.so").f(2) == 3
+
+
+def test_a_function_with_clones_for_processors_is_called_as_its_source_says(tmp_path: Path) -> None:
+    text = """__attribute__((target_clones("avx2", "default")))
+    void twice(const float *a, float *b, int n) { for (int i = 0; i < n; i++) b[i] = 2 * a[i]; }
+    """
+    mblob.csource_module(text).export_library(tmp_path / "x.so")
+    lib, b = mblob.load_module(tmp_path / "x.so"), np.zeros(3, "f4")
+    assert lib.functions.keys() == {"twice"}
+    lib.twice(np.arange(3, dtype="f4"), b, 3)
+    assert b.tolist() == [0, 2, 4]
+    mblob.csource_module(text).export_library(tmp_path / "x.a", system_lib=True, prefix="p_")
 
 
 def test_a_prototype_that_contradicts_an_object(tmp_path: Path) -> None:
