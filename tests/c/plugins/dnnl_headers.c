@@ -106,7 +106,7 @@ SAME(OF_VERSION(BF16) & dnnl_cpu_isa_avx512_core_bf16,
 SAME(DN_V3_BF16 &DN_V3_F16, dnnl_cpu_isa_avx2_vnni_2 & ~dnnl_cpu_isa_avx2_vnni);
 SAME(DN_V3_F16 &dnnl_cpu_isa_avx512_core_bf16, 0);
 SAME(DN_V3_F16 &dnnl_cpu_isa_avx512_core_fp16,
-     dnnl_cpu_isa_avx512_core_fp16 & ~dnnl_cpu_isa_avx512_core_bf16);
+     dnnl_cpu_isa_avx512_core_fp16 & ~(dnnl_cpu_isa_avx512_core_bf16 | dnnl_cpu_isa_avx2_vnni));
 #endif
 SAME(OF_VERSION(RELU), dnnl_eltwise_relu);
 SAME(OF_VERSION(TANH), dnnl_eltwise_tanh);

@@ -81,14 +81,15 @@ typedef struct mblob_error_text {
 extern __attribute__((visibility("hidden"))) mblob_error_text *__mblob_error_texts;
 uintptr_t mblob_this_thread(void) __asm__("pthread_self");
 
+static const char mblob_no_memory[] = "an error, whose text has no memory"; /* not written to */
+
 static inline char *mblob_text_of_thread(void) {
   const uintptr_t thread = mblob_this_thread();
   mblob_error_text *first = __atomic_load_n(&__mblob_error_texts, __ATOMIC_ACQUIRE);
   for (mblob_error_text *e = first; e; e = e->next)
     if (e->thread == thread) return e->text;
   mblob_error_text *made = (mblob_error_text *)__builtin_malloc(sizeof *made);
-  static char shared[MBLOB_KERNEL_ERROR_SIZE]; /* where there is no memory */
-  if (!made) return shared;
+  if (!made) return (char *)mblob_no_memory;
   made->thread = thread;
   made->text[0] = 0;
   do made->next = first;
@@ -129,6 +130,7 @@ static inline void TVMAPISetLastError(const char *msg) {
     return;
   }
   char *text = mblob_kernel_error_text();
+  if (text == mblob_no_memory) return;
   size_t size = msg ? __builtin_strlen(msg) : 0;
   if (size > MBLOB_KERNEL_ERROR_SIZE - 1) size = MBLOB_KERNEL_ERROR_SIZE - 1;
   if (size) __builtin_memcpy(text, msg, size);
