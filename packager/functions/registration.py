@@ -191,7 +191,7 @@ def functions_of(
     before = dialect.function_prefix
     for row in (*rows_of(wrapped), *plain):
         is_packed = row.abi == "packed"
-        shown = row.name if is_packed else row.name + HIDDEN_SUFFIX
+        shown = row.name if is_packed else row.symbol + HIDDEN_SUFFIX
         found.append(RegisteredName(shown, row.symbol, before=before if is_packed else ""))
         rows.append(row._replace(symbol=shown))
         taken.add(row.symbol)

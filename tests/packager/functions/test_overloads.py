@@ -144,3 +144,15 @@ def test_names_of_overloads_survive_a_conversion(tmp_path: Path) -> None:
     mblob.convert(tmp_path / "k.so", tmp_path / "ffi.so", dialect="ffi")
     lib = mblob.load_module(tmp_path / "ffi.so")
     assert (lib["ns::g(int)"](1), lib["ns::sum"](np.ones(3), 3)) == (1, 3)
+
+
+@pytest.mark.parametrize("dialect", ["classic", "ffi"])
+def test_a_static_library_may_have_overloads_as_plain_functions(
+    tmp_path: Path, dialect: Any
+) -> None:
+    module = mblob.csource_module(
+        "int f(int x) { return x; } double f(double x) { return x; }", "cpp"
+    )
+    module.export_library(tmp_path / "x.a", system_lib=True, prefix="p_", dialect=dialect)
+    made = (tmp_path / "x.a").read_bytes()
+    assert all(b"p_" + name in made for name in (b"_Z1fi__plain", b"_Z1fd__plain"))
