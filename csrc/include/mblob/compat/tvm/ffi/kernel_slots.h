@@ -38,7 +38,7 @@ static inline void mblob_fallback_TVMFFIErrorSetRaisedFromCStr(const char *kind,
     return;
   }
   char *text = mblob_kernel_error_text();
-  if (text == mblob_no_memory) return;
+  if (text == mblob_untold_error) return;
   size_t used = 0;
   const char *const pieces[] = {kind, ": ", message};
   for (size_t i = 0; i < 3; i++) {

@@ -81,7 +81,7 @@ typedef struct mblob_error_text {
 extern __attribute__((visibility("hidden"))) mblob_error_text *__mblob_error_texts;
 uintptr_t mblob_this_thread(void) __asm__("pthread_self");
 
-static const char mblob_no_memory[] = "an error, whose text has no memory"; /* not written to */
+static const char mblob_untold_error[] = "an error, whose text has no memory"; /* not written to */
 
 static inline char *mblob_text_of_thread(void) {
   const uintptr_t thread = mblob_this_thread();
@@ -89,7 +89,7 @@ static inline char *mblob_text_of_thread(void) {
   for (mblob_error_text *e = first; e; e = e->next)
     if (e->thread == thread) return e->text;
   mblob_error_text *made = (mblob_error_text *)__builtin_malloc(sizeof *made);
-  if (!made) return (char *)mblob_no_memory;
+  if (!made) return (char *)mblob_untold_error;
   made->thread = thread;
   made->text[0] = 0;
   do made->next = first;
@@ -130,7 +130,7 @@ static inline void TVMAPISetLastError(const char *msg) {
     return;
   }
   char *text = mblob_kernel_error_text();
-  if (text == mblob_no_memory) return;
+  if (text == mblob_untold_error) return;
   size_t size = msg ? __builtin_strlen(msg) : 0;
   if (size > MBLOB_KERNEL_ERROR_SIZE - 1) size = MBLOB_KERNEL_ERROR_SIZE - 1;
   if (size) __builtin_memcpy(text, msg, size);
