@@ -141,7 +141,9 @@ def test_a_wheel_that_is_too_large_ends_the_release(
         path.touch()
         os.truncate(path, size)
     assert [*release["sizes"]([archive, wheel])][1] == f"{wheel.name}: 1500000 bytes"
-    with pytest.raises(SystemExit, match=r"packager.*: 1250001 bytes, expected at most 1250000$"):
+    with pytest.raises(
+        SystemExit, match=r"mblob_packager.*: 1250001 bytes, expected at most 1250000$"
+    ):
         list(release["sizes"]([packager]))
 
 
