@@ -146,12 +146,14 @@ def test_a_library_that_was_changed_here_runs_there(
 def test_a_library_of_another_machine_is_refused_by_name(
     machine: Machine, host: Path, tmp_path: Path
 ) -> None:
-    """There, one of this machine; here, one of that machine. musl is told by the C library."""
+    """There, one of this machine; here, one of that machine. musl is told by a function that it lacks."""
     there = r"built for x86_64, 64-bit, little endian; this machine is"
     here = r"built for .*; this machine is x86_64"
     if machine == MUSL:
         there, here = (f"built for {libc}, and this process runs" for libc in ("glibc", "musl"))
-    mblob.csource_module(SCALE).export_library(tmp_path / "here.so")
+    of_glibc = "char *gnu_get_libc_version(void); char *f(void) { return gnu_get_libc_version(); }"
+    source = SCALE + of_glibc * (machine == MUSL)
+    mblob.csource_module(source).export_library(tmp_path / "here.so")
     with pytest.raises(AssertionError, match=f"here.so: .*{there}"):
         run_there(machine, host, "kernels", tmp_path / "here.so")
     mblob.csource_module(SCALE).export_library(tmp_path / "there.so", target=machine.triplet)
