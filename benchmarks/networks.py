@@ -196,8 +196,10 @@ def _rows(
     return [*rows, _first_output(bench, network, file, python, path)]
 
 
-def _variables(threads: int) -> dict[str, str]:
-    return {"OMP_NUM_THREADS": str(threads), "TVM_NUM_THREADS": str(threads)}
+def _variables(threads: int) -> dict[str, str | None]:
+    """Threads wait for work as they do by default, on both sides."""
+    count = str(threads)
+    return {"OMP_NUM_THREADS": count, "TVM_NUM_THREADS": count, "OMP_WAIT_POLICY": None}
 
 
 def _given(bench: Bench, network: Network, file: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,8 +136,14 @@ def compiled(bench: Bench, source: Path, *options: str) -> Path:
     return target
 
 
-def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sample:
-    """Run a command to its end.
+def changed(environment: Mapping[str, str | None]) -> dict[str, str]:
+    """The variables of this process with others; None takes one away."""
+    given = {**os.environ, **environment}
+    return {name: text for name, text in given.items() if text is not None}
+
+
+def command(bench: Bench, words: Sequence[str | Path], **environment: str | None) -> Sample:
+    """Run a command to its end, with variables as of `changed`.
 
     Raises:
         Missing: it failed; with the end of what it said.
@@ -149,7 +155,7 @@ def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sa
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, **environment},
+        env=changed(environment),
         cwd=bench.folder,
         check=False,
     )
@@ -161,9 +167,12 @@ def command(bench: Bench, words: Sequence[str | Path], **environment: str) -> Sa
 
 
 class Worker:
-    """A process that measures inside itself: benchmarks/worker.py. Use in a `with` statement."""
+    """A process that measures inside itself: benchmarks/worker.py, with variables as of `changed`. Use in a `with`
+    statement."""
 
-    def __init__(self, name: str, python: Path | str = sys.executable, **environment: str) -> None:
+    def __init__(
+        self, name: str, python: Path | str = sys.executable, **environment: str | None
+    ) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [str(python), "-W", "ignore", str(HERE / f"worker_{name}.py")],
@@ -171,7 +180,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
             stderr=subprocess.DEVNULL if name == "tvm" else None,
-            env={**os.environ, "PYTHONPATH": "", **environment},
+            env=changed({"PYTHONPATH": "", **environment}),
         )
 
     def __enter__(self) -> Worker:
