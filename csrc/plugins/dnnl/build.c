@@ -157,7 +157,7 @@ int dn_constant_floats(struct dn_build *build, size_t tensor, const char *what,
 /* ---- reorders ---- */
 
 static bool same_bytes(const struct dn_operand *a, const struct dn_operand *b) {
-  return a->place == b->place && a->number == b->number;
+  return a->place == b->place && a->number == b->number && a->offset == b->offset;
 }
 
 int dn_reorder(struct dn_build *build, struct dn_operand *operand, const dn_md *wanted) {

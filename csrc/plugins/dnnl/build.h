@@ -17,6 +17,7 @@ struct dn_operand {
   enum dn_place place;
   size_t number;
   const dn_md *md;
+  uint64_t offset; /* bytes of the place that lie before it */
 };
 
 /* A tensor of the graph while the plan is made. */

@@ -143,7 +143,8 @@ int dn_packed_read(const void *payload, uint64_t size, struct dn_packed **out) {
 
 /* Constants that the caller gave: not what was made of them. */
 static bool is_given(const struct dn_build *build, const struct dn_operand *from) {
-  return build->packing && from->place == DN_CONSTANT && from->number < build->graph->const_count;
+  return build->packing && from->place == DN_CONSTANT && !from->offset &&
+         from->number < build->graph->const_count;
 }
 
 bool dn_packing_use(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to) {

@@ -15,11 +15,12 @@ enum dn_place {
   DN_ARENA     /* a buffer in the memory that a running call has */
 };
 
-/* A memory object that each context has: so far as bytes, place and number; as a tensor, md. */
+/* A memory object that each context has: so far as bytes, place, number and offset; as a tensor, md. */
 struct dn_slot {
   enum dn_place place;
   size_t number;
   const dn_md *md;
+  uint64_t offset;
 };
 
 struct dn_step_argument {

@@ -21,6 +21,7 @@ struct dn_prepared {
 struct bound {
   void *memory, *data;
   size_t argument;
+  uint64_t offset;
 };
 
 struct dn_context {
@@ -51,9 +52,11 @@ static void free_context(struct dn_context *context) {
 /* The bytes of a slot, NULL of an argument: each call sets it. */
 static void *address(const struct dn_plan *plan, const struct dn_context *context,
                      const struct dn_slot *slot) {
-  if (slot->place == DN_CONSTANT) return plan->constants[slot->number].data;
-  return slot->place == DN_ARENA ? (char *)context->arena + plan->buffers[slot->number].offset
-                                 : NULL;
+  if (slot->place == DN_ARGUMENT) return NULL;
+  char *base = slot->place == DN_CONSTANT
+                   ? plan->constants[slot->number].data
+                   : (char *)context->arena + plan->buffers[slot->number].offset;
+  return base + slot->offset;
 }
 
 static void list_arguments(const struct dn_plan *plan, struct dn_context *context) {
@@ -65,7 +68,7 @@ static void list_arguments(const struct dn_plan *plan, struct dn_context *contex
   for (size_t i = 0; i < plan->slot_count; ++i)
     if (plan->slots[i].place == DN_ARGUMENT)
       context->bound[context->bound_count++] =
-          (struct bound){context->memories[i], NULL, plan->slots[i].number};
+          (struct bound){context->memories[i], NULL, plan->slots[i].number, plan->slots[i].offset};
 }
 
 static int fill_context(const struct dn_plan *plan, struct dn_context *context) {
@@ -271,7 +274,7 @@ static int point_at_arguments(const struct dn_graph *graph, struct dn_context *c
                               void *const *arguments) {
   const struct dn_library *lib = context->prepared->plan.library;
   for (struct bound *b = context->bound; b < context->bound + context->bound_count; ++b) {
-    void *data = arguments[b->argument];
+    void *data = (char *)arguments[b->argument] + b->offset;
     if (b->data == data) continue;
     int error = lib->memory_set_data_handle(b->memory, data);
     b->data = error ? NULL : data;
@@ -286,7 +289,8 @@ static void convert(const struct dn_context *context, const struct dn_step *step
   void *at[2];
   for (int i = 0; i < 2; ++i) {
     const struct dn_slot *slot = &plan->slots[step->arguments[i].slot];
-    at[i] = slot->place == DN_ARGUMENT ? arguments[slot->number] : address(plan, context, slot);
+    at[i] = slot->place == DN_ARGUMENT ? (char *)arguments[slot->number] + slot->offset
+                                       : address(plan, context, slot);
   }
   dn_convert(at[0], step->from, at[1], step->to, step->elements, dn_has_avx2(plan->library));
 }

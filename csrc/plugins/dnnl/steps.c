@@ -37,13 +37,13 @@ static size_t slot_of(struct dn_build *build, const struct dn_operand *operand) 
   for (size_t i = plan->slot_count; i-- > 0;) {
     const struct dn_slot *slot = &plan->slots[i];
     if (slot->place == operand->place && slot->number == operand->number &&
-        build->library->md_equal(slot->md, operand->md))
+        slot->offset == operand->offset && build->library->md_equal(slot->md, operand->md))
       return i;
   }
   struct dn_slot *slot =
       dn_plan_grow((void **)&plan->slots, &plan->slot_count, &plan->slot_capacity, sizeof(*slot));
   if (!slot) return SIZE_MAX;
-  *slot = (struct dn_slot){operand->place, operand->number, operand->md};
+  *slot = (struct dn_slot){operand->place, operand->number, operand->md, operand->offset};
   return plan->slot_count - 1;
 }
 
@@ -186,7 +186,7 @@ static int run_now(struct dn_build *build, void *desc, const struct dn_operand *
 
 int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct dn_operand *to) {
   struct dn_plan *plan = build->plan;
-  const void *source = plan->constants[from->number].data;
+  char *source = (char *)plan->constants[from->number].data + from->offset;
   bool shares = build->shared && plan->constants[from->number].lasting;
   struct dn_constant known;
   void *desc = NULL;
@@ -204,9 +204,9 @@ int dn_reorder_now(struct dn_build *build, const struct dn_operand *from, struct
   if (!status) {
     to->place = DN_CONSTANT;
     to->number = dn_plan_constant(plan, build->library->md_size(to->md));
-    status = to->number == SIZE_MAX ? MBLOB_E_MEMORY
-                                    : run_now(build, desc, from, plan->constants[from->number].data,
-                                              to, plan->constants[to->number].data);
+    status = to->number == SIZE_MAX
+                 ? MBLOB_E_MEMORY
+                 : run_now(build, desc, from, source, to, plan->constants[to->number].data);
     if (!status && shares)
       dn_shared_add(build->shared, source, from->md, to->md, &plan->constants[to->number]);
   }

@@ -327,6 +327,28 @@ static int reduced(struct dn_build *build, const struct dn_tensor *data, int64_t
   return status;
 }
 
+/* Row-major, with the axes that become 1 in `dims` behind the others, as oneDNN's fast loops want
+ * them; `dims` are put into the same order. */
+static int put_last(struct dn_build *build, const struct dn_tensor *data, int64_t *dims,
+                    struct dn_operand *operand) {
+  struct dn_view view = dn_view_same(data);
+  int at = 0;
+  for (int last = 0; last < 2; ++last)
+    for (int i = 0; i < data->rank; ++i)
+      if ((data->dims[i] != dims[i]) == last) view.permutation[i] = at++;
+  for (int i = 0; i < data->rank; ++i) {
+    if (view.permutation[i] != i) view.how = DN_PERMUTED;
+    view.dims[view.permutation[i]] = data->dims[i];
+  }
+  int64_t before[DN_MAX_RANK];
+  memcpy(before, dims, sizeof(before));
+  for (int i = 0; i < data->rank; ++i) dims[view.permutation[i]] = before[i];
+  int status = dn_view_apply(build, &view, operand);
+  if (status) return status;
+  const dn_md *plain = dn_plain_md(build, view.rank, view.dims, view.type);
+  return plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
+}
+
 int dn_reduce(struct dn_build *build) {
   static const struct {
     const char *name;
@@ -351,6 +373,7 @@ int dn_reduce(struct dn_build *build) {
                          build->node->name, dn_tensor_text(data, one, sizeof(one)),
                          dn_tensor_text(result, other, sizeof(other)));
   if (data->bytes == result->bytes && data->type == result->type) return dn_reshape(build);
+  if ((status = put_last(build, data, wanted.dims, &op.src))) return status;
   struct dn_view dst = dn_view_reshaped(result, wanted.rank, wanted.dims);
   op.dst_view = &dst;
   op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type);

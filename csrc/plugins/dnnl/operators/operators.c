@@ -64,6 +64,7 @@ static const struct {
     {"transpose", dn_transpose},
     {"permute_dims", dn_transpose},
     {"cast", dn_cast},
+    {"strided_slice", dn_slice},
 };
 
 int dn_translate(struct dn_build *build) {

@@ -25,6 +25,7 @@ int dn_concatenate(struct dn_build *build);
 int dn_transpose(struct dn_build *build);
 int dn_reshape(struct dn_build *build);
 int dn_cast(struct dn_build *build);
+int dn_slice(struct dn_build *build);
 
 /* An attribute that is an axis, from the end if negative. */
 int dn_get_axis(struct dn_build *build, int rank, int *out);
