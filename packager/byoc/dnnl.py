@@ -44,7 +44,7 @@ _PLUG_IN = frozenset((
     "nn.max_pool1d", "nn.avg_pool1d", "nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d",
     "nn.avg_pool3d", "nn.global_avg_pool2d", "image.resize2d", "mean", "sum", "max", "min",
     "nn.softmax", "nn.log_softmax", "nn.layer_norm", "reshape", "transpose", "concatenate",
-    "cast",
+    "strided_slice", "cast",
 ))  # fmt: skip
 _MOST_AXES = 12  # of oneDNN's descriptors
 _MOST_SOURCES = 1024  # of a concatenation, in the plug-in

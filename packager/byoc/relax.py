@@ -10,7 +10,6 @@ inputs and the tensors to write, and which a module of the code generator has.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from tempfile import TemporaryDirectory
@@ -32,7 +31,15 @@ from mblob.packager.byoc.packed_weights import add_packed
 from mblob.packager.byoc.patterns import rows, table_of, target_of
 from mblob.packager.byoc.quantized import quantized
 from mblob.packager.byoc.relax_operators import RULES, Reader, type_of
-from mblob.packager.byoc.relax_walks import is_constant, tensor_in, visit_calls, with_each_call
+from mblob.packager.byoc.relax_rewrites import in_plain_words, with_operators
+from mblob.packager.byoc.relax_walks import (
+    has_shape,
+    is_constant,
+    name_of,
+    tensor_in,
+    visit_calls,
+    with_each_call,
+)
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
 from mblob.packager.modules.payload_modules import const_loader_module
@@ -207,8 +214,8 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     def look(expression: Any) -> None:
         nonlocal single
         named = type(getattr(expression, "op", None)).__name__ == "ExternFunc"
-        given = expression.args[1].fields if _name(expression) == "relax.call_tir" else ()
-        single = single or named or not all(map(_has_shape, given))
+        given = expression.args[1].fields if name_of(expression) == "relax.call_tir" else ()
+        single = single or named or not all(map(has_shape, given))
 
     for function in mod.functions.values():
         if type(function).__name__ == "Function":
@@ -218,12 +225,6 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     if single:
         return _passed(fuse(patterns, annotate_codegen=True), mod)
     return _passed(relax.transform.MergeCompositeFunctions(), _passed(fuse(patterns), mod))
-
-
-def _has_shape(expression: Any) -> bool:
-    """False of a size of tensors, which calls of loops have behind the tensors."""
-    kind = getattr(expression, "ty", None) or getattr(expression, "struct_info", None)
-    return any(hasattr(kind, name) for name in ("shape", "fields", "values"))
 
 
 def _passed(step: Any, mod: Any) -> Any:
@@ -271,7 +272,9 @@ def _regions(
 
 def _prepared(relax: Any, mod: Any, keeps_integers: bool) -> Any:
     transform = relax.transform
-    mod = _with_operators(relax, mod)
+    mod = with_operators(relax, mod)
+    if keeps_integers:
+        mod = in_plain_words(relax, mod)
     calls: list[Any] = []
     visit_calls(relax, mod, calls.append)
     training = any(map(_is_training, calls))  # batch norms, of which that step would make others
@@ -297,8 +300,8 @@ def _with_integers_as_inputs(relax: Any, mod: Any) -> tuple[Any, dict[str, Any]]
     inputs: list[Any] = []
     weights = _integer_weights(relax, mod)
 
-    def replace(call: Any) -> Any:
-        if _name(call) != "relax.dequantize" or call.args[0] not in weights:
+    def replace(call: Any, _: Any) -> Any:
+        if name_of(call) != "relax.dequantize" or call.args[0] not in weights:
             return call
         value = call.args[0]
         name = f"mblob_integers_{len(found)}"
@@ -333,9 +336,9 @@ def _integer_weights(relax: Any, mod: Any) -> set[Any]:
         return variable in users and all(is_use(variable, *user) for user in users[variable])
 
     def is_use(variable: Any, result: Any, value: Any) -> bool:
-        if _name(value) == "relax.permute_dims":
+        if name_of(value) == "relax.permute_dims":
             return are_weights(result)
-        if _name(value) not in _LAYERS or not variable.same_as(value.args[1]):
+        if name_of(value) not in _LAYERS or not variable.same_as(value.args[1]):
             return False
         operator = Reader({}).operator(value)
         return operator is not None and dnnl.runs(operator)
@@ -352,60 +355,14 @@ def _integer_weights(relax: Any, mod: Any) -> set[Any]:
         relax.analysis.post_order_visit(user[1], use)
     found: dict[Any, bool] = {}
     for variable, value in bound:
-        if _name(value) == "relax.dequantize" and is_constant(value.args[0]):
+        if name_of(value) == "relax.dequantize" and is_constant(value.args[0]):
             integers = value.args[0]
             found[integers] = found.get(integers, True) and are_weights(variable)
     return {integers for integers, alone in found.items() if alone}
 
 
-def _name(call: Any) -> str:
-    return str(getattr(getattr(call, "op", None), "name", ""))
-
-
 def _is_training(call: Any) -> bool:
     return call.op.name == "relax.nn.batch_norm" and bool(call.attrs.training)
-
-
-def _with_operators(relax: Any, mod: Any) -> Any:
-    """The module with `maximum` and `minimum` in place of the loops that frontends write for them."""
-    from tvm import topi
-
-    names = ("maximum", "minimum")
-    if not any(variable.name_hint.startswith(names) for variable in mod.functions):
-        return mod
-
-    import tvm_ffi
-
-    def numbers_in(function: Any) -> list[float]:
-        """The number of a loop over one tensor, which TVM writes into it."""
-        found = {*re.findall(r"T\.b?float(?:16|32)\((-?[0-9.e+-]+)\)", str(function))}
-        return [*map(float, found)]
-
-    def is_loop_of(
-        function: Any, name: str, arguments: Sequence[Any], numbers: Sequence[float]
-    ) -> bool:
-        if len(arguments) + len(numbers) != 2:
-            return False
-        builder = relax.BlockBuilder()
-        given = [relax.Var(f"p{i}", type_of(a)) for i, a in enumerate(arguments)]
-        with builder.function("main", given):
-            builder.emit_func_output(builder.emit_te(getattr(topi, name), *given, *numbers))
-        made = builder.get().functions.values()
-        return any(tvm_ffi.structural_equal(loop, function) for loop in made)
-
-    def replace(call: Any) -> Any:
-        if _name(call) != "relax.call_tir":
-            return call
-        loop, arguments = call.args[0], [*filter(_has_shape, call.args[1].fields)]
-        name = loop.name_hint.rstrip("0123456789_")
-        numbers = numbers_in(mod[loop]) if name in names and len(arguments) == 1 else []
-        if name in names and is_loop_of(mod[loop], name, arguments, numbers):
-            dtype = str(type_of(arguments[0]).dtype)
-            constants = [relax.const(number, dtype) for number in numbers]
-            return getattr(relax.op, name)(*arguments, *constants)
-        return call
-
-    return relax.transform.DeadCodeElimination()(with_each_call(mod, replace))
 
 
 def _patterns(engine: str, is_open: bool) -> list[Any]:
@@ -583,7 +540,7 @@ def _calls(engine: str, operators: Sequence[Operator], outputs: Sequence[Tensor]
 def _with_calls(relax: Any, mod: Any, symbols: Mapping[str, str]) -> Any:
     """The module with calls of packed functions in place of its regions."""
 
-    def replace(call: Any) -> Any:
+    def replace(call: Any, _: Any) -> Any:
         symbol = symbols.get(getattr(call.op, "name_hint", ""))
         if symbol is None:
             return call

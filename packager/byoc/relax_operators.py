@@ -20,6 +20,14 @@ def type_of(expression: Any) -> Any:
     return expression.ty if hasattr(expression, "ty") else expression.struct_info
 
 
+def numbers_of(fields: Any) -> list[int] | None:
+    """The numbers of a tuple of them; None if one is not known."""
+    try:
+        return [int(getattr(field, "value", field)) for field in fields.fields]
+    except (TypeError, ValueError):
+        return None
+
+
 class Reader:
     """Makes the tensors of the expressions of a function, one for each, and operators over them.
 
@@ -236,6 +244,25 @@ def _transpose(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
     return "transpose", {"axes": [int(axis) for axis in order]}, inputs
 
 
+def _slice(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
+    """Of axes whose extents are known."""
+    lists = [numbers_of(fields) for fields in call.args[1:]]
+    axes, begin, end, steps = lists if len(lists) == 4 else [None] * 4
+    if axes is None or begin is None or end is None or steps is None:
+        return None
+    shape = [*inputs[0].shape]
+    first: list[int] = []
+    for axis, at, behind, step in zip(axes, begin, end, steps):
+        extent = shape[axis]
+        if isinstance(extent, Open) or step < 1:
+            return None
+        at, behind = (min(max(i + extent if i < 0 else i, 0), extent) for i in (at, behind))
+        first.append(at)
+        shape[axis] = -(-(behind - at) // step)
+    attrs = {"axes": [a % len(shape) for a in axes], "begin": first, "strides": steps}
+    return ("strided_slice", attrs, inputs) if tuple(shape) == out.shape else None
+
+
 def _reduction(op: str) -> Make:
     def make(call: Any, inputs: Sequence[Tensor], out: Tensor) -> Made:
         """The mean over an image is a global pooling."""
@@ -315,6 +342,7 @@ RULES: dict[str, Rule] = {
     "relax.reshape": Rule(_reshape, 2),
     **{f"relax.{op}": Rule(_reshape) for op in ("squeeze", "expand_dims", "flatten")},
     "relax.permute_dims": Rule(_transpose),
+    "relax.strided_slice": Rule(_slice, 5),
     "relax.concat": Rule(_plain("concatenate", "axis")),
     "relax.image.resize2d": Rule(_resize, 2),
 }  # fmt: skip

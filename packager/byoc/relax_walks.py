@@ -16,6 +16,17 @@ def tensor_in(constant: Any) -> Any:
     return constant.value if hasattr(constant, "value") else constant.data
 
 
+def name_of(call: Any) -> str:
+    """The operator of a call; "" of what is no call of one."""
+    return str(getattr(getattr(call, "op", None), "name", ""))
+
+
+def has_shape(expression: Any) -> bool:
+    """False of a size of tensors, which calls of loops have behind the tensors."""
+    kind = getattr(expression, "ty", None) or getattr(expression, "struct_info", None)
+    return any(hasattr(kind, name) for name in ("shape", "fields", "values"))
+
+
 def visit_calls(relax: Any, mod: Any, visit: Callable[[Any], object]) -> None:
     """Call a function with each call of an operator in the Relax functions of a module."""
 
@@ -28,13 +39,19 @@ def visit_calls(relax: Any, mod: Any, visit: Callable[[Any], object]) -> None:
             relax.analysis.post_order_visit(function, look)
 
 
-def with_each_call(mod: Any, replace: Callable[[Any], Any], leave: Mapping[str, str] = {}) -> Any:
-    """A module whose calls are what `replace` makes of them, in all Relax functions but `leave`."""
+def with_each_call(
+    mod: Any, replace: Callable[[Any, Callable[[Any], Any]], Any], leave: Mapping[str, str] = {}
+) -> Any:
+    """A module whose calls are what `replace` makes of them, in all Relax functions but `leave`.
+
+    Args:
+        replace: gets a call, and a function that tells what a variable in it is bound to.
+    """
     from tvm.relax.expr_functor import PyExprMutator, mutator
 
     class Calls(PyExprMutator):  # type: ignore[misc]
         def visit_call_(self, call: Any) -> Any:
-            return replace(self.visit_expr_post_order(call))
+            return replace(self.visit_expr_post_order(call), self.lookup_binding)
 
     made = mutator(Calls)(mod)
     for variable, function in [*mod.functions.items()]:

@@ -242,12 +242,27 @@ def between(net: Net, x: Any) -> list[Any]:
 
 
 def sliced(net: Net, x: Any) -> list[Any]:
-    """[1, 4, 6, 6]: layers beside a slice and a split, which have numbers where loops of TVM may have sizes."""
+    """[1, 4, 6, 6]: layers beside a slice and a split."""
     a = net(op.nn.relu(net(op.nn.conv2d(x, constant(4, 4, 1, 1)))))
     part = net(op.strided_slice(a, [1], [0], [2]))
     halves = net(op.split(part, 2, axis=2))
     b = net(op.nn.conv2d(net(op.nn.conv2d(a, constant(4, 4, 1, 1))), constant(3, 4, 1, 1)))
     return [net(op.nn.relu(b)), net(relax.TupleGetItem(halves, 1))]
+
+
+def words(net: Net, x: Any) -> list[Any]:
+    """[2, 4, 6, 6]: what frontends write in other words than engines."""
+    layer = net(op.nn.relu(net(op.nn.conv2d(x, constant(40, 4, 3, 3), padding=1))))
+    parts = net(op.split(layer, [16, 32, 38], axis=-3))
+    a, b, c, d = (net(relax.TupleGetItem(parts, i)) for i in range(4))
+    both = net(op.stack([a, net(op.nn.conv2d(b, constant(16, 16, 1, 1)))], axis=-1))
+    odd = net(op.strided_slice(layer, [2, 3], [1, 0], [1000, -1], [2, 3]))
+    last = net(op.strided_slice(layer, [1], [-8], [40]))
+    same = net(op.strided_slice(layer, [1, 2], [0, 0], [40, 6]))
+    wide = net(op.broadcast_to(net(op.mean(c, [0, 1], keepdims=True)), (1, 6, 6, 6)))
+    gated = net(op.multiply(c, wide))
+    total = net(op.add(net(op.sum(gated, [1], keepdims=True)), d))
+    return [net(op.max(both, [1])), net(op.exp(odd)), last, net(op.tanh(same)), gated, total]
 
 
 def integers(net: Net, x: Any) -> list[Any]:
@@ -305,16 +320,18 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "needed_between": (needed_between, (2, 6, 8)),
     "between": (between, (4, 8)),
     "sliced": (sliced, (1, 4, 6, 6)),
+    "words": (words, (2, 4, 6, 6)),
+    "open_words": (words, (2, 4, 6, 6)),
     "unknown": (unknown, (5, 4)),
     "integers": (integers, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),
     "casts": (casts, (2, 4, 6, 6)),
 }
 IN_HALVES = {  # what TVM knows of each
-    "float16": ("layers", "shapes", "gates", "attention", "casts", "open"),
+    "float16": ("layers", "shapes", "gates", "attention", "casts", "open", "words"),
     "bfloat16": ("layers", "shapes", "casts"),
 }
-OPEN = {"unknown": {0: "n"}, "open": {0: "n", 2: "h", 3: "w"}}
+OPEN = {"unknown": {0: "n"}, "open": {0: "n", 2: "h", 3: "w"}, "open_words": {0: "n"}}
 
 
 def build(name: str) -> Any:
