@@ -35,10 +35,12 @@ from mblob.packager.byoc.relax_rewrites import in_plain_words, with_operators
 from mblob.packager.byoc.relax_walks import (
     has_shape,
     is_constant,
+    mixes_constants,
     name_of,
     tensor_in,
     visit_calls,
     with_each_call,
+    with_own_constants,
 )
 from mblob.packager.byoc.simplify import simplified, untangled
 from mblob.packager.errors import BuildError, BuildTypeError
@@ -196,18 +198,34 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], by_pattern: bool, tra
         names = Counter(_with_type(call) for call in region.calls)
         what = ", ".join(f"{count} {name}" for name, count in names.most_common())
         trace(f"{region.symbol}: {what}")
-    left: Counter[str] = Counter()
-    visit_calls(relax, mod, lambda call: left.update([call.op.name]))
-    del left["relax.call_dps_packed"]
-    for name, number in left.most_common():
-        why = "for these shapes or types" if name in RULES else "at all"
-        why = "by any pattern" if by_pattern else why
-        trace(f"TVM: {number} {name}, which is not taken {why}")
+    left: dict[str, list[Any]] = {}
+    visit_calls(relax, mod, lambda call: left.setdefault(call.op.name, []).append(call))
+    left.pop("relax.call_dps_packed", None)
+    for name, calls in sorted(left.items(), key=lambda item: -len(item[1])):
+        why = "by any pattern" if by_pattern else _why_not(calls[0])
+        trace(f"TVM: {len(calls)} {name}, which is not taken {why}")
+
+
+def _why_not(call: Any) -> str:
+    """What engines cannot take of a call: the operator, or its operands."""
+    if name_of(call) not in RULES:
+        return "at all"
+    given = [
+        a
+        for arg in call.args[: RULES[name_of(call)].tensors]
+        for a in getattr(arg, "fields", (arg,))
+    ]
+    texts = []
+    for kind in map(type_of, given):
+        values = getattr(getattr(kind, "shape", None), "values", None)
+        extents = "?" if values is None else ", ".join(str(getattr(v, "value", v)) for v in values)
+        texts.append(f"{kind.dtype}[{extents}]")
+    return f"for {', '.join(texts)}"
 
 
 def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
     """The module with a function for each region: of operators that lie together; alone, where TVM
-    cannot merge them, in a function that casts shapes or calls functions by name."""
+    cannot merge them, in a function that casts shapes or calls functions by name, and where it fails."""
     fuse = relax.transform.FuseOpsByPattern
     single = False
 
@@ -222,9 +240,21 @@ def _grouped(relax: Any, mod: Any, patterns: Sequence[Any]) -> Any:
             relax.analysis.post_order_visit(function, look)
             bindings = [b for block in function.body.blocks for b in block.bindings]
             single = single or any(type(b).__name__ == "MatchCast" for b in bindings)
-    if single:
-        return _passed(fuse(patterns, annotate_codegen=True), mod)
-    return _passed(relax.transform.MergeCompositeFunctions(), _passed(fuse(patterns), mod))
+    mixes = mixes_constants()
+    if not single:
+        fused = _passed(fuse(patterns, bind_constants=not mixes), mod)
+        merged = _passed(relax.transform.MergeCompositeFunctions(), fused)
+    if single or not _is_whole(relax, merged):
+        merged = _passed(fuse(patterns, bind_constants=not mixes, annotate_codegen=True), mod)
+    return with_own_constants(merged) if mixes else merged
+
+
+def _is_whole(relax: Any, mod: Any) -> bool:
+    """False where TVM 0.25 lost a variable: of a region with several outputs that `main` returns."""
+    try:
+        return relax.analysis.well_formed(mod) is not False
+    except Exception:
+        return False
 
 
 def _passed(step: Any, mod: Any) -> Any:

@@ -58,3 +58,40 @@ def with_each_call(
         if type(function).__name__ == "Function" and variable.name_hint not in leave:
             made.builder_.update_func(variable, made.visit_expr(function))
     return made.builder_.get()
+
+
+def mixes_constants() -> bool:
+    """True of TVM 0.25, which takes functions for the same whose constants differ in their numbers alone."""
+    import tvm
+
+    return [int(part) for part in tvm.__version__.split(".")[:2]] < [0, 26]
+
+
+def with_own_constants(mod: Any) -> Any:
+    """A module in which each call of a region that gets constants has a function of its own, with these inside."""
+    import tvm
+
+    made: dict[Any, Any] = {}
+    before: set[str] = set()  # functions that got constants
+    kept: set[str] = set()
+
+    def replace(call: Any, _: Any) -> Any:
+        function: Any = mod[call.op] if type(call.op).__name__ == "GlobalVar" else None
+        if not (getattr(function, "attrs", None) or {}).get("Codegen"):
+            return call
+        pairs = [*zip(function.params, call.args)]
+        constants = {param: value for param, value in pairs if is_constant(value)}
+        (before if constants else kept).add(call.op.name_hint)
+        if not constants:
+            return call
+        variable = tvm.ir.GlobalVar(f"{call.op.name_hint}_{len(made)}")
+        made[variable] = function.bind_params(constants)
+        tvm.relax.expr._update_struct_info(variable, made[variable].struct_info)
+        return tvm.relax.Call(variable, [value for _, value in pairs if not is_constant(value)])
+
+    found = with_each_call(mod, replace)
+    for variable, function in made.items():
+        found[variable] = function
+    for variable in [v for v in found.functions if v.name_hint in before - kept]:
+        del found[variable]
+    return found

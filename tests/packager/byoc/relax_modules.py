@@ -16,6 +16,7 @@ from tvm.script import relax as script
 
 import mblob
 from mblob.packager.byoc.operators import Operator, Region
+from mblob.packager.byoc.relax_operators import type_of
 
 op = relax.op
 random = np.random.default_rng(7)
@@ -224,7 +225,7 @@ def open_sizes(net: Net, x: Any) -> list[Any]:
     pool = net(op.nn.max_pool2d(a, (2, 2), strides=(2, 2)))
     up = net(op.nn.conv2d_transpose(pool, constant(4, 5, 2, 2), strides=2))
     both = net(op.concat([a, a], axis=1))
-    batch, _, height, width = net.block.normalize(both).ty.shape
+    batch, _, height, width = type_of(net.block.normalize(both)).shape
     rows = net(op.reshape(both, (batch, 8, height * width)))
     rows = net(op.permute_dims(rows, [0, 2, 1]))
     scores = net(op.matmul(rows, net(op.permute_dims(rows, [0, 2, 1]))))

@@ -95,7 +95,7 @@ def test_functions_that_frontends_write_out_are_part_of_the_layer_before_them(bu
         "1 dnnl.dense_bias_elu", "1 dnnl.dense_bias_leaky_relu", "1 dnnl.dense_bias_mish",
         "1 dnnl.dense_bias", "1 linear", "1 nn.prelu",
     ]  # fmt: skip
-    assert told[1:] == ["TVM: 1 relax.erf, which is not taken for these shapes or types"]
+    assert told[1:] == ["TVM: 1 relax.erf, which is not taken for float32[2, 6, 8]"]
 
 
 def test_a_block_of_a_transformer_has_its_products_norms_and_sums(built: Path) -> None:
@@ -153,7 +153,8 @@ def test_halves_are_fused_as_float32_is_and_told_by_their_type(built: Path) -> N
         lines = (built / f"layers_{kind}.txt").read_text()
         assert lines.replace(f" of {kind}", "") == (built / "layers.txt").read_text()
     gates = (built / "gates_float16.txt").read_text()
-    assert gates.replace(" of float16", "") == (built / "gates.txt").read_text()
+    gates = gates.replace(" of float16", "").replace("float16", "float32")
+    assert gates == (built / "gates.txt").read_text()
     casts = (built / "casts_float16.txt").read_text().partition(": ")[2].split(", ")
     assert casts == ["1 nn.conv2d of float16", "1 nn.softmax", "1 cast of float16",
                      "1 add of float16", "1 nn.relu of float16"]  # fmt: skip
@@ -174,7 +175,7 @@ def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     left = (built / "left.txt").read_text().splitlines()
     assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
     assert "TVM: 1 relax.cumsum, which is not taken at all" in left
-    assert "TVM: 1 relax.add, which is not taken for these shapes or types" in left
+    assert any(line.startswith("TVM: 1 relax.add, which is not taken for ") for line in left), left
 
 
 def test_layers_between_quantized_tensors_are_computed_in_integers(
