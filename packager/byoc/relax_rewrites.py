@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from mblob.packager.byoc.relax_operators import numbers_of, type_of
 from mblob.packager.byoc.relax_walks import has_shape, name_of, with_each_call
 
+_OF_TWO = {"relax.max": "maximum", "relax.min": "minimum", "relax.sum": "add"}
 _SPREADING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
 
 
@@ -59,9 +61,12 @@ def with_operators(relax: Any, mod: Any) -> Any:
 
 
 def in_plain_words(relax: Any, mod: Any) -> Any:
-    """The module without operators that engines have other words for: a `split` becomes slices, a `stack`
-    `concat`. Slices and `broadcast_to` of all that there is are left out, and so is a `broadcast_to` before an
-    operator that spreads its operands itself."""
+    """The module without operators that engines have other words for.
+
+    A `split` becomes slices, a `stack` `concat`, and the largest of tensors that are stacked (`Max` of ONNX)
+    their `maximum`. Slices and `broadcast_to` of all that there is are left out, and so is a `broadcast_to`
+    before an operator that spreads its operands itself.
+    """
     op = relax.op
 
     def split(call: Any, _: Any) -> Any:
@@ -76,6 +81,16 @@ def in_plain_words(relax: Any, mod: Any) -> Any:
         return relax.Tuple(
             [op.strided_slice(data, [axis], [first], [last], [1]) for first, last in pairs]
         )
+
+    def over_stack(call: Any, bound: Callable[[Any], Any]) -> Any:
+        value: Any = bound(call.args[0]) if _is_variable(call.args[0]) else None
+        fields = getattr(value.args[0], "fields", None) if name_of(value) == "relax.stack" else None
+        if not fields or call.attrs.keepdims or call.attrs.axis is None:
+            return call
+        rank = len(extents_of(type_of(value)))
+        if [int(axis) % rank for axis in call.attrs.axis] != [int(value.attrs.axis or 0) % rank]:
+            return call
+        return reduce(getattr(op, _OF_TWO[name_of(call)]), fields)
 
     def stack(call: Any, _: Any) -> Any:
         fields = getattr(call.args[0], "fields", None)
@@ -101,8 +116,7 @@ def in_plain_words(relax: Any, mod: Any) -> Any:
     def binary(call: Any, bound: Callable[[Any], Any]) -> Any:
         wanted, given = extents_of(type_of(call)), [*call.args]
         for i, argument in enumerate(call.args):
-            is_variable = type(argument).__name__ in ("Var", "DataflowVar")
-            value = bound(argument) if is_variable else argument
+            value = bound(argument) if _is_variable(argument) else argument
             if name_of(value) == "relax.broadcast_to" and None not in wanted:
                 shapes = [extents_of(type_of(x)) for x in (value.args[0], given[1 - i])]
                 given[i] = value.args[0] if _spread(shapes) == wanted else argument
@@ -119,7 +133,10 @@ def in_plain_words(relax: Any, mod: Any) -> Any:
         rewrite = rewrites.get(name_of(call).removeprefix("relax."))
         return call if rewrite is None else rewrite(call, bound)
 
-    return with_each_call(mod, replace)
+    def replace_first(call: Any, bound: Callable[[Any], Any]) -> Any:
+        return over_stack(call, bound) if name_of(call) in _OF_TWO else call
+
+    return with_each_call(with_each_call(mod, replace_first), replace)
 
 
 def extents_of(kind: Any) -> list[int | None]:
@@ -129,6 +146,10 @@ def extents_of(kind: Any) -> list[int | None]:
     if values is None:
         return [None]
     return [int(v.value) if type(v).__name__ == "IntImm" else None for v in values]
+
+
+def _is_variable(expression: Any) -> bool:
+    return type(expression).__name__ in ("Var", "DataflowVar")
 
 
 def _keeps_shape(call: Any) -> bool:

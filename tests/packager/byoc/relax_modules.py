@@ -263,7 +263,12 @@ def words(net: Net, x: Any) -> list[Any]:
     wide = net(op.broadcast_to(net(op.mean(c, [0, 1], keepdims=True)), (1, 6, 6, 6)))
     gated = net(op.multiply(c, wide))
     total = net(op.add(net(op.sum(gated, [1], keepdims=True)), d))
-    return [net(op.max(both, [1])), net(op.exp(odd)), last, net(op.tanh(same)), gated, total]
+    largest = net(op.max(net(op.stack([a, b, net(op.tanh(a))], axis=1)), [1]))
+    summed = net(op.sum(net(op.stack([c, c], axis=-5)), [0]))
+    least = net(op.min(net(op.stack([d, d], axis=1)), [2]))
+    return [
+        net(op.max(both, [1])), net(op.exp(odd)), last, net(op.tanh(same)), gated, total, largest, summed, least,
+    ]  # fmt: skip
 
 
 def integers(net: Net, x: Any) -> list[Any]:

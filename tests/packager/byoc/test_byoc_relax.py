@@ -143,7 +143,7 @@ def test_halves_are_as_near_as_their_rounding_allows_on_each_processor(
     done = python(code, ONEDNN_MAX_CPU_ISA=isa, DNNL_MAX_CPU_ISA=isa)
     assert not done.returncode, done.stderr[-6000:]
     rows = ast.literal_eval(done.stdout)
-    assert len(rows) == 28, rows
+    assert len(rows) == 31, rows
     far = [row for row in rows if not row[2] <= 2]
     assert far == []
 
@@ -167,8 +167,9 @@ def test_slices_and_splits_are_part_of_the_region_of_the_layers_beside_them(buil
 
 def test_stacks_and_spread_operands_do_not_cut_a_region(built: Path) -> None:
     (told,) = (built / "words.txt").read_text().splitlines()
-    for kernel in ("6 strided_slice", "1 concatenate", "2 sum", "1 mean", "1 multiply"):
-        assert kernel in told.replace("1 sum", "2 sum"), told
+    assert {"6 strided_slice", "1 mean", "2 maximum", "1 max", "1 min", "2 concatenate"} <= {
+        *told.partition(": ")[2].split(", ")
+    }, told
 
 
 def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
