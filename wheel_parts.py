@@ -98,11 +98,13 @@ def _write(path: Path, files: dict[str, bytes], info: str, modes: dict[str, int]
     record = f"{info}/RECORD"
     files.pop(record, None)
     lines = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(path, "w") as archive:
         for name, data in files.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
             lines.append(f"{name},sha256={digest},{len(data)}\n")
-            archive.writestr(_entry(name, modes), data)
+            archive.writestr(
+                _entry(name, modes), data, compresslevel=9
+            )  # the archive's is not used
         archive.writestr(_entry(record, modes), "".join([*lines, f"{record},,\n"]))
 
 

@@ -1,5 +1,6 @@
-"""Values that a model of ONNX computes of shapes, computed when the shapes are known: TVM's frontend takes no
-reshape to a shape that the network computes. Where a size is open, its place in the shape of a reshape says so."""
+"""Values that a model of ONNX computes of shapes and constants, computed when the shapes are known: TVM's frontend
+takes no reshape to a shape, and no padding, that the network computes. Where a size is open, its place in the
+shape of a reshape says so."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _RANDOM = (
 
 
 def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]) -> None:
-    """Put constants in place of small values that follow from the shapes of the inputs.
+    """Put constants in place of small values that follow from constants and the shapes of the inputs.
 
     Args:
         onnx: the package.
@@ -28,11 +29,9 @@ def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
         shapes: of the inputs.
     """
     graph = model.graph
-    if not any(node.op_type in _OF_SHAPES for node in graph.node):
-        return
     values = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if _is_small(t.dims)}
     folded: dict[str, Any] = {}
-    while found := _computed(onnx, model, _known(_inferred(onnx, model, shapes)), values):
+    while found := _computed(onnx, model, _known(inferred(onnx, model, shapes)), values):
         values.update(found)
         folded.update(found)
         left = [node for node in graph.node if not (node.output and node.output[0] in found)]
@@ -40,7 +39,7 @@ def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
         graph.node.extend(left)
         made = [onnx.numpy_helper.from_array(array, name) for name, array in found.items()]
         graph.initializer.extend(made)
-    while _open_reshapes(onnx, model, _inferred(onnx, model, shapes), values):
+    while _open_reshapes(onnx, model, inferred(onnx, model, shapes), values):
         pass
     used = {name for node in graph.node for name in node.input}
     if not any(a.HasField("g") or a.graphs for node in graph.node for a in node.attribute):
@@ -114,7 +113,7 @@ def _open_reshapes(
     return bool(made)
 
 
-def _inferred(
+def inferred(
     onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
 ) -> dict[str, Sequence[int | str]]:
     """The shapes that are known of values, by the rules of ONNX. An open size is its name, or "" if it has none."""

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from mblob.errors import did_you_mean, needs_package
-from mblob.packager.byoc.onnx_folding import fold_shapes
+from mblob.packager.byoc.onnx_folding import fold_shapes, inferred
+from mblob.packager.byoc.onnx_recurrent import unroll
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import checked_path
 
@@ -57,6 +58,7 @@ def from_onnx(
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
     fold_shapes(onnx, model, fixed)
+    unroll(onnx, model, inferred(onnx, model, fixed))
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for
         warnings.simplefilter("always")
         try:

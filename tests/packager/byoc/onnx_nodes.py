@@ -28,7 +28,7 @@ OPERATORS = """
     Flatten Gelu Gemm GlobalAveragePool GlobalMaxPool GroupNormalization HardSigmoid HardSwish InstanceNormalization
     LayerNormalization LeakyRelu Log LogSoftmax MatMul Max MaxPool Min Mish Mul Neg Pow PRelu QuantizeLinear
     ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Resize RMSNormalization Selu Sigmoid Slice Softmax
-    Softplus Softsign Split Sqrt Squeeze Sub Swish Tanh Transpose Unsqueeze"""
+    Softplus Softsign Split Sqrt Squeeze Sub LSTM GRU RNN Swish Tanh Transpose Unsqueeze"""
 SAMPLE = """
     Conv2d_depthwise_padded ELU PReLU_2d conv_with_strides_and_asymmetric_padding convtranspose_1d
     matmul_3d gelu_tanh_1

@@ -1,4 +1,4 @@
-"""ONNX's own tests of operators, as apache-tvm compiles them, with and without oneDNN."""
+"""ONNX's own tests of operators, and recurrent layers, as apache-tvm compiles them, with and without oneDNN."""
 
 from __future__ import annotations
 
@@ -39,3 +39,12 @@ def test_operators_of_onnx_give_with_the_engine_what_they_give_without(
         name for name, entry in done.items() if entry["told"][:1] and "tvmgen" in entry["told"][0]
     ]
     assert len(by_engine) >= 0.75 * at_least, by_engine
+
+
+def test_recurrent_layers_are_those_of_their_equations(
+    package_of: Callable[[str], Path], onednn: str, tmp_path: Path
+) -> None:
+    package_of("tvm"), package_of("onnx")
+    run(sys.executable, SCRIPT.with_name("onnx_layers.py"), tmp_path)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert len(told) == 10 and max(told.values()) < 1e-5, told
