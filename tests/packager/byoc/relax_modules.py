@@ -189,7 +189,8 @@ def left(net: Net, x: Any) -> list[Any]:
     most = net(op.max(net(op.nn.conv2d(x, constant(4, 3, 1, 1))), [1], keepdims=True))
     most = net.norm(most, 1, training=True)
     whole = net(op.astype(net(op.round(most)), "int32"))
-    return [net(op.add(whole, relax.const(2, "int32"))), net(op.cumsum(most, axis=2))]
+    apart = net(op.strided_slice(x, [3], [0], [4], [3]))
+    return [net(op.add(whole, relax.const(2, "int32"))), net(op.cumsum(most, axis=2)), apart]
 
 
 def needed_between(net: Net, x: Any) -> list[Any]:

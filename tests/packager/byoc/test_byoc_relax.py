@@ -177,6 +177,7 @@ def test_what_stays_with_tvm_is_told_with_the_reason(built: Path) -> None:
     assert left[0] == "tvmgen_dnnl_main_0: 1 nn.conv2d, 1 max"
     assert "TVM: 1 relax.cumsum, which is not taken at all" in left
     assert any(line.startswith("TVM: 1 relax.add, which is not taken for ") for line in left), left
+    assert "TVM: 1 relax.strided_slice, which is not taken for float32[1, 3, 4, 4]" in left
 
 
 def test_layers_between_quantized_tensors_are_computed_in_integers(

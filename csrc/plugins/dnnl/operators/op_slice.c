@@ -112,7 +112,7 @@ static const dn_md *strided(struct dn_build *build, const struct part *part,
   *place = 0;
   for (int i = data->rank - 1; i >= 0; --i) {
     *place += part->begin[i] * step;
-    strides[i] = step * part->step[i];
+    strides[i] = result->dims[i] == 1 ? step : step * part->step[i];
     step *= data->dims[i];
   }
   dn_md *md;
