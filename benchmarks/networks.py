@@ -35,14 +35,17 @@ WHY = "its convolutions take this time in oneDNN, or a busy machine moves the ra
 PROGRAM = """\
 import mblob, numpy
 vm = mblob.relax.VirtualMachine(mblob.load_module({path!r}), mblob.cpu(0))
-vm["main"](numpy.load({io!r})["x0"])
+given = numpy.load({io!r})
+vm["main"](*[given[name] for name in sorted(given) if name.startswith("x")])
 """
 THEIR_PROGRAM = """\
 import onnxruntime, numpy
 options = onnxruntime.SessionOptions()
 options.intra_op_num_threads = 1
 session = onnxruntime.InferenceSession({path!r}, options, providers=["CPUExecutionProvider"])
-session.run(None, {{session.get_inputs()[0].name: numpy.load({io!r})["x0"]}})
+given = numpy.load({io!r})
+names = [name for name in sorted(given) if name.startswith("x")]
+session.run(None, {{value.name: given[name] for value, name in zip(session.get_inputs(), names)}})
 """
 
 
