@@ -4,34 +4,43 @@ shape of a reshape says so."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 _LARGEST = 4096  # elements of a value that is computed here
 _OF_SHAPES = ("Shape", "Size")
 _MOVES = ("Cast", "Concat", "Gather", "Identity", "Slice", "Squeeze", "Unsqueeze")
-_STAND_IN = (
-    1 << 30
-)  # for open sizes where they are moved, also as int32; no other size is that large
+_STAND_IN = 1 << 30  # for open sizes that are moved, also as int32; no other size is that large
+_QUANTIZED = ("QuantizeLinear", "DequantizeLinear")  # engines compute with the integers
+_SIZES = ("int32", "int64", "bool")  # types of shapes, and of what is computed of them
 _RANDOM = (
     "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli",
     "Multinomial", "Dropout",
 )  # fmt: skip
 
 
-def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]) -> None:
+def fold_shapes(
+    onnx: Any,
+    model: Any,
+    shapes: Mapping[str, Sequence[int | str]],
+    *,
+    keep_weights: bool = False,
+) -> None:
     """Put constants in place of small values that follow from constants and the shapes of the inputs.
 
     Args:
         onnx: the package.
         model: changed in place.
         shapes: of the inputs.
+        keep_weights: nothing takes the place of what follows from weights, which may be replaced later.
+            Integers and numbers are no weights.
     """
     graph = model.graph
     values = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer if _is_small(t.dims)}
+    weights = {n for n, array in values.items() if keep_weights and _is_weight(array)}
     folded: dict[str, Any] = {}
-    while found := _computed(onnx, model, _known(inferred(onnx, model, shapes)), values):
+    while found := _computed(onnx, model, _known(inferred(onnx, model, shapes)), values, weights):
         values.update(found)
         folded.update(found)
         left = [node for node in graph.node if not (node.output and node.output[0] in found)]
@@ -50,6 +59,10 @@ def fold_shapes(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]
 
 def _is_small(shape: Sequence[int]) -> bool:
     return prod(shape) <= _LARGEST
+
+
+def _is_weight(array: Any) -> bool:
+    return array.size > 1 and array.dtype not in _SIZES
 
 
 def _known(shapes: Mapping[str, Sequence[int | str]]) -> dict[str, Sequence[int]]:
@@ -138,7 +151,10 @@ def inferred(
     graph.output.extend(
         make(v.name, v.type.tensor_type.elem_type, None) for v in model.graph.output
     )
-    done = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    try:
+        done = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except Exception:  # such as for a domain that the model does not import
+        done = graph
     found: dict[str, Sequence[int | str]] = {}
     for value in (*done.value_info, *done.input, *done.output):
         kind = value.type.tensor_type
@@ -151,23 +167,32 @@ def inferred(
 
 
 def _computed(
-    onnx: Any, model: Any, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Any]
+    onnx: Any,
+    model: Any,
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, Any],
+    weights: Iterable[str],
 ) -> dict[str, Any]:
     """The values of nodes whose inputs are known, or whose input's shape is.
 
     Args:
         values: what is known already.
+        weights: of which no other weights are computed.
     """
     import numpy as np
 
-    known, found = dict(values), {}
+    known, found, of_weights = dict(values), {}, {*weights}
     results = {value.name for value in model.graph.output}
     for node in model.graph.node:
         names = [name for name in node.input if name]
         is_shape = node.op_type in _OF_SHAPES and names and names[0] in shapes
         if not is_shape and not all(name in known for name in names):
             continue
-        if node.domain or node.op_type in _RANDOM or results.intersection(node.output):
+        if (
+            node.domain
+            or node.op_type in (*_RANDOM, *_QUANTIZED)
+            or results.intersection(node.output)
+        ):
             continue
         if len(node.output) != 1 or any(a.HasField("g") or a.graphs for a in node.attribute):
             continue
@@ -184,7 +209,9 @@ def _computed(
         if array is None or not _is_small(array.shape):
             continue
         known[out] = array
-        if node.op_type != "Constant":
+        if not of_weights.isdisjoint(names) and not is_shape and array.dtype not in _SIZES:
+            of_weights.add(out)
+        elif node.op_type != "Constant":
             found[out] = array
     return found
 

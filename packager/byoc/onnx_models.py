@@ -57,7 +57,7 @@ def from_onnx(
     if not model.graph.output:
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
-    fold_shapes(onnx, model, fixed)
+    fold_shapes(onnx, model, fixed, keep_weights=params_outside)
     unroll(onnx, model, inferred(onnx, model, fixed))
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for
         warnings.simplefilter("always")
