@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 from mblob.format.type_keys import DNNL_JSON
 from mblob.module import Module
-from mblob.packager.byoc.activations import FLOATS, number_of
+from mblob.packager.byoc.activations import FLOATS, number_of, users_of
 from mblob.packager.byoc.json_graph import JsonGraph
-from mblob.packager.byoc.operators import Composite, Operator, Region
+from mblob.packager.byoc.operators import Composite, Operator, Region, Tensor
 from mblob.packager.byoc.patterns import OpPattern, Pattern, is_op, register_pattern_table, wildcard
 from mblob.packager.errors import BuildError
 
@@ -48,7 +49,13 @@ _PLUG_IN = frozenset((
 ))  # fmt: skip
 _MOST_AXES = 12  # of oneDNN's descriptors
 _MOST_SOURCES = 1024  # of a concatenation, in the plug-in
-_OWN_NUMBERS = ("clip", "linear", *_WITH_ALPHA)  # composites keep their attributes
+_OWN_NUMBERS = ("clip", "linear", "fake_quantize", *_WITH_ALPHA)  # composites keep their attributes
+
+
+_ROUND_ALONE = (
+    "add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "hardswish", "silu",
+    "linear", "gelu", "gelu_tanh", "nn.relu", "exp", "sqrt", "abs",
+)  # fmt: skip
 
 
 def kind(operator: Operator) -> str:
@@ -358,10 +365,56 @@ def codegen(region: Region) -> Module:
             inputs = [*root.inputs, o.inputs[1]]
             graph.kernel(f"dnnl.{kind(root)}_bias", inputs, o.outputs, _attributes(root))
         else:
-            name = kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
-            if kind(o) not in _CHECKS:
-                name = o.op
-            if kind(o) in _ROOTS:
-                name = _name(kind(o), len(o.inputs) > 2, False, o.text("activation", ""))
-            graph.kernel(name, o.inputs, o.outputs, _attributes(o))
+            graph.kernel(_word(o), o.inputs, o.outputs, _attributes(o))
     return graph.module(DNNL_JSON)
+
+
+def _word(o: Operator) -> str:
+    """The name of a kernel that is no composite."""
+    if kind(o) in _ROOTS:
+        return _name(kind(o), len(o.inputs) > 2, False, o.text("activation", ""))
+    if kind(o) not in _CHECKS:
+        return o.op
+    return kind(o) if kind(o) in _RELAY else f"nn.{kind(o)}"
+
+
+def fused_roundings(calls: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
+    """The kernels of a region, those whose result is rounded to steps (`quantized.py`) with what rounds it."""
+    users, kept = users_of(calls), {id(t) for t in outputs}
+    made = {id(o.outputs[0]): o for o in calls}
+    left: list[Operator] = []
+    behind: dict[int, Operator] = {}
+    for o in calls:
+        data = o.inputs[0] if o.op in ("fake_quantize", "quantize") else None
+        before = made.get(id(data))
+        alone = id(data) not in kept and len(users.get(id(data), ())) == 1
+        if before is not None and alone and _rounds(before, o):
+            behind[id(before)] = o
+    for o in calls:
+        last = behind.get(id(o))
+        if last is None:
+            left += [o] if o not in behind.values() else []
+            continue
+        parts = [*o.operators] if isinstance(o, Composite) else [o]
+        name = o.op if isinstance(o, Composite) else _word(o)
+        left.append(Composite.of(name, [*parts, _rounding(last)]))
+    return left
+
+
+def _rounds(before: Operator, o: Operator) -> bool:
+    """True if a kernel can round its own result: what oneDNN has fast loops for."""
+    clips = "clip" in before.op or "round" in before.op  # oneDNN has each only once
+    layer = before.op.startswith("dnnl.") or kind(before) in _PLUG_IN_ROOTS
+    if o.op == "quantize":
+        if any(t.constant is None or prod(t.shape) != 1 for t in o.inputs[1:]):
+            return False
+        return before.op in _ROUND_ALONE
+    return not clips and (layer or before.op in _ROUND_ALONE)
+
+
+def _rounding(o: Operator) -> Operator:
+    if o.op == "fake_quantize":
+        return o
+    scale, zero = (float(t.numpy().reshape(-1)[0]) for t in o.inputs[1:])
+    attrs = {"quantize_scale": repr(scale), "quantize_zero": repr(zero)}
+    return Operator(o.name, "fake_quantize", "", attrs, o.inputs[:1], o.outputs)

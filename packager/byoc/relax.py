@@ -561,7 +561,8 @@ def _calls(engine: str, operators: Sequence[Operator], outputs: Sequence[Tensor]
     for match in found:
         inside = [operators[i] for i in match.nodes]
         free[match.nodes[-1]] = Composite.of(match.name, inside)
-    return [free[i] for i in sorted(free)]
+    calls = [free[i] for i in sorted(free)]
+    return dnnl.fused_roundings(calls, outputs) if own else calls
 
 
 # -- after -----------------------------------------------------------------------------------------

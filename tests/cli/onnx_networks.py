@@ -16,6 +16,7 @@ def model(
     x: str = "x.1",
     size: int = 8,
     height: int | str = 0,
+    opset: int = 14,
 ) -> bytes:
     made_height = "k" if height else size - 2
     values = {x: ["n", 3, height or size, size], "y": ["n", 4, made_height, size - 2]}
@@ -24,7 +25,7 @@ def model(
     )
     graph = helper.make_graph(nodes, "net", [given], [made], [*weights])
     data: bytes = helper.make_model(
-        graph, ir_version=8, opset_imports=[helper.make_opsetid("", 14)]
+        graph, ir_version=8, opset_imports=[helper.make_opsetid("", opset)]
     ).SerializeToString()
     return data
 
@@ -69,6 +70,20 @@ if __name__ == "__main__":
         helper.make_node("Mul", ["q", "two"], ["y"]),
     ]  # fmt: skip
     (folder / "weights.onnx").write_bytes(model(kept, *tensors))
+    numbers = {
+        "s": np.float32(0.0213), "z": np.uint8(128), "ws": (random.random(4) / 50 + 0.01).astype("float32"),
+        "wz": np.zeros(4, "int8"), "wq": random.integers(-90, 90, (4, 3, 3, 3)).astype("int8"), "t": np.float32(0.1),
+    }  # fmt: skip
+    steps = [
+        helper.make_node("QuantizeLinear", ["x.1", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["wq", "ws", "wz"], ["w"], axis=0),
+        helper.make_node("Conv", ["d", "w"], ["c"]), helper.make_node("QuantizeLinear", ["c", "t", "z"], ["o"]),
+        helper.make_node("DequantizeLinear", ["o", "t", "z"], ["y"]),
+    ]  # fmt: skip
+    constants = [numpy_helper.from_array(np.asarray(a), n) for n, a in numbers.items()]
+    quantized = model(steps, *constants, opset=19)  # the first that onnx.reference can run
+    (folder / "quantized.onnx").write_bytes(quantized)
     (folder / "damaged.onnx").write_bytes(small[:-40])
     (folder / "empty.onnx").touch()
     unknown = model([helper.make_node("Unheard", ["x.1"], ["y"], domain="acme")])

@@ -29,8 +29,14 @@ RUNTIME = """
 import numpy as np, onnx
 from onnx.reference import ReferenceEvaluator
 
+class SessionOptions:
+    pass
+
+class GraphOptimizationLevel:
+    ORT_DISABLE_ALL = 0
+
 class InferenceSession:
-    def __init__(self, file, providers):
+    def __init__(self, file, options=None, providers=()):
         self.of, graph = ReferenceEvaluator(file), onnx.load(file).graph
         self.outputs = [type("Value", (), {"name": o.name}) for o in graph.output]
     def get_inputs(self):
@@ -124,6 +130,19 @@ def test_parameters_outside_are_one_tuple_that_swap_replaces(
     run(*command, cwd=tmp_path)
     (found,) = np.load(tmp_path / "y.npz").values()
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.own_process  # oneDNN
+@pytest.mark.parametrize("engine", ["", "dnnl"])
+@pytest.mark.parametrize(("more", "code"), [("0", 0), ("0.1", 0), ("0.5", 1)])
+def test_a_network_of_integers_may_differ_by_the_steps_by_which_onnxruntime_moves(
+    imported: Imported, onednn: str, engine: str, more: str, code: int
+) -> None:
+    words = ["--engine", engine] if engine else []
+    done = imported("quantized.onnx", "--shape", "x.1=2,3,8,8", "--check", *words, more=more)
+    assert done.returncode == code, done.stderr
+    assert ", 1.0e-01 between runs of onnxruntime whose inputs differ by 1e-04" in done.stderr
+    assert ("1 dnnl.qnn.conv2d" in done.stderr) == bool(engine)
 
 
 def test_shapes_that_the_network_computes_are_computed_before_tvm_reads_it(

@@ -296,6 +296,7 @@ static int set_attributes(struct dn_build *build, struct dn_operation *op, void 
   const struct dn_library *lib = build->library;
   int status = lib->attr_create(attributes);
   if (!status) status = lib->attr_set_scratchpad_mode(*attributes, DN_SCRATCHPAD_USER);
+  if (!status && op->has_zero) status = lib->version->use_source_zero(*attributes);
   if (!status && op->post_op_count) status = lib->attr_set_post_ops(*attributes, op->post_ops);
   return status
              ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN refuses what follows the operation: %s",
@@ -316,6 +317,17 @@ static int fail_primitive(struct dn_build *build, int status) {
       "oneDNN %d.%d.%d on this processor does not do this (%s), from %s to %s",
       build->library->major, build->library->minor, build->library->patch, dn_status_text(status),
       text, dn_tensor_text(&build->graph->tensors[node->first_tensor], one, sizeof(one)));
+}
+
+int dn_widen_source(struct dn_build *build, struct dn_operation *op) {
+  struct dn_problem problem = op->problem;
+  void *desc = NULL;
+  problem.src = op->src.md;
+  problem.weights = op->weights.md;
+  int error = build->library->version->primitive_desc(&problem, build->library->engine, &desc);
+  int status = error ? fail_primitive(build, error) : want(build, desc, DN_DST_MD, 0, &op->src);
+  if (desc) (void)build->library->primitive_desc_destroy(desc);
+  return status;
 }
 
 int dn_build_operation(struct dn_build *build, struct dn_operation *op) {

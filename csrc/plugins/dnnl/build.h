@@ -54,7 +54,7 @@ struct dn_build {
 
 struct dn_view;
 
-#define DN_EXTRA_OPERANDS 6
+#define DN_EXTRA_OPERANDS 10
 struct dn_operation {
   struct dn_problem problem; /* src, weights, bias: filled from the operands when they are NULL */
   struct dn_operand src, weights, bias;
@@ -68,6 +68,8 @@ struct dn_operation {
   const struct dn_view *sum_view, *dst_view;
   bool add_sum_apart; /* by a binary post-op instead */
   bool in_floats;     /* of bytes, whose products oneDNN would sum in 16 bits */
+  bool has_zero;      /* the source has a zero point, which is an extra operand */
+  unsigned functions; /* bits of enum dn_eltwise: those of the post-ops */
   void *post_ops;
   size_t post_op_count;
 };
@@ -103,6 +105,9 @@ void dn_choose_floats(const struct dn_build *build, struct dn_operation *operati
                       enum dn_type src, enum dn_type weights);
 /* The type in which the primitive has a tensor of `type`. */
 enum dn_type dn_type_in(const struct dn_operation *operation, enum dn_type type);
+/* Make the source of a binary as wide as its result, before the primitive: oneDNN's fast loops do not take bytes
+ * beside floats. */
+int dn_widen_source(struct dn_build *build, struct dn_operation *operation);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);
 
 /* operators.c: translate build->node. */
@@ -110,7 +115,7 @@ int dn_translate(struct dn_build *build);
 
 /* ---- buffers, memory objects, primitives (steps.c) ---- */
 
-#define DN_STEP_OPERANDS 12
+#define DN_STEP_OPERANDS 16
 struct dn_step_operands {
   size_t count;
   struct {

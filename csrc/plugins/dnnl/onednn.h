@@ -172,12 +172,15 @@ struct dn_version {
   int (*primitive_desc)(const struct dn_problem *problem, void *engine, void **out);
   int (*append_eltwise)(void *post_ops, enum dn_eltwise algorithm, float alpha, float beta);
   int (*append_sum)(void *post_ops, float scale);
+  /* The source has a zero point, which each call gives: argument zero_argument, int32[1]. */
+  int (*use_source_zero)(void *attributes);
   /* All that decides which bytes a tensor of this descriptor has; returns the size, 0 if that cannot
    * be told. */
   size_t (*md_tell)(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]);
   /* Bits of the instructions: for sums of bytes (AVX2_VNNI, AVX512_CORE_VNNI), and for products of
    * these types (AVX512_CORE_BF16, AVX512_CORE_FP16, AVX2_VNNI_2 for both). */
   unsigned vnni, bf16, f16;
+  int zero_argument;    /* DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC */
   int post_op_argument; /* DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE */
 };
 extern const struct dn_version dn_version_2, dn_version_3;

@@ -11,6 +11,8 @@
 #define DN_V2_OPERATION_DESC_SIZE \
   8192 /* at least as large as any that is used; the library knows the real sizes */
 #define DN_V2_POST_OP_ARGUMENT 16384
+#define DN_V2_SOURCE_ZERO 4097
+#define DN_V2_RUNTIME_S32 INT32_MIN /* what is told by each call */
 #define DN_V2_VNNI 0x440
 #define DN_V2_BF16 0x80
 #define DN_V2_F16 0
@@ -39,6 +41,7 @@ enum dn_v2 {
 
 /* 3 */
 #define DN_V3_POST_OP_ARGUMENT 32768
+#define DN_V3_SOURCE_ZERO 8193
 #define DN_V3_VNNI 0x48
 #define DN_V3_BF16 0x90
 #define DN_V3_F16 0x110

@@ -30,6 +30,7 @@ static struct {
   int (*primitive_desc_create)(void **, const void *, const void *, void *, const void *);
   int (*append_eltwise)(void *, float, int, float, float);
   int (*append_sum)(void *, float);
+  int (*attr_set_zero_points)(void *, int, int64_t, int, const int32_t *);
 } api;
 
 static const char *bind(void *handle) {
@@ -54,6 +55,7 @@ static const char *bind(void *handle) {
       {"dnnl_primitive_desc_create", (void **)&api.primitive_desc_create},
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
+      {"dnnl_primitive_attr_set_zero_points", (void **)&api.attr_set_zero_points},
   };
   return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
@@ -172,6 +174,11 @@ static int append_eltwise(void *post_ops, enum dn_eltwise algorithm, float alpha
 
 static int append_sum(void *post_ops, float scale) { return api.append_sum(post_ops, scale); }
 
+static int use_source_zero(void *attributes) {
+  const int32_t of_each_call = DN_V2_RUNTIME_S32;
+  return api.attr_set_zero_points(attributes, DN_ARG_SRC, 1, 0, &of_each_call);
+}
+
 const struct dn_version dn_version_2 = {
     .major = 2,
     .bind = bind,
@@ -184,8 +191,10 @@ const struct dn_version dn_version_2 = {
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
+    .use_source_zero = use_source_zero,
     .vnni = DN_V2_VNNI,
     .bf16 = DN_V2_BF16,
     .f16 = DN_V2_F16,
+    .zero_argument = DN_V2_SOURCE_ZERO,
     .post_op_argument = DN_V2_POST_OP_ARGUMENT,
 };

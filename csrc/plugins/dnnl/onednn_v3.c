@@ -37,6 +37,7 @@ static struct {
   int (*concat)(void **, void *, const void *, int, int, const void *, const void *);
   int (*append_eltwise)(void *, int, float, float);
   int (*append_sum)(void *, float, int32_t, int);
+  int (*attr_set_zero_points_mask)(void *, int, int);
 } api;
 
 static const char *bind(void *handle) {
@@ -63,6 +64,7 @@ static const char *bind(void *handle) {
       {"dnnl_concat_primitive_desc_create", (void **)&api.concat},
       {"dnnl_post_ops_append_eltwise", (void **)&api.append_eltwise},
       {"dnnl_post_ops_append_sum", (void **)&api.append_sum},
+      {"dnnl_primitive_attr_set_zero_points_mask", (void **)&api.attr_set_zero_points_mask},
   };
   return dn_bind(handle, symbols, sizeof(symbols) / sizeof(*symbols));
 }
@@ -186,6 +188,10 @@ static int append_sum(void *post_ops, float scale) {
   return api.append_sum(post_ops, scale, 0, DN_NO_TYPE);
 }
 
+static int use_source_zero(void *attributes) {
+  return api.attr_set_zero_points_mask(attributes, DN_ARG_SRC, 0);
+}
+
 const struct dn_version dn_version_3 = {
     .major = 3,
     .bind = bind,
@@ -198,8 +204,10 @@ const struct dn_version dn_version_3 = {
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,
+    .use_source_zero = use_source_zero,
     .vnni = DN_V3_VNNI,
     .bf16 = DN_V3_BF16,
     .f16 = DN_V3_F16,
+    .zero_argument = DN_V3_SOURCE_ZERO,
     .post_op_argument = DN_V3_POST_OP_ARGUMENT,
 };

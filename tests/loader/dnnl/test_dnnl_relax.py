@@ -136,6 +136,85 @@ CASES.add(graph.result(
     graph.kernel("quantize", operands, (6,), dtype="int8"), (np.rint(halves) + 3).astype("int8")
 ))  # fmt: skip
 
+# ---- results rounded to steps ----
+
+SCALE, ZERO = np.float32(0.13), 11
+
+
+def steps_of(y: Any, low: int = -ZERO, high: int = 255 - ZERO) -> Any:
+    return np.clip(np.rint(y.astype("float32") / SCALE), low, high)
+
+
+def rounded(
+    symbol: str, name: str, y: Any, *inputs: Any, dtype: str = "float32", **attrs: Any
+) -> None:
+    """One kernel whose result is rounded; of bytes, where `dtype` says so. The second input is a constant."""
+    g = Graph(symbol, rtol=0, atol=1e-6)
+    sent = [g.input(inputs[0]), *map(g.const, inputs[1:])]
+    attrs["quantize_scale"] = repr(float(SCALE))
+    if dtype == "float32":
+        attrs |= {"quantize_min": -ZERO, "quantize_max": 255 - ZERO}
+        wanted = (steps_of(y) * SCALE).astype("float32")
+    else:
+        attrs["quantize_zero"] = ZERO
+        limits = np.iinfo(dtype)
+        wanted = (steps_of(y, limits.min - ZERO, limits.max - ZERO) + ZERO).astype(dtype)
+    CASES.add(g.result(g.kernel(name, sent, y.shape, dtype=dtype, **attrs), wanted))
+
+
+BETWEEN = (
+    np.rint(X * 50) + np.float32(0.3)
+) * SCALE  # no tie, and steps on both sides of the limits
+TIES = np.float32([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]) * np.float32(2)
+rounded("steps", "fake_quantize", BETWEEN, BETWEEN)
+for dtype in ("float32", "uint8", "int8"):
+    rounded(f"steps_relu_{dtype}", "nn.relu", np.maximum(BETWEEN, 0), BETWEEN, dtype=dtype)
+    rounded(f"steps_tanh_{dtype}", "tanh", np.tanh(X), X, dtype=dtype)
+    other = np.float32([1, 2, -3]) * SCALE
+    rounded(f"steps_add_{dtype}", "add", BETWEEN + other, BETWEEN, other, dtype=dtype)
+bits = np.random.default_rng(4).integers(-3, 4, (16, 6, 3, 3)).astype("float32")
+layer = ref.convolve(np.rint(X * 4), bits, [1, 1], [1] * 4, [1, 1]).astype("float32")
+rounded(
+    "steps_conv2d",
+    "dnnl.conv2d_relu",
+    np.maximum(layer, 0),
+    np.rint(X * 4),
+    bits,
+    **ref.CONVOLUTION,
+)
+rows = np.rint(X[..., 0, 0] * 9)
+rounded("steps_dense", "nn.dense", rows @ bits[:, :, 0, 0].T, rows, bits[:, :, 0, 0].copy())
+
+
+def with_zero(symbol: str, data: str, zero: int, dtype: str, groups: int = 1) -> None:
+    """A layer of bytes with a zero point and padding: what lies at the borders is 0, not the zero point."""
+    random = np.random.default_rng(9)
+    info = np.iinfo(data)
+    x = random.integers(info.min, info.max, (2, 8, 5, 6), endpoint=True).astype(data)
+    w = random.integers(-30, 30, (8, 8 // groups, 3, 3)).astype("int8")
+    wide = x.astype("float64") - zero
+    parts = [
+        ref.convolve(a, b, [1, 1], [1] * 4, [1, 1])
+        for a, b in zip(np.split(wide, groups, 1), np.split(w, groups))
+    ]
+    y = np.concatenate(parts, 1) * np.float32(0.01)
+    g = Graph(symbol, rtol=1e-6, atol=1e-6)
+    sent = [g.input(x), g.const(w), g.const(np.float32([0.01])), g.const(np.int32([zero]))]
+    attrs: dict[str, Any] = {**ref.CONVOLUTION, "groups": groups, "o_scl_idx": 2, "src_zp_idx": 3}
+    if dtype == "uint8":
+        sent.append(g.const(np.float32([100])))
+        attrs["dst_zp_idx"] = 4
+        y, g.atol = np.clip(np.rint(y + 100), 0, 255), 1.01 / 255
+    entry = g.kernel("dnnl.qnn.conv2d", sent, y.shape, dtype=dtype, **attrs)
+    CASES.add(g.result(entry, y.astype(dtype)))
+
+
+for data, zero in (("uint8", 128), ("uint8", 3), ("int8", -7)):
+    for dtype in ("float32", "uint8"):
+        with_zero(f"zero_{data}_{zero}_{dtype}".replace("-", "m"), data, zero, dtype)
+with_zero("zero_groups", "uint8", 100, "float32", groups=4)
+with_zero("zero_depthwise", "uint8", 100, "float32", groups=8)
+
 flat = X.reshape(2, 6, -1).astype("float64")
 normal = (flat - flat.mean(-1, keepdims=True)) / np.sqrt(flat.var(-1, keepdims=True) + 1e-5)
 gamma, beta = floats(4, 3), floats(4, 3)
@@ -175,6 +254,19 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "spread": ("quantize_int8", shape_of_result(2, 6, 4, 4), "input 0 is .* which cannot be spread to"),
     "two": ("quantize_int8", lambda node: node["inputs"].pop(), "it has 2 inputs, expected 3"),
     "exponent": ("pow", lambda node: node["attrs"].pop("exponent"), "exponent is missing"),
+    "no step": ("steps", lambda node: node["attrs"].update(quantize_scale=[["-0.5"]]),
+                "the attribute quantize_scale is -0.5, expected a positive number"),
+    "no steps": ("steps", lambda node: node["attrs"].pop("quantize_scale"), "the attribute quantize_scale is missing"),
+    "no limit": ("steps", lambda node: node["attrs"].pop("quantize_max"), "the attribute quantize_max is missing"),
+    "no zero": ("steps_relu_int8", lambda node: node["attrs"].pop("quantize_zero"), "quantize_zero is missing"),
+    "clipped twice": ("steps_conv2d", lambda node: node.update(name="dnnl.conv2d_clip") or node["attrs"].update(
+        a_min=[["0"]], a_max=[["6"]]), "the same function is fused twice"),
+    "zero of floats": ("steps_dense", lambda node: node.update(name="nn.conv2d") or node["attrs"].update(
+        src_zp_idx=[["1"]]), "the data has 0 spatial axes"),
+    "zero of data": ("zero_groups", lambda node: node["attrs"].update(src_zp_idx=[["2"]]),
+                     "the zero point of the data is 0.01, expected a byte, and data of bytes"),
+    "no zero point": ("zero_groups", lambda node: node["attrs"].update(src_zp_idx=[["0"]]),
+                      "the zero point of the data is not a constant"),
     "trailing": ("layer_norm_alone", lambda node: node["attrs"].update(trailing=[["2"]]),
                  "trailing is 2, expected 0 or 1"),
 }  # fmt: skip

@@ -309,6 +309,35 @@ def integers(net: Net, x: Any) -> list[Any]:
     return [plain, a, b, c, step(d, 0.5, np.uint8(100))]
 
 
+def steps(net: Net, x: Any) -> list[Any]:
+    """[2, 4, 8, 8]: what is rounded to steps between operators, as quantizers of ONNX write it."""
+
+    def back(x: Any, scale: Any, zero: Any, axis: int = 1) -> Any:
+        return net(op.dequantize(x, relax.const(np.float32(scale)), relax.const(zero), axis=axis))
+
+    def step(x: Any, scale: float, zero: Any) -> Any:
+        parts = relax.const(np.float32(scale)), relax.const(zero)
+        return back(net(op.quantize(x, *parts, axis=1, out_dtype=str(zero.dtype))), scale, zero)
+
+    def weights(*shape: int, zero: Any) -> Any:
+        whole = random.integers(0, 90, shape).astype(zero.dtype)
+        return back(relax.const(whole), np.float32(0.01), zero, 0)
+
+    a = step(x, 0.0213, np.uint8(128))
+    c = net(op.nn.conv2d(a, weights(8, 4, 3, 3, zero=np.uint8(45)), padding=1))
+    c = step(c, 0.0517, np.int8(5))  # needed twice, as a float
+    gate = step(net(op.sigmoid(c)), 1 / 256, np.uint8(0))
+    s = step(net(op.multiply(c, gate)), 0.0517, np.int8(5))
+    pool = step(net(op.nn.max_pool2d(s, (3, 3), padding=1)), 0.0517, np.int8(5))
+    both = step(net(op.concat([pool, s], axis=1)), 0.0517, np.int8(5))
+    deep = net(
+        op.nn.conv2d(s, weights(8, 1, 3, 3, zero=np.int8(0)), padding=[0, 2, 1, 1], groups=8)
+    )
+    total = step(net(op.add(net(op.nn.relu(s)), c)), 0.11, np.uint8(9))
+    whole = net(op.quantize(total, relax.const(np.float32(0.11)), relax.const(np.uint8(9)), axis=1))
+    return [c, s, net(op.nn.relu(pool)), net(op.nn.relu(both)), step(deep, 0.51, np.uint8(100)), total, whole]
+
+
 def casts(net: Net, x: Any) -> list[Any]:
     """[2, 4, 6, 6]: a layer that gives float32, and what needs float32 between others."""
     a = net(op.nn.conv2d(x, constant(8, 4, 3, 3), padding=1, out_dtype="float32"))
@@ -331,6 +360,7 @@ CASES: dict[str, tuple[Callable[[Net, Any], list[Any]], tuple[int, ...]]] = {
     "open_words": (words, (2, 4, 6, 6)),
     "unknown": (unknown, (5, 4)),
     "integers": (integers, (2, 4, 8, 8)),
+    "steps": (steps, (2, 4, 8, 8)),
     "open": (open_sizes, (2, 3, 17, 14)),
     "casts": (casts, (2, 4, 6, 6)),
 }

@@ -192,6 +192,67 @@ static bool has_empty_window(const struct convolution *c) {
   return false;
 }
 
+/* ---- a zero point of the data ---- */
+
+/* Without sums of bytes: what oneDNN would subtract of each element, a step of its own subtracts. */
+static int subtract(struct dn_build *build, const struct dn_view *view, float zero,
+                    struct dn_operand *src) {
+  const dn_md *plain = dn_plain_md(build, view->rank, view->dims, DN_F32);
+  struct dn_operand number, to = {.tensor = src->tensor, .md = plain};
+  if (!plain) return MBLOB_E_KERNEL;
+  int status = dn_reorder(build, src, plain);
+  if (status || (status = dn_number(build, view->rank, zero, &number)) ||
+      (status = dn_new_buffer(build, &to)))
+    return status;
+  struct dn_problem problem = {.kind = DN_BINARY,
+                               .algorithm = DN_BINARY_SUBTRACT,
+                               .src = plain,
+                               .weights = number.md,
+                               .dst = plain};
+  struct dn_step_operands list = {.kind = dn_kind_name(problem.kind)};
+  void *desc = NULL;
+  dn_add_operand(&list, DN_ARG_SRC, src);
+  dn_add_operand(&list, DN_ARG_SRC_1, &number);
+  dn_add_operand(&list, DN_ARG_DST, &to);
+  int error = build->library->version->primitive_desc(&problem, build->library->engine, &desc);
+  status = error ? dn_fail_build(build, MBLOB_E_KERNEL, "oneDNN cannot subtract a number: %s",
+                                 dn_status_text(error))
+                 : dn_add_step(build, desc, &list);
+  if (desc) (void)build->library->primitive_desc_destroy(desc);
+  *src = to;
+  return status;
+}
+
+/* The attribute src_zp_idx: the position of one number, which stands for 0 in the data and in what
+ * padding adds. */
+static int take_zero_point(struct dn_build *build, const struct convolution *c,
+                           struct dn_operation *op) {
+  size_t tensor;
+  float zero;
+  if (!dn_has_attribute(build->node, "src_zp_idx")) return MBLOB_OK;
+  int status = dn_get_input_index(build->graph, build->node, "src_zp_idx", &tensor);
+  if (status || (status = dn_scalar(build, tensor, "the zero point of the data", &zero)))
+    return status;
+  if ((c->src.type != DN_U8 && c->src.type != DN_S8) || !(zero >= -128.0f && zero <= 255.0f) ||
+      zero != (float)(int32_t)zero)
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the zero point of the data is %g, expected a byte, and data of bytes",
+                         zero);
+  if (op->in_floats) return subtract(build, &c->src, zero, &op->src);
+  const int64_t one = 1;
+  const int32_t whole = (int32_t)zero;
+  struct dn_operand operand = {.place = DN_CONSTANT,
+                               .number = dn_plan_constant(build->plan, sizeof(whole)),
+                               .md = dn_plain_md(build, 1, &one, DN_S32)};
+  if (operand.number == SIZE_MAX) return MBLOB_E_MEMORY;
+  if (!operand.md) return MBLOB_E_KERNEL;
+  memcpy(build->plan->constants[operand.number].data, &whole, sizeof(whole));
+  op->has_zero = true;
+  op->extra[op->extra_count].argument = build->library->version->zero_argument;
+  op->extra[op->extra_count++].operand = operand;
+  return MBLOB_OK;
+}
+
 static int convolve(struct dn_build *build, bool transposed) {
   struct convolution c = {.transposed = transposed};
   struct dn_operation op = {.dst_view = &c.dst};
@@ -218,7 +279,8 @@ static int convolve(struct dn_build *build, bool transposed) {
   p->pad_before = c.before;
   p->pad_after = c.after;
   if (!p->src || !p->weights || !p->dst) return MBLOB_E_KERNEL;
-  status = dn_fuse(build, &op, 1);
+  status = take_zero_point(build, &c, &op);
+  if (!status) status = dn_fuse(build, &op, 1);
   if (!status) status = dn_build_operation(build, &op);
   if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);
   return status;

@@ -23,14 +23,47 @@ static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn
   return op->problem.dst ? MBLOB_OK : MBLOB_E_KERNEL;
 }
 
+/* A binary with what rounds its result behind it. */
+static int build_rounded(struct dn_build *build, struct dn_operation *op) {
+  int error = op->post_ops ? MBLOB_OK : build->library->post_ops_create(&op->post_ops);
+  if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
+  int status = dn_append_rounding(build, op);
+  if (!status) status = dn_build_operation(build, op);
+  (void)build->library->post_ops_destroy(op->post_ops);
+  return status;
+}
+
+/* The data itself, as a binary that has fast loops for what is behind it, in all formats: oneDNN 2.6 with
+ * AVX2 has none for blocks and one number. */
+static void begin_with_data(struct dn_operation *op) {
+  op->problem = (struct dn_problem){
+      .kind = DN_BINARY, .algorithm = DN_BINARY_MAXIMUM, .dst = op->problem.dst};
+  op->weights = op->src;
+}
+
+/* A function (or none, -1) with rounding behind it: only a binary has fast loops with more than one. */
+static int round_behind(struct dn_build *build, struct dn_operation *op, int algorithm) {
+  float alpha = op->problem.alpha, beta = op->problem.beta;
+  begin_with_data(op);
+  int error = build->library->post_ops_create(&op->post_ops), status = MBLOB_OK;
+  if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
+  if (algorithm >= 0)
+    status = dn_append_eltwise(build, op, (enum dn_eltwise)algorithm, alpha, beta);
+  if (!status) return build_rounded(build, op);
+  (void)build->library->post_ops_destroy(op->post_ops);
+  return status;
+}
+
 int dn_eltwise(struct dn_build *build) {
   struct dn_view dst;
   int algorithm = dn_eltwise_of(build->node->name);
+  bool rounded = algorithm < 0 || dn_has_attribute(build->node, "quantize_scale");
   struct dn_operation op = {.problem = {.kind = DN_ELTWISE, .algorithm = algorithm}};
-  int status =
-      dn_eltwise_numbers(build, (enum dn_eltwise)algorithm, &op.problem.alpha, &op.problem.beta);
+  int status = algorithm < 0 ? MBLOB_OK
+                             : dn_eltwise_numbers(build, (enum dn_eltwise)algorithm,
+                                                  &op.problem.alpha, &op.problem.beta);
   if (status || (status = same_shape(build, &op, &dst))) return status;
-  return dn_build_operation(build, &op);
+  return rounded ? round_behind(build, &op, algorithm) : dn_build_operation(build, &op);
 }
 
 /* A format in which one axis is inside of all others: a softmax along others is slow. */
@@ -277,32 +310,39 @@ int dn_binary(struct dn_build *build) {
   }
   op.dst_view = &dst;
   op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type);
-  return op.problem.dst ? dn_build_operation(build, &op) : MBLOB_E_KERNEL;
+  return op.problem.dst ? build_rounded(build, &op) : MBLOB_E_KERNEL;
 }
 
 /* round(x / scale) + zero, cut to the type of the result; (x - zero) * scale. */
 int dn_quantize(struct dn_build *build) {
   bool back = *build->node->name == 'd', whole;
-  struct dn_operation op = {
-      .problem = {.kind = DN_BINARY, .algorithm = back ? DN_BINARY_SUBTRACT : DN_BINARY_DIVIDE}};
+  struct dn_operation op = {.problem = {.kind = DN_BINARY, .algorithm = DN_BINARY_SUBTRACT}};
   struct dn_view dst = dn_view_same(&build->graph->tensors[build->node->first_tensor]);
-  struct dn_operand last;
+  struct dn_operand scale, zero;
   if (build->node->input_count != 3)
     return dn_fail_build(build, MBLOB_E_FORMAT, "it has %zu inputs, expected 3",
                          build->node->input_count);
   int status = broadcast(build, 0, &dst, &op.src, &whole);
   if (!status && !whole)
     status = dn_fail_build(build, MBLOB_E_FORMAT, "the data and the result differ in shape");
-  if (status || (status = broadcast(build, back ? 2 : 1, &dst, &op.weights, &whole)) ||
-      (status = broadcast(build, back ? 1 : 2, &dst, &last, &whole)))
+  if (status || (status = broadcast(build, 1, &dst, &scale, &whole)) ||
+      (status = broadcast(build, 2, &dst, &zero, &whole)))
     return status;
   op.dst_view = &dst;
+  op.weights = zero;
   if (!(op.problem.dst = dn_any_md(build, dst.rank, dst.dims, dst.type))) return MBLOB_E_KERNEL;
+  if (back && (status = dn_widen_source(build, &op))) return status;
+  begin_with_data(&op);
   int error = build->library->post_ops_create(&op.post_ops);
   if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
-  if (!back) status = dn_append_eltwise(build, &op, DN_ROUND, 0.0f, 0.0f);
-  if (!status)
-    status = dn_append_binary(build, &op, back ? DN_BINARY_MULTIPLY : DN_BINARY_ADD, &last);
+  if (back) {
+    status = dn_append_binary(build, &op, DN_BINARY_SUBTRACT, &zero);
+    if (!status) status = dn_append_binary(build, &op, DN_BINARY_MULTIPLY, &scale);
+  } else {
+    status = dn_append_binary(build, &op, DN_BINARY_DIVIDE, &scale);
+    if (!status) status = dn_append_eltwise(build, &op, DN_ROUND, 0.0f, 0.0f);
+    if (!status) status = dn_append_binary(build, &op, DN_BINARY_ADD, &zero);
+  }
   if (!status) status = dn_build_operation(build, &op);
   (void)build->library->post_ops_destroy(op.post_ops);
   return status;

@@ -41,6 +41,7 @@ static const struct {
     {"image.resize2d", dn_resize},
     {"image.resize3d", dn_resize},
     {"nn.batch_matmul", dn_matmul},
+    {"fake_quantize", dn_eltwise},
     {"nn.prelu", dn_prelu},
     {"quantize", dn_quantize},
     {"dequantize", dn_quantize},

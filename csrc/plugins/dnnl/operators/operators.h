@@ -47,6 +47,16 @@ int dn_append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_e
 int dn_append_binary(struct dn_build *build, struct dn_operation *op, int algorithm,
                      const struct dn_operand *operand);
 
+/* What follows the node's own operation if it has the attribute quantize_scale, behind an operation with
+ * post-ops. The result is rounded to steps of that size: a number of bytes is round(x / quantize_scale) +
+ * quantize_zero; a float is that of a step from quantize_min to quantize_max, as if it had been a byte. */
+int dn_append_rounding(struct dn_build *build, struct dn_operation *op);
+
+/* The one number of a constant. `what`: for errors. */
+int dn_scalar(struct dn_build *build, size_t tensor, const char *what, float *out);
+/* A constant of one float, spread over a tensor of any shape of that rank. */
+int dn_number(struct dn_build *build, int rank, float number, struct dn_operand *out);
+
 /* An element-wise operator's algorithm by TVM's name ("nn.relu", "clip"), -1 if oneDNN has none. */
 int dn_eltwise_of(const char *name);
 

@@ -70,6 +70,10 @@ static int count_post_op(struct dn_build *build, struct dn_operation *op, int st
 
 int dn_append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm,
                       float alpha, float beta) {
+  if (op->functions & 1U << algorithm)
+    return dn_fail_build(build, MBLOB_E_KERNEL,
+                         "the same function is fused twice, of which oneDNN computes wrong numbers");
+  op->functions |= 1U << algorithm;
   return count_post_op(
       build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
 }
@@ -107,12 +111,47 @@ static int append_constants(struct dn_build *build, struct dn_operation *op, int
   return append_vector(build, op, algorithm, &operand, count, channel_axis);
 }
 
-static int multiply_by(struct dn_build *build, struct dn_operation *op, float factor) {
-  struct dn_operand operand = {.place = DN_CONSTANT,
-                               .number = dn_plan_constant(build->plan, sizeof(factor))};
-  if (operand.number == SIZE_MAX) return MBLOB_E_MEMORY;
-  memcpy(build->plan->constants[operand.number].data, &factor, sizeof(factor));
-  return append_vector(build, op, DN_BINARY_MULTIPLY, &operand, 1, -1);
+int dn_number(struct dn_build *build, int rank, float number, struct dn_operand *out) {
+  int64_t dims[DN_MAX_RANK];
+  for (int i = 0; i < rank; ++i) dims[i] = 1;
+  *out = (struct dn_operand){.place = DN_CONSTANT,
+                             .number = dn_plan_constant(build->plan, sizeof(number)),
+                             .md = dn_plain_md(build, rank, dims, DN_F32)};
+  if (out->number == SIZE_MAX) return MBLOB_E_MEMORY;
+  memcpy(build->plan->constants[out->number].data, &number, sizeof(number));
+  return out->md ? MBLOB_OK : MBLOB_E_KERNEL;
+}
+
+static int append_number(struct dn_build *build, struct dn_operation *op, int algorithm,
+                         float number) {
+  struct dn_operand operand;
+  int status = dn_number(build, op->dst_view->rank, number, &operand);
+  return status ? status : dn_append_binary(build, op, algorithm, &operand);
+}
+
+static int get_steps(struct dn_build *build, bool bytes, float *scale, float *low, float *high) {
+  const struct dn_graph *graph = build->graph;
+  const struct dn_node *node = build->node;
+  int status = dn_get_float(graph, node, "quantize_scale", scale);
+  if (!status && !(*scale > 0.0f))
+    return dn_fail_build(build, MBLOB_E_FORMAT,
+                         "the attribute quantize_scale is %g, expected a positive number", *scale);
+  if (!status) status = dn_get_float(graph, node, bytes ? "quantize_zero" : "quantize_min", low);
+  return status || bytes ? status : dn_get_float(graph, node, "quantize_max", high);
+}
+
+int dn_append_rounding(struct dn_build *build, struct dn_operation *op) {
+  if (!dn_has_attribute(build->node, "quantize_scale")) return MBLOB_OK;
+  enum dn_type type = build->graph->tensors[build->node->first_tensor].type;
+  bool bytes = type == DN_S8 || type == DN_U8;
+  float scale, low, high;
+  int status = get_steps(build, bytes, &scale, &low, &high);
+  if (!status) status = append_number(build, op, DN_BINARY_DIVIDE, scale);
+  if (!status) status = dn_append_eltwise(build, op, DN_ROUND, 0.0f, 0.0f);
+  if (!status && bytes)
+    return low == 0.0f ? MBLOB_OK : append_number(build, op, DN_BINARY_ADD, low);
+  if (!status) status = dn_append_eltwise(build, op, DN_CLIP, low, high);
+  return status ? status : append_number(build, op, DN_BINARY_MULTIPLY, scale);
 }
 
 /* A summand of another type would lose what the result's type has not, if the result began with
@@ -129,9 +168,9 @@ static int append_converted_sum(struct dn_build *build, struct dn_operation *op,
   if ((status = dn_view_apply(build, &view, &operand)) ||
       (status = dn_reorder(build, &operand, floats)))
     return status;
-  if (scale != 1.0f && (status = multiply_by(build, op, 1.0f / scale))) return status;
+  if (scale != 1.0f && (status = append_number(build, op, DN_BINARY_MULTIPLY, 1.0f / scale))) return status;
   status = dn_append_binary(build, op, DN_BINARY_ADD, &operand);
-  return status || scale == 1.0f ? status : multiply_by(build, op, scale);
+  return status || scale == 1.0f ? status : append_number(build, op, DN_BINARY_MULTIPLY, scale);
 }
 
 static int append_sum(struct dn_build *build, struct dn_operation *op, size_t tensor, float scale) {
@@ -154,7 +193,7 @@ static int append_sum(struct dn_build *build, struct dn_operation *op, size_t te
 
 /* ---- what the attributes say ---- */
 
-static int scalar(struct dn_build *build, size_t tensor, const char *what, float *out) {
+int dn_scalar(struct dn_build *build, size_t tensor, const char *what, float *out) {
   const float *floats;
   struct dn_operand operand;
   size_t count;
@@ -168,7 +207,7 @@ static int scalar(struct dn_build *build, size_t tensor, const char *what, float
 static int named_scalar(struct dn_build *build, const char *attribute, float *out) {
   size_t tensor;
   int status = dn_get_input_index(build->graph, build->node, attribute, &tensor);
-  return status ? status : scalar(build, tensor, attribute, out);
+  return status ? status : dn_scalar(build, tensor, attribute, out);
 }
 
 static int append_activation(struct dn_build *build, struct dn_operation *op) {
@@ -194,7 +233,7 @@ static int append_activation(struct dn_build *build, struct dn_operation *op) {
       return dn_fail_build(build, MBLOB_E_FORMAT,
                            "the attribute activation: `%s` is no position of an input",
                            texts[i + 1]);
-    if ((status = scalar(build, tensor, parts[i], &numbers[i]))) return status;
+    if ((status = dn_scalar(build, tensor, parts[i], &numbers[i]))) return status;
     if (i == 0) scale = tensor;
   }
   status = dn_append_eltwise(build, op, (enum dn_eltwise)algorithm, numbers[1], numbers[2]);
@@ -297,5 +336,6 @@ int dn_fuse(struct dn_build *build, struct dn_operation *op, int channel_axis) {
   }
   if (!status && bias != SIZE_MAX) status = add_bias(build, op, bias, channel_axis);
   if (status) return status;
-  return attributes ? fuse_attributes(build, op, channel_axis) : fuse_name(build, op);
+  status = attributes ? fuse_attributes(build, op, channel_axis) : fuse_name(build, op);
+  return status ? status : dn_append_rounding(build, op);
 }
