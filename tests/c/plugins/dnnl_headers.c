@@ -65,6 +65,7 @@ SAME(sizeof(struct dn_exec_arg), sizeof(dnnl_exec_arg_t));
 #if DNNL_VERSION_MAJOR == 2
 #define OF_VERSION(name) DN_V2_##name
 SAME(DN_V2_MEMORY_DESC_SIZE, sizeof(dnnl_memory_desc_t));
+SAME(DN_V2_RUNTIME_S32, INT32_MIN); /* DNNL_RUNTIME_S32_VAL, which is no constant expression */
 FITS(dnnl_convolution_desc_t);
 FITS(dnnl_inner_product_desc_t);
 FITS(dnnl_matmul_desc_t);
@@ -93,6 +94,7 @@ SAME(DN_V3_MD_BLOCKS, dnnl_query_inner_blks);
 SAME(DN_V3_MD_BLOCK_AXES, dnnl_query_inner_idxs);
 #endif
 SAME(OF_VERSION(POST_OP_ARGUMENT), DNNL_ARG_ATTR_MULTIPLE_POST_OP_BASE);
+SAME(OF_VERSION(SOURCE_ZERO), DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC);
 SAME(OF_VERSION(VNNI) & (dnnl_cpu_isa_avx2 | dnnl_cpu_isa_avx512_core), 0);
 SAME(OF_VERSION(VNNI) & dnnl_cpu_isa_avx512_core_vnni,
      dnnl_cpu_isa_avx512_core_vnni & ~dnnl_cpu_isa_avx512_core);

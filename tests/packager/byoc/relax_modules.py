@@ -335,7 +335,15 @@ def steps(net: Net, x: Any) -> list[Any]:
     )
     total = step(net(op.add(net(op.nn.relu(s)), c)), 0.11, np.uint8(9))
     whole = net(op.quantize(total, relax.const(np.float32(0.11)), relax.const(np.uint8(9)), axis=1))
-    return [c, s, net(op.nn.relu(pool)), net(op.nn.relu(both)), step(deep, 0.51, np.uint8(100)), total, whole]
+    return [
+        c,
+        s,
+        net(op.nn.relu(pool)),
+        net(op.nn.relu(both)),
+        step(deep, 0.51, np.uint8(100)),
+        total,
+        whole,
+    ]
 
 
 def casts(net: Net, x: Any) -> list[Any]:

@@ -71,8 +71,9 @@ static int count_post_op(struct dn_build *build, struct dn_operation *op, int st
 int dn_append_eltwise(struct dn_build *build, struct dn_operation *op, enum dn_eltwise algorithm,
                       float alpha, float beta) {
   if (op->functions & 1U << algorithm)
-    return dn_fail_build(build, MBLOB_E_KERNEL,
-                         "the same function is fused twice, of which oneDNN computes wrong numbers");
+    return dn_fail_build(
+        build, MBLOB_E_KERNEL,
+        "the same function is fused twice, of which oneDNN computes wrong numbers");
   op->functions |= 1U << algorithm;
   return count_post_op(
       build, op, build->library->version->append_eltwise(op->post_ops, algorithm, alpha, beta));
@@ -168,7 +169,8 @@ static int append_converted_sum(struct dn_build *build, struct dn_operation *op,
   if ((status = dn_view_apply(build, &view, &operand)) ||
       (status = dn_reorder(build, &operand, floats)))
     return status;
-  if (scale != 1.0f && (status = append_number(build, op, DN_BINARY_MULTIPLY, 1.0f / scale))) return status;
+  if (scale != 1.0f && (status = append_number(build, op, DN_BINARY_MULTIPLY, 1.0f / scale)))
+    return status;
   status = dn_append_binary(build, op, DN_BINARY_ADD, &operand);
   return status || scale == 1.0f ? status : append_number(build, op, DN_BINARY_MULTIPLY, scale);
 }
