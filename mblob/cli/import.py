@@ -246,7 +246,7 @@ def _without_optimizations(reference: Any, file: str) -> Any:
 def _moved(
     sessions: Sequence[Any], inputs: Mapping[str, Any], expected: Sequence[Any]
 ) -> list[float]:
-    """How far each output of onnxruntime moves where its inputs change by a part of RELATIVE."""
+    """The largest change of each output of onnxruntime where its inputs change by a part of RELATIVE."""
     import numpy as np
 
     random, found = np.random.default_rng(1), [0.0] * len(expected)
@@ -277,7 +277,7 @@ def compared(name: str, wanted: Any, ours: Any, moved: float = 0.0) -> str:
     """The difference between two arrays of an output, as text.
 
     Args:
-        moved: how far the output moves by itself where its inputs hardly change.
+        moved: the change of the output where its inputs hardly change.
 
     Raises:
         KernelError: it is more than rounding makes.

@@ -379,7 +379,12 @@ def _word(o: Operator) -> str:
 
 
 def fused_roundings(calls: Sequence[Operator], outputs: Sequence[Tensor]) -> list[Operator]:
-    """The kernels of a region, those whose result is rounded to steps (`quantized.py`) with what rounds it."""
+    """The kernels of a region, with what rounds their results to steps (`quantized.py`) as a part of them.
+
+    Args:
+        calls: kernels, in an order in which they can run.
+        outputs: what others use of their results.
+    """
     users, kept = users_of(calls), {id(t) for t in outputs}
     made = {id(o.outputs[0]): o for o in calls}
     left: list[Operator] = []

@@ -13,6 +13,7 @@ import pytest
 
 from tests.loader.dnnl import dnnl_graphs as ref
 from tests.loader.dnnl.dnnl_graphs import CONVOLUTION, Graph, python
+from tests.loader.dnnl.test_dnnl_relax import CASES
 
 pytestmark = pytest.mark.own_process
 
@@ -134,7 +135,10 @@ def graphs() -> list[Graph]:
 
 
 def check_all(folder: str) -> None:
-    cases = graphs()
+    cases = [
+        *graphs(),
+        *(g for symbol, g in CASES.items() if symbol.startswith(("steps_", "zero_", "quantize"))),
+    ]
     lib = ref.export([g.module() for g in cases], Path(folder))
     wrong = []
     for g in cases:

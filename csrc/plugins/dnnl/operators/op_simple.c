@@ -5,6 +5,18 @@
 #include "common.h"
 #include "operators.h"
 
+/* An operand without elements that only fill its blocks, where the result is of bytes: oneDNN 2.6 with AVX2
+ * ends the process in a binary that writes bytes into such a format. */
+static int leave_padding(struct dn_build *build, int rank, const int64_t *dims,
+                         struct dn_operand *operand) {
+  const struct dn_tensor *tensors = build->graph->tensors, *tensor = &tensors[operand->tensor];
+  if (dn_type_size(tensors[build->node->first_tensor].type) > 1 ||
+      build->library->md_size(operand->md) == tensor->bytes)
+    return MBLOB_OK;
+  const dn_md *plain = dn_plain_md(build, rank, dims, tensor->type);
+  return plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
+}
+
 /* The data, and a result of its shape. */
 static int same_shape(struct dn_build *build, struct dn_operation *op, struct dn_view *dst) {
   const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
@@ -44,8 +56,10 @@ static void begin_with_data(struct dn_operation *op) {
 /* A function (or none, -1) with rounding behind it: only a binary has fast loops with more than one. */
 static int round_behind(struct dn_build *build, struct dn_operation *op, int algorithm) {
   float alpha = op->problem.alpha, beta = op->problem.beta;
+  int status = leave_padding(build, op->dst_view->rank, op->dst_view->dims, &op->src);
+  if (status) return status;
   begin_with_data(op);
-  int error = build->library->post_ops_create(&op->post_ops), status = MBLOB_OK;
+  int error = build->library->post_ops_create(&op->post_ops);
   if (error) return dn_fail_build(build, MBLOB_E_MEMORY, "oneDNN: %s", dn_status_text(error));
   if (algorithm >= 0)
     status = dn_append_eltwise(build, op, (enum dn_eltwise)algorithm, alpha, beta);
@@ -59,7 +73,8 @@ int dn_eltwise(struct dn_build *build) {
   int algorithm = dn_eltwise_of(build->node->name);
   bool rounded = algorithm < 0 || dn_has_attribute(build->node, "quantize_scale");
   struct dn_operation op = {.problem = {.kind = DN_ELTWISE, .algorithm = algorithm}};
-  int status = algorithm < 0 ? MBLOB_OK
+  float scale; /* which nothing but rounding needs */
+  int status = algorithm < 0 ? dn_get_float(build->graph, build->node, "quantize_scale", &scale)
                              : dn_eltwise_numbers(build, (enum dn_eltwise)algorithm,
                                                   &op.problem.alpha, &op.problem.beta);
   if (status || (status = same_shape(build, &op, &dst))) return status;
@@ -256,7 +271,8 @@ static int broadcast(struct dn_build *build, size_t input, const struct dn_view 
         dn_tensor_text(tensor, one, sizeof(one)),
         dn_tensor_text(&build->graph->tensors[build->node->first_tensor], other, sizeof(other)));
   struct dn_view view = dn_view_reshaped(tensor, dst->rank, dims);
-  return dn_view_apply(build, &view, out);
+  status = dn_view_apply(build, &view, out);
+  return status ? status : leave_padding(build, dst->rank, dims, out);
 }
 
 /* Where the first source must have the result's shape: repeat it, by strides of 0. */
