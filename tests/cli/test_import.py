@@ -37,7 +37,8 @@ class GraphOptimizationLevel:
 
 class InferenceSession:
     def __init__(self, file, options=None, providers=()):
-        self.of, graph = ReferenceEvaluator(file), onnx.load(file).graph
+        model = onnx.load_from_string(file) if type(file) is bytes else onnx.load(file)
+        self.of, graph = ReferenceEvaluator(model), model.graph
         self.outputs = [type("Value", (), {"name": o.name}) for o in graph.output]
     def get_inputs(self):
         return [type("Value", (), {"name": "x.1", "type": "tensor(float)", "shape": ["n", 3, 8, 8]})]
@@ -141,7 +142,7 @@ def test_a_network_of_integers_may_differ_by_the_steps_by_which_onnxruntime_move
     words = ["--engine", engine] if engine else []
     done = imported("quantized.onnx", "--shape", "x.1=2,3,8,8", "--check", *words, more=more)
     assert done.returncode == code, done.stderr
-    assert ", 1.0e-01 between runs of onnxruntime whose inputs differ by 1e-04" in done.stderr
+    assert ", 1.0e-01 in onnxruntime if steps change by 1e-04" in done.stderr
     assert ("1 dnnl.qnn.conv2d" in done.stderr) == bool(engine)
 
 
