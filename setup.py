@@ -64,6 +64,7 @@ def read_flags(path: Path) -> dict[str, list[str]]:
 
 FLAGS = read_flags(CSRC / "flags.mk")
 SONAME = FLAGS["SONAME"][0]
+NEEDLESS = (".comment", ".llvm_addrsig")  # sections: the compiler's name, what only lld uses
 C_FLAGS = [*FLAGS["COMPILE"], "-O2"]
 
 
@@ -253,7 +254,8 @@ class BuildExt(build_ext):
         subprocess.run([*archiver(), "qcs", str(target), *members], check=True)
         if not (self.inplace or self.editable_mode):
             command = shlex.split(os.environ.get("STRIP") or "strip")
-            subprocess.run([*command, "--strip-unneeded", str(target)], check=True)
+            sections = [f"--remove-section={name}" for name in NEEDLESS]
+            subprocess.run([*command, "--strip-unneeded", *sections, str(target)], check=True)
 
     def _build_static_ffi(self, folder: Path) -> None:
         """`libmblob-ffi.a`: one object, as csrc/Makefile makes it."""
