@@ -253,13 +253,17 @@ def _with_other_steps(onnx: Any, model: Any) -> Iterator[bytes]:
     """The model, with other sizes of steps each time."""
     import numpy as np
 
+    nodes = model.graph.node
+    of_data = {n for node in nodes if node.op_type == "DynamicQuantizeLinear" for n in node.output}
     rounding = [
         node
-        for node in model.graph.node
-        if _ROUNDING.fullmatch(node.op_type) or node.op_type == "DequantizeLinear"
+        for node in nodes
+        if _ROUNDING.fullmatch(node.op_type)
+        or node.op_type == "DequantizeLinear"
+        or (node.op_type == "Mul" and not of_data.isdisjoint(node.input))
     ]
     names = {name for node in rounding for name in node.input}
-    constants = [node for node in model.graph.node if node.op_type == "Constant"]
+    constants = [node for node in nodes if node.op_type == "Constant"]
     tensors = [
         *(t for t in model.graph.initializer if t.name in names),
         *(a.t for node in constants if node.output[0] in names for a in node.attribute),

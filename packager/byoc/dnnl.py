@@ -39,7 +39,7 @@ _WITH_ALPHA = ("elu", "leaky_relu")  # as `linear` has, which does not follow th
 _PLUG_IN = frozenset((
     "add", "subtract", "multiply", "divide", "maximum", "minimum",
     "nn.relu", "tanh", "sigmoid", "clip", "hardswish", "linear", "exp", "log", "sqrt", "abs",
-    "negative", "power", "nn.leaky_relu", "nn.prelu", "gelu", "gelu_tanh", "silu",
+    "negative", "round", "power", "nn.leaky_relu", "nn.prelu", "gelu", "gelu_tanh", "silu",
     "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.dense", "nn.matmul",
     "nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose",
     "nn.max_pool1d", "nn.avg_pool1d", "nn.max_pool2d", "nn.avg_pool2d", "nn.max_pool3d",

@@ -14,6 +14,7 @@ from typing import Any
 
 from mblob.errors import did_you_mean, needs_package
 from mblob.packager.byoc.onnx_folding import fold_shapes, inferred
+from mblob.packager.byoc.onnx_integers import in_plain_operators
 from mblob.packager.byoc.onnx_recurrent import unroll
 from mblob.packager.errors import BuildError
 from mblob.packager.path_arguments import checked_path
@@ -57,6 +58,7 @@ def from_onnx(
     if not model.graph.output:
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
+    in_plain_operators(onnx, model, inferred(onnx, model, fixed))
     fold_shapes(onnx, model, fixed, keep_weights=params_outside)
     unroll(onnx, model, inferred(onnx, model, fixed))
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for

@@ -325,7 +325,7 @@ RULES: dict[str, Rule] = {
         "add", "subtract", "multiply", "divide", "maximum", "minimum", "power",
     )},
     **{f"relax.{op}": Rule(_plain(op)) for op in (
-        "sigmoid", "tanh", "exp", "sqrt", "log", "abs", "negative", "erf",
+        "sigmoid", "tanh", "exp", "sqrt", "log", "abs", "negative", "erf", "round",
     )},
     "relax.nn.relu": Rule(_plain("nn.relu")),
     "relax.nn.leakyrelu": Rule(_plain("nn.leaky_relu", "alpha")),

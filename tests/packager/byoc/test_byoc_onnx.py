@@ -1,4 +1,4 @@
-"""ONNX's own tests of operators, and recurrent layers, as apache-tvm compiles them, with and without oneDNN."""
+"""Operators of ONNX, recurrent layers and operators of integers: with oneDNN, without, and what they stand for."""
 
 from __future__ import annotations
 
@@ -48,3 +48,12 @@ def test_recurrent_layers_are_those_of_their_equations(
     run(sys.executable, SCRIPT.with_name("onnx_layers.py"), tmp_path)
     told = json.loads((tmp_path / "told.json").read_text())
     assert len(told) == 10 and max(told.values()) < 1e-5, told
+
+
+def test_operators_of_integers_are_what_they_stand_for(
+    package_of: Callable[[str], Path], onednn: str, tmp_path: Path
+) -> None:
+    package_of("tvm"), package_of("onnx")
+    run(sys.executable, SCRIPT.with_name("onnx_integers.py"), tmp_path)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert len(told) == 72 and max(told.values()) <= 1, told  # in steps
