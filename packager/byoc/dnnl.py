@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from mblob.format.type_keys import DNNL_JSON
@@ -395,10 +395,11 @@ def fused_roundings(calls: Sequence[Operator], outputs: Sequence[Tensor]) -> lis
         alone = id(data) not in kept and len(users.get(id(data), ())) == 1
         if before is not None and alone and _rounds(before, o):
             behind[id(before)] = o
+    fused = {id(o) for o in behind.values()}
     for o in calls:
         last = behind.get(id(o))
         if last is None:
-            left += [o] if o not in behind.values() else []
+            left += [o] if id(o) not in fused else []
             continue
         parts = [*o.operators] if isinstance(o, Composite) else [o]
         name = o.op if isinstance(o, Composite) else _word(o)
@@ -410,10 +411,11 @@ def _rounds(before: Operator, o: Operator) -> bool:
     """True if a kernel can round its own result: what oneDNN has fast loops for."""
     clips = "clip" in before.op or "round" in before.op  # oneDNN has each only once
     layer = before.op.startswith("dnnl.") or kind(before) in _PLUG_IN_ROOTS
+    layer = layer and "matmul" not in before.op  # of two tensors: slow with more than one function
     if o.op == "quantize":
-        if any(t.constant is None or prod(t.shape) != 1 for t in o.inputs[1:]):
-            return False
-        return before.op in _ROUND_ALONE
+        scale = number_of(o.inputs[1])
+        one = prod(o.inputs[2].shape) == 1 and o.inputs[2].is_constant
+        return one and scale is not None and 0 < scale < inf and before.op in _ROUND_ALONE
     return not clips and (layer or before.op in _ROUND_ALONE)
 
 

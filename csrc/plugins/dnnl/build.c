@@ -330,13 +330,38 @@ int dn_widen_source(struct dn_build *build, struct dn_operation *op) {
   return status;
 }
 
+/* The problem with the formats of the operands, where it has no others. */
+static struct dn_problem completed(const struct dn_operation *op) {
+  struct dn_problem problem = op->problem;
+  if (!problem.src) problem.src = op->src.md;
+  if (!problem.weights) problem.weights = op->weights.md;
+  if (!problem.bias) problem.bias = op->bias.md;
+  return problem;
+}
+
+int dn_has_fast_loops(struct dn_build *build, struct dn_operation *op, bool *out) {
+  const struct dn_library *lib = build->library;
+  struct dn_problem problem = completed(op);
+  void *attributes = NULL, *desc = NULL;
+  const char *name = NULL;
+  int status = set_attributes(build, op, &attributes);
+  *out = true;
+  if (!status) {
+    problem.attributes = attributes;
+    if (!lib->version->primitive_desc(&problem, lib->engine, &desc) &&
+        !lib->query(desc, DN_IMPLEMENTATION, 0, (void *)&name) && name)
+      *out = strncmp(name, "ref", 3) != 0;
+  }
+  if (desc) (void)lib->primitive_desc_destroy(desc);
+  if (attributes) (void)lib->attr_destroy(attributes);
+  return status;
+}
+
 int dn_build_operation(struct dn_build *build, struct dn_operation *op) {
   const struct dn_library *lib = build->library;
   struct dn_problem *problem = &op->problem;
   void *attributes = NULL, *desc = NULL;
-  if (!problem->src) problem->src = op->src.md;
-  if (!problem->weights) problem->weights = op->weights.md;
-  if (!problem->bias) problem->bias = op->bias.md;
+  *problem = completed(op);
   int threads = dn_choose_threads(build, work_of(build, op)),
       status = set_attributes(build, op, &attributes);
   if (!status) {

@@ -108,6 +108,8 @@ enum dn_type dn_type_in(const struct dn_operation *operation, enum dn_type type)
 /* Make the source of a binary as wide as its result, before the primitive: oneDNN's fast loops do not take bytes
  * beside floats. */
 int dn_widen_source(struct dn_build *build, struct dn_operation *operation);
+/* False if oneDNN would run the operation by its reference code, for the formats in which its operands are. */
+int dn_has_fast_loops(struct dn_build *build, struct dn_operation *operation, bool *out);
 int dn_build_operation(struct dn_build *build, struct dn_operation *operation);
 
 /* operators.c: translate build->node. */

@@ -174,6 +174,8 @@ struct dn_version {
   int (*append_sum)(void *post_ops, float scale);
   /* The source has a zero point, which each call gives: argument zero_argument, int32[1]. */
   int (*use_source_zero)(void *attributes);
+  /* Whether the elements of an axis other than 1 lie in blocks. */
+  bool (*md_has_odd_blocks)(const dn_md *md);
   /* All that decides which bytes a tensor of this descriptor has; returns the size, 0 if that cannot
    * be told. */
   size_t (*md_tell)(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]);

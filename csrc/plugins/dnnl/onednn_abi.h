@@ -12,6 +12,8 @@
   8192 /* at least as large as any that is used; the library knows the real sizes */
 #define DN_V2_POST_OP_ARGUMENT 16384
 #define DN_V2_SOURCE_ZERO 4097
+#define DN_V2_BLOCK_COUNT_AT 416    /* int, in a descriptor */
+#define DN_V2_BLOCK_AXES_AT 520     /* int64_t each */
 #define DN_V2_RUNTIME_S32 INT32_MIN /* what is told by each call */
 #define DN_V2_VNNI 0x440
 #define DN_V2_BF16 0x80

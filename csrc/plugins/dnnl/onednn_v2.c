@@ -107,6 +107,17 @@ static size_t md_tell(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]) {
   return DN_V2_MEMORY_DESC_SIZE;
 }
 
+static bool md_has_odd_blocks(const dn_md *md) {
+  int count;
+  int64_t axis;
+  memcpy(&count, (const char *)md + DN_V2_BLOCK_COUNT_AT, sizeof(count));
+  for (int i = 0; i < count && i < DN_MAX_RANK; ++i) {
+    memcpy(&axis, (const char *)md + DN_V2_BLOCK_AXES_AT + (size_t)i * sizeof(axis), sizeof(axis));
+    if (axis != 1) return true;
+  }
+  return false;
+}
+
 /* ---- primitives ---- */
 
 static int describe(const struct dn_problem *p, void *desc) {
@@ -188,6 +199,7 @@ const struct dn_version dn_version_2 = {
     .md_copy = md_copy,
     .md_free = md_free,
     .md_tell = md_tell,
+    .md_has_odd_blocks = md_has_odd_blocks,
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,

@@ -128,6 +128,17 @@ static size_t md_tell(const dn_md *md, unsigned char out[DN_TOLD_FORMAT]) {
   return count * sizeof(*told);
 }
 
+static bool md_has_odd_blocks(const dn_md *md) {
+  int count = 0;
+  const int64_t *axes = NULL;
+  if (api.md_query(md, DN_V3_MD_BLOCK_COUNT, &count) ||
+      (count && api.md_query(md, DN_V3_MD_BLOCK_AXES, (void *)&axes)))
+    return true;
+  for (int i = 0; i < count; ++i)
+    if (axes[i] != 1) return true;
+  return false;
+}
+
 /* ---- primitives ---- */
 
 static int primitive_desc(const struct dn_problem *p, void *engine, void **out) {
@@ -201,6 +212,7 @@ const struct dn_version dn_version_3 = {
     .md_copy = md_copy,
     .md_free = md_free,
     .md_tell = md_tell,
+    .md_has_odd_blocks = md_has_odd_blocks,
     .primitive_desc = primitive_desc,
     .append_eltwise = append_eltwise,
     .append_sum = append_sum,

@@ -65,6 +65,8 @@ SAME(sizeof(struct dn_exec_arg), sizeof(dnnl_exec_arg_t));
 #if DNNL_VERSION_MAJOR == 2
 #define OF_VERSION(name) DN_V2_##name
 SAME(DN_V2_MEMORY_DESC_SIZE, sizeof(dnnl_memory_desc_t));
+SAME(DN_V2_BLOCK_COUNT_AT, offsetof(dnnl_memory_desc_t, format_desc.blocking.inner_nblks));
+SAME(DN_V2_BLOCK_AXES_AT, offsetof(dnnl_memory_desc_t, format_desc.blocking.inner_idxs));
 SAME(DN_V2_RUNTIME_S32, INT32_MIN); /* DNNL_RUNTIME_S32_VAL, which is no constant expression */
 FITS(dnnl_convolution_desc_t);
 FITS(dnnl_inner_product_desc_t);

@@ -51,6 +51,19 @@ product(
 )  # fmt: skip
 
 
+def product_behind_layer() -> Graph:
+    """The convolution chooses a format of blocks, in which a product is slow."""
+    g = Graph("product_behind_layer")
+    x, w, right = floats(1, 8, 6, 6), floats(16, 8, 3, 3), floats(1, 16, 6, 5)
+    y = ref.convolve(x, w, [1, 1], [1] * 4, [1, 1])
+    made = g.kernel("nn.conv2d", [g.input(x), g.const(w)], y.shape, **ref.CONVOLUTION)
+    y = y @ right
+    return g.result(g.kernel("nn.matmul", [made, g.input(right)], y.shape), y.astype("float32"))
+
+
+CASES.add(product_behind_layer())
+
+
 def attention() -> Graph:
     """The keys are a view of other axes, and nobody copies them but oneDNN."""
     g = Graph("attention")
@@ -199,6 +212,30 @@ made = graph.kernel(
 CASES.add(graph.result(made, np.clip(np.rint(behind * 256) + 3, 0, 255).astype("uint8")))
 
 
+def of_turned_blocks(symbol: str, dtype: str) -> None:
+    """A layer's result, transposed: its blocks are of another axis than channels are."""
+    g = Graph(symbol, rtol=0, atol=1e-6)
+    x, w = np.rint(floats(2, 6, 7, 5) * 4), np.rint(floats(8, 6, 3, 3) * 2)
+    y = ref.convolve(x, w, [1, 1], [1] * 4, [1, 1]).astype("float32")
+    made = g.kernel("nn.conv2d", [g.input(x), g.const(w)], y.shape, **ref.CONVOLUTION)
+    y = y.transpose(0, 2, 3, 1)
+    made = g.kernel("transpose", [made], y.shape, axes=(0, 2, 3, 1))
+    if dtype == "float32":
+        limits = {"quantize_min": -ZERO, "quantize_max": 255 - ZERO}
+        wanted = (steps_of(y) * SCALE).astype(dtype)
+    else:
+        limits = {"quantize_zero": ZERO}
+        wanted = (steps_of(y) + ZERO).astype(dtype)
+    made = g.kernel(
+        "fake_quantize", [made], y.shape, dtype=dtype, quantize_scale=repr(float(SCALE)), **limits
+    )
+    CASES.add(g.result(made, wanted))
+
+
+for dtype in ("float32", "uint8"):
+    of_turned_blocks(f"steps_of_turned_blocks_{dtype}", dtype)
+
+
 def with_zero(symbol: str, data: str, zero: int, dtype: str, groups: int = 1) -> None:
     """A layer of bytes with a zero point and padding: what lies at the borders is 0, not the zero point."""
     random = np.random.default_rng(9)
@@ -240,6 +277,16 @@ one("layer_norm_alone", "nn.layer_norm", X, normal.reshape(X.shape),
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory: pytest.TempPathFactory, onednn: str) -> mblob.Module:
     return ref.export([g.module() for g in CASES.values()], tmp_path_factory.mktemp("relax"))
+
+
+def test_a_product_behind_a_convolution_does_not_run_in_reference_code(lib: mblob.Module) -> None:
+    case = CASES["product_behind_layer"]
+    case.run(lib)
+    module = next(
+        m for m in lib.walk() if m.type_key == "dnnl_json" and m.implements_function(case.symbol)
+    )
+    told = json.loads(module["get_primitives"]())
+    assert not [row for row in told if "ref" in row["implementation"]], told
 
 
 @pytest.mark.parametrize("symbol", CASES)

@@ -121,6 +121,20 @@ static int check_factors(struct dn_build *build, const struct dn_view *a, const 
                        dn_tensor_text(result, text, sizeof(text)));
 }
 
+/* Factors that are row-major, where oneDNN is slow with formats that the operators before them chose. */
+static int choose_formats(struct dn_build *build, struct dn_operation *op,
+                          const struct dn_view *src, const struct dn_view *weights) {
+  bool fast;
+  int status = dn_has_fast_loops(build, op, &fast);
+  if (status || fast) return status;
+  const dn_md *plain = dn_plain_md(build, src->rank, src->dims, src->type);
+  if (!plain) return MBLOB_E_KERNEL;
+  status = op->in_floats ? MBLOB_OK : dn_reorder(build, &op->src, plain);
+  if (status || op->problem.weights) return status;
+  plain = dn_plain_md(build, weights->rank, weights->dims, weights->type);
+  return plain ? dn_reorder(build, &op->weights, plain) : MBLOB_E_KERNEL;
+}
+
 int dn_matmul(struct dn_build *build) {
   const struct dn_tensor *result = &build->graph->tensors[build->node->first_tensor];
   struct dn_operation op = {.problem = {.kind = DN_MATMUL}};
@@ -141,6 +155,7 @@ int dn_matmul(struct dn_build *build) {
   if (!(op.problem.dst = dn_plain_md(build, rank, dst.dims, dn_type_in(&op, dst.type))))
     return MBLOB_E_KERNEL;
   status = dn_fuse(build, &op, rank - 1);
+  if (!status) status = choose_formats(build, &op, &src, &weights);
   if (!status) status = dn_build_operation(build, &op);
   if (op.post_ops) (void)build->library->post_ops_destroy(op.post_ops);
   return status;

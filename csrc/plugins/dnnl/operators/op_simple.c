@@ -5,13 +5,15 @@
 #include "common.h"
 #include "operators.h"
 
-/* An operand without elements that only fill its blocks, where the result is of bytes: oneDNN 2.6 with AVX2
- * ends the process in a binary that writes bytes into such a format. */
-static int leave_padding(struct dn_build *build, int rank, const int64_t *dims,
-                         struct dn_operand *operand) {
+/* An operand of a binary with functions behind it, in a format that oneDNN's loops of AVX2 can write: they end the
+ * process, or compute wrong numbers, for blocks of another axis than 1 (a result of a layer, transposed), and for
+ * bytes in blocks that have elements of no tensor. */
+static int leave_blocks(struct dn_build *build, int rank, const int64_t *dims,
+                        struct dn_operand *operand) {
   const struct dn_tensor *tensors = build->graph->tensors, *tensor = &tensors[operand->tensor];
-  if (dn_type_size(tensors[build->node->first_tensor].type) > 1 ||
-      build->library->md_size(operand->md) == tensor->bytes)
+  bool bytes = dn_type_size(tensors[build->node->first_tensor].type) == 1;
+  if (!build->library->version->md_has_odd_blocks(operand->md) &&
+      (!bytes || build->library->md_size(operand->md) == tensor->bytes))
     return MBLOB_OK;
   const dn_md *plain = dn_plain_md(build, rank, dims, tensor->type);
   return plain ? dn_reorder(build, operand, plain) : MBLOB_E_KERNEL;
@@ -56,7 +58,7 @@ static void begin_with_data(struct dn_operation *op) {
 /* A function (or none, -1) with rounding behind it: only a binary has fast loops with more than one. */
 static int round_behind(struct dn_build *build, struct dn_operation *op, int algorithm) {
   float alpha = op->problem.alpha, beta = op->problem.beta;
-  int status = leave_padding(build, op->dst_view->rank, op->dst_view->dims, &op->src);
+  int status = leave_blocks(build, op->dst_view->rank, op->dst_view->dims, &op->src);
   if (status) return status;
   begin_with_data(op);
   int error = build->library->post_ops_create(&op->post_ops);
@@ -272,7 +274,7 @@ static int broadcast(struct dn_build *build, size_t input, const struct dn_view 
         dn_tensor_text(&build->graph->tensors[build->node->first_tensor], other, sizeof(other)));
   struct dn_view view = dn_view_reshaped(tensor, dst->rank, dims);
   status = dn_view_apply(build, &view, out);
-  return status ? status : leave_padding(build, dst->rank, dims, out);
+  return status ? status : leave_blocks(build, dst->rank, dims, out);
 }
 
 /* Where the first source must have the result's shape: repeat it, by strides of 0. */
