@@ -22,7 +22,6 @@ NAME = "import"
 RELATIVE, ROUNDING = 1e-4, 1e-6
 # Operators of ONNX that round to steps: a small difference before them may be one of steps behind.
 _ROUNDING = re.compile("(Dynamic)?QuantizeLinear|QLinear.*")
-_FLOAT = 1  # onnx.TensorProto
 _TIMES = 4  # that steps are changed
 # Of the sizes that open ones get (the second has twice that size, the third three times), until onnxruntime took some.
 _BASES, _ENOUGH = (1, 2, 32), 2
@@ -201,6 +200,7 @@ def _check(
     refused, count = "", 0
     try:
         session = reference.InferenceSession(file, providers=["CPUExecutionProvider"])
+        whole = _inputs_of_bytes(file)
     except Exception as error:
         raise IncompatibleError(f"{file}: onnxruntime cannot run this model: {error}") from error
     machine = mblob.relax.VirtualMachine(mblob.load_module(library), mblob.cpu())
@@ -211,7 +211,11 @@ def _check(
         at = "".join(f" {name}={size}" for name, size in row.items())
         try:
             inputs = {
-                i.name: _random(i.type, [int(row.get(n, n)) for n in shapes.get(i.name, i.shape)])
+                i.name: _random(
+                    i.type,
+                    [int(row.get(n, n)) for n in shapes.get(i.name, i.shape)],
+                    i.name in whole,
+                )
                 for i in session.get_inputs()
             }
             expected = session.run(None, inputs)
@@ -241,6 +245,7 @@ def _moved(
     if not any(_ROUNDING.fullmatch(node.op_type) for node in light.graph.node):
         return found
     options = reference.SessionOptions()
+    options.log_severity_level = 3  # errors: the first session told the rest
     options.graph_optimization_level = reference.GraphOptimizationLevel.ORT_DISABLE_ALL
     for model in (file, *_with_other_steps(onnx, onnx.load(file))):
         session = reference.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -268,7 +273,8 @@ def _with_other_steps(onnx: Any, model: Any) -> Iterator[bytes]:
         *(t for t in model.graph.initializer if t.name in names),
         *(a.t for node in constants if node.output[0] in names for a in node.attribute),
     ]
-    steps = [(t, onnx.numpy_helper.to_array(t)) for t in tensors if t.data_type == _FLOAT]
+    arrays = [(t, onnx.numpy_helper.to_array(t)) for t in tensors]
+    steps = [(t, array) for t, array in arrays if array.dtype.kind == "f"]
     random = np.random.default_rng(1)
     for _ in range(_TIMES):
         for tensor, array in steps:
@@ -315,8 +321,26 @@ def compared(name: str, wanted: Any, ours: Any, moved: float = 0.0) -> str:
     return text
 
 
-def _random(kind: str, shape: Sequence[int]) -> Any:
-    """An array for an input of a type of onnxruntime, such as `tensor(float)`."""
+def _inputs_of_bytes(file: str) -> set[str]:
+    """The inputs that a network only takes as steps: all numbers of their type have a meaning."""
+    import onnx
+
+    nodes = onnx.load(file, load_external_data=False).graph.node
+    others = {
+        name
+        for node in nodes
+        if not (_ROUNDING.fullmatch(node.op_type) or node.op_type == "DequantizeLinear")
+        for name in node.input
+    }
+    return {name for node in nodes for name in node.input[:1] if name not in others}
+
+
+def _random(kind: str, shape: Sequence[int], whole: bool = False) -> Any:
+    """An array for an input of a type of onnxruntime, such as `tensor(float)`.
+
+    Args:
+        whole: integers are of all numbers of the type.
+    """
     import numpy as np
 
     name = kind.partition("(")[2].rstrip(")")
@@ -324,4 +348,7 @@ def _random(kind: str, shape: Sequence[int]) -> Any:
     random = np.random.default_rng(0)
     if dtype.kind == "f":
         return random.random(shape).astype(dtype)
+    if whole and dtype.itemsize == 1:
+        limits = np.iinfo(dtype)
+        return random.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
     return random.integers(0, 2, shape).astype(dtype)  # also for indices

@@ -3,6 +3,7 @@
     QLinearConv, QLinearMatMul, QGemm, QLinearAdd, ...  operators of floats between DequantizeLinear and QuantizeLinear
     ConvInteger, MatMulInteger                          products of integers, as floats (sums are exact up to 2^24)
     DynamicQuantizeLinear in front of these             rounding to as many steps, which the data tells
+    QuantizeLinear of a constant                        a constant
 
 Definitions: https://onnx.ai/onnx/operators/, and the contrib operators of ONNX Runtime for the domain com.microsoft.
 """
@@ -23,20 +24,28 @@ _OWN_ATTRIBUTES = ("channels_last", "opset")  # of com.microsoft; 0, and that of
 _DOMAINS = ("", "ai.onnx", "com.microsoft")
 _AXES = 13  # the first opset whose DequantizeLinear has an axis
 _LARGEST = 255  # of uint8
+_BYTES = ("uint8", "int8")
 _LEAST = 1e-30  # of a step: what is all zeros has none
 
 
-def in_plain_operators(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]) -> None:
+def in_plain_operators(
+    onnx: Any,
+    model: Any,
+    shapes: Mapping[str, Sequence[int | str]],
+    *,
+    keep_weights: bool = False,
+) -> None:
     """Put other operators in place of those for integers, where all that they need is known.
 
     Args:
         onnx: the package.
         model: changed in place.
         shapes: of the values of the graph, as far as they are known.
+        keep_weights: nothing takes the place of what follows from weights.
     """
     if not any(_is_of_integers(node) for node in model.graph.node):
         return
-    writer = _Writer(onnx, model, shapes)
+    writer = _Writer(onnx, model, shapes, keep_weights)
     for node in model.graph.node:
         writer.translate(node)
     del model.graph.node[:]
@@ -44,14 +53,18 @@ def in_plain_operators(onnx: Any, model: Any, shapes: Mapping[str, Sequence[int 
 
 
 def _is_of_integers(node: Any) -> bool:
-    named = (*_LINEAR, *_PRODUCTS, "QLinearConcat", "QGemm", "DynamicQuantizeLinear")
+    named = (
+        *_LINEAR, *_PRODUCTS, "QLinearConcat", "QGemm", "DynamicQuantizeLinear", "QuantizeLinear",
+    )  # fmt: skip
     return node.op_type in named and node.domain in _DOMAINS
 
 
 class _Writer:
     """The nodes of a graph, one after the other."""
 
-    def __init__(self, onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]]) -> None:
+    def __init__(
+        self, onnx: Any, model: Any, shapes: Mapping[str, Sequence[int | str]], keep_weights: bool
+    ) -> None:
         self.nodes: list[Any] = []
         self._onnx, self._graph = onnx, model.graph
         opsets = [entry.version for entry in model.opset_import if entry.domain in _DOMAINS[:2]]
@@ -62,6 +75,11 @@ class _Writer:
         for node in model.graph.node:
             for name in node.input:
                 self._users.setdefault(name, []).append(node)
+        self._keeps_weights = keep_weights
+        self._known = {tensor.name: tensor for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                self._known[node.output[0]] = node.attribute[0].t
         self._centered: dict[
             str, str
         ] = {}  # data of bytes: the same as floats, without its zero point
@@ -78,6 +96,8 @@ class _Writer:
                 done = self._product(node, attributes)
             elif node.op_type == "DynamicQuantizeLinear":
                 done = self._dynamic(node)
+            elif node.op_type == "QuantizeLinear":
+                done = not self._keeps_weights and self._of_constant(node, attributes)
             else:
                 done = self._linear(node, attributes)
         if not done:
@@ -163,6 +183,34 @@ class _Writer:
         own = {k: v for k, v in attributes.items() if k not in _OWN_ATTRIBUTES}
         made = self._add(op, *given, **own)
         self._add("QuantizeLinear", made, scale, *filter(None, [zero]), out=node.output[0])
+        return True
+
+    def _of_constant(self, node: Any, attributes: dict[str, Any]) -> bool:
+        """Quantize a constant, such as weights, to 8 bits."""
+        import numpy as np
+
+        arrays = [self._known.get(name) for name in node.input]
+        if (
+            len(arrays) != 3
+            or any(array is None for array in arrays)
+            or attributes.get("block_size")
+        ):
+            return False
+        data, scale, zero = map(self._onnx.numpy_helper.to_array, arrays)
+        if data.dtype != "float32" or scale.dtype != "float32" or zero.dtype not in _BYTES:
+            return False
+        if scale.size > 1:
+            spread = [1] * data.ndim
+            spread[attributes.get("axis", 1)] = -1
+            scale, zero = scale.reshape(spread), zero.reshape(spread)
+        limits = np.iinfo(zero.dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.rint(data / scale) + zero.astype("float32")
+        if not np.isfinite(steps).all():
+            return False
+        made = np.clip(steps, limits.min, limits.max).astype(zero.dtype)
+        tensor = self._onnx.numpy_helper.from_array(made, node.output[0])
+        self._graph.initializer.append(tensor)
         return True
 
     # -- products of integers ----------------------------------------------------------------------

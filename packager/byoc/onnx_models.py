@@ -58,7 +58,8 @@ def from_onnx(
     if not model.graph.output:
         raise BuildError(f"{path}: no model of ONNX, or a damaged one: it has no outputs")
     fixed = _shapes(str(path), model.graph, shapes or {})
-    in_plain_operators(onnx, model, inferred(onnx, model, fixed))
+    known = inferred(onnx, model, fixed)
+    in_plain_operators(onnx, model, known, keep_weights=params_outside)
     fold_shapes(onnx, model, fixed, keep_weights=params_outside)
     unroll(onnx, model, inferred(onnx, model, fixed))
     with warnings.catch_warnings(record=True) as told:  # of what the frontend then fails for

@@ -25,6 +25,7 @@ from typing import Any
 from mblob.packager.byoc.activations import is_float, needed, users_of
 from mblob.packager.byoc.operators import Operator, Tensor, constant_tensor
 
+_KERNELS = {"nn.conv1d": "OIW", "nn.conv2d": "OIHW"}
 _NARROW = {"uint8": (0, 255), "int8": (-128, 127)}
 _STEPS = (1e-30, 1e30)  # sizes of steps of which all are numbers of float32
 _MOVES = (
@@ -32,6 +33,7 @@ _MOVES = (
     "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d",
 )  # fmt: skip
 _LAYERS = {
+    "nn.conv1d": "dnnl.qnn.conv1d",
     "nn.conv2d": "dnnl.qnn.conv2d",
     "nn.dense": "dnnl.qnn.dense",
     "nn.matmul": "dnnl.qnn.dense",
@@ -214,7 +216,8 @@ def _integers(layer: Operator) -> tuple[Any, Any] | None:
     if o is None or o.op != "dequantize" or not o.inputs[0].is_constant:
         return None
     weights, scale, zero = (t.numpy() for t in o.inputs)
-    rank = 4 if layer.op == "nn.conv2d" else 2
+    layout = _KERNELS.get(layer.op, "")
+    rank = len(layout) or 2
     if weights.dtype.name not in _NARROW or weights.ndim != rank or {*zero.flat} - {zero.flat[0]}:
         return None
     weights = weights.astype(np.int16) - int(zero.flat[0])  # such as 128 for uint8
@@ -222,7 +225,7 @@ def _integers(layer: Operator) -> tuple[Any, Any] | None:
         return None
     weights = weights.astype(np.int8)
     along = 1 if turned else 0
-    if layer.op == "nn.conv2d" and layer.text("kernel_layout") != "OIHW":
+    if layout and layer.text("kernel_layout") != layout:
         return None
     if scale.size > 1 and _axis(o) != along:
         return None
@@ -242,7 +245,7 @@ def _as_integers(
     scale, zero = _one(data.inputs[1]), _one(data.inputs[2])
     if scale is None or zero is None or data.inputs[0].dtype not in _NARROW:
         return
-    padded = layer.op == "nn.conv2d" and any(layer.ints("padding", (0,)))
+    padded = layer.op in _KERNELS and any(layer.ints("padding", (0,)))
     weights, scales = found
     count = weights.shape[0]
     factor = np.broadcast_to(float(scale) * scales.astype(np.float64), (count,))
@@ -291,7 +294,7 @@ def _bias(tensor: Tensor, layer: Operator, count: int) -> Any:
     if not is_float(tensor):
         return None
     rank = len(layer.outputs[0].shape)
-    axis = 1 if layer.op == "nn.conv2d" else rank - 1
+    axis = 1 if layer.op in _KERNELS else rank - 1
     wanted = [count if i == axis else 1 for i in range(rank)]
     padded = [1] * (rank - len(tensor.shape)) + [*tensor.shape]
     fits = padded == wanted and count > 1

@@ -48,7 +48,7 @@ from mblob.packager.modules.payload_modules import const_loader_module
 
 __all__ = ["build", "from_onnx", "partition"]
 Trace = Callable[[str], object]
-_LAYERS = ("relax.nn.conv2d", "relax.matmul")  # that are computed in integers
+_LAYERS = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul")  # that are computed in integers
 # Engines of mblob that take more of a Relax module than of a graph, for which TVM's runtime has the
 # last word: predicate, pattern table, and what is faster there.
 _PLUG_INS = {"dnnl": (dnnl.runs, dnnl.plug_in_table, untangled)}

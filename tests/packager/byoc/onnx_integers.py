@@ -194,6 +194,22 @@ def cases(opset: int) -> Model:
     w, fw = m.weights(6, 5, zero=-3)
     integers("matmul_integer", "MatMulInteger", rows, frows, w, fw, False)
 
+    # Weights that the network quantizes itself, of a layer of one axis.
+    steps = (0.03, 131, "uint8"), (0.02, 0, "int8")
+    row = m.node("Reshape", "x", m.constant(np.array([2, 4, 36])))
+    whole = m.x.reshape(2, 4, 36), random.standard_normal((8, 4, 5)).astype("float32")
+    numbers, words = [], []
+    for (scale, zero, dtype), array, name in zip(steps, whole, (row, m.constant(whole[1]))):
+        limits, size = np.iinfo(dtype), np.float32(scale)
+        numbers.append(np.clip(np.rint(array / size), limits.min - zero, limits.max - zero) * size)
+        parts = m.constant(size), m.constant(np.array(zero, dtype))
+        words.append(m.node("DequantizeLinear", m.node("QuantizeLinear", name, *parts), *parts))
+    y = one("Conv", [a.astype("float32") for a in numbers], opset, pads=[2, 2])
+    scale = np.float32(np.abs(y).max() / 100)
+    result = m.constant(scale), m.constant(np.uint8(117))
+    m.node("QuantizeLinear", m.node("Conv", *words, pads=[2, 2]), *result, out="conv1d")
+    m.wanted["conv1d"] = np.clip(np.rint(y / scale) + 117, 0, 255).astype("uint8")
+
     w, fw = m.weights(6, 5)
     for case, data, x in (
         ("dynamic", flat, m.x.reshape(-1, 6)),
@@ -221,7 +237,10 @@ def main(folder: Path) -> None:
         m.save(folder / "cases.onnx")
         for engine in ("dnnl", None):
             mod = mblob.byoc.relax.from_onnx(folder / "cases.onnx")
-            mblob.byoc.relax.build(mod, "llvm", engine).export_library(folder / "cases.so")
+            regions: list[str] = []
+            lib = mblob.byoc.relax.build(mod, "llvm", engine, trace=regions.append)
+            lib.export_library(folder / "cases.so")
+            assert engine is None or "1 dnnl.qnn.conv1d" in " ".join(regions), regions
             machine = mblob.relax.VirtualMachine(
                 mblob.load_module(folder / "cases.so"), mblob.cpu()
             )
