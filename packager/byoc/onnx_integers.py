@@ -215,18 +215,23 @@ class _Writer:
 
     # -- products of integers ----------------------------------------------------------------------
 
+    def _has_known_weights(self, node: Any) -> bool:
+        """True if a product's second factor, and its zero point, have shapes that are known and plain."""
+        _, weights, _, zero = ([*node.input, "", ""])[:4]
+        known = not zero or (self._count(zero) is not None and len(self._sizes[zero]) < 2)
+        return known and bool(self._sizes.get(weights))
+
     def _product(self, node: Any, attributes: dict[str, Any]) -> bool:
         data, weights, zero, other = ([*node.input, "", ""])[:4]
-        rank = len(self._sizes.get(weights, ()))
-        if not rank or (zero and data not in self._centered and self._count(zero) != 1):
+        if not self._has_known_weights(node) or (
+            zero and data not in self._centered and self._count(zero) != 1
+        ):
             return False
         a = self._centered.get(data) or self._floats(data)
         if zero and data not in self._centered:
             a = self._add("Sub", a, self._floats(zero))
-        b = self._floats(weights)
+        b, rank = self._floats(weights), len(self._sizes[weights])
         if other:
-            if self._count(other) is None or len(self._sizes[other]) > 1:
-                return False
             axis = 0 if node.op_type == "ConvInteger" else rank - 1
             b = self._add("Sub", b, self._along(self._floats(other), rank, axis))
         users, float_type = self._users.get(node.output[0], []), self._onnx.TensorProto.FLOAT
@@ -248,6 +253,7 @@ class _Writer:
             user is not None
             and user.op_type in _PRODUCTS
             and [*user.input[:1], *user.input[2:3]] == [result, zero]
+            and self._has_known_weights(user)
             for user in users
         ):
             return False
@@ -259,9 +265,25 @@ class _Writer:
         middle = self._add("Round", self._add("Clip", self._add("Div", lowest, step), *limits))
         moved = self._add("Add", self._add("Round", self._add("Div", data, step)), middle)
         self._centered[result] = self._add("Sub", self._add("Clip", moved, *limits), middle)
-        if any(user is None or user.op_type != "Mul" for user in self._users.get(scale, [])):
-            import numpy as np
+        scaled, rank = self._users.get(scale, []), len(self._sizes[data])
+        if all(user is not None and self._keeps_rank(user, rank) for user in scaled):
+            self._steps[scale] = step
+            return True
+        import numpy as np
 
-            self._add("Reshape", step, self._constant(np.zeros(0, "int64")), out=scale)
-        self._steps[scale] = step
+        self._add("Reshape", step, self._constant(np.zeros(0, "int64")), out=scale)
         return True
+
+    def _keeps_rank(self, node: Any, rank: int) -> bool:
+        """True for a product, and what multiplies by it, if a scale with as many axes as the data changes no shape."""
+        if node.op_type != "Mul":
+            return False
+        if len(self._sizes.get(node.output[0], ())) >= rank:
+            return True
+        users = self._users.get(node.output[0], [])
+        return all(
+            user is not None
+            and user.op_type == "Mul"
+            and len(self._sizes.get(user.output[0], ())) >= rank
+            for user in users
+        )
