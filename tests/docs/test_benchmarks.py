@@ -181,7 +181,7 @@ def test_networks_that_were_fetched_are_not_fetched_again(
     bench: sampling.Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(networks, "FOLDER", tmp_path)
-    package, member, _ = network = networks.NETWORKS[0]
+    package, member, *_ = network = networks.NETWORKS[0]
     kept = tmp_path / "networks" / package / Path(member).name
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"onnx")
