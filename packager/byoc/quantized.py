@@ -44,6 +44,9 @@ def quantized(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[
     """The operators, layers of integers among them as one; none dequantizes a constant."""
     users, kept = users_of(operators), {id(t) for t in outputs}
     factors: dict[int, Any] = {}
+    for o in operators:
+        if o.op == "quantize":
+            _leave_limits(o, users, kept)
     for layer in operators:
         if layer.op in _LAYERS and len(layer.inputs) == 2:
             _as_integers(layer, users, kept, factors)
@@ -67,6 +70,28 @@ def quantized(operators: Sequence[Operator], outputs: Sequence[Tensor]) -> list[
         if o.op in ("quantize", "dequantize"):
             o.inputs = (o.inputs[0], *(_spread(o, t) for t in o.inputs[1:]))
     return needed(left, outputs)
+
+
+def _leave_limits(o: Operator, users: dict[int, list[Operator]], kept: set[int]) -> None:
+    """Quantize what a clip or relu is of, if the first and the last step are no wider than its limits."""
+    import numpy as np
+
+    before = o.inputs[0].producer
+    scale, zero = _one(o.inputs[1]), _one(o.inputs[2])
+    if before is None or before.op not in ("clip", "nn.relu") or len(before.inputs) != 1:
+        return
+    alone = id(o.inputs[0]) not in kept and users.get(id(o.inputs[0])) == [o]
+    if not alone or scale is None or zero is None or not _STEPS[0] < scale < _STEPS[1]:
+        return
+    low, high = _NARROW[o.outputs[0].dtype]
+    limits = [0.0, np.inf]
+    if before.op == "clip":
+        limits = [before.number(name) for name in ("a_min", "a_max")]
+    first, last = np.rint(np.array(limits, np.float32) / scale)
+    if first <= low - int(zero) and high - int(zero) <= last:
+        o.inputs = (before.inputs[0], *o.inputs[1:])
+        of_data = users[id(before.inputs[0])]
+        of_data[:] = [o if user is before else user for user in of_data]
 
 
 # -- rounding to steps -----------------------------------------------------------------------------

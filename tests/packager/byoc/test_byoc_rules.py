@@ -269,6 +269,36 @@ def test_layers_whose_zero_points_or_scales_do_not_allow_it_are_computed_in_floa
         ]
 
 
+@pytest.mark.parametrize(
+    ("limits", "zero", "left"),
+    [
+        ((0.0, 6.0), 0, ["quantize"]),  # as quantizers choose steps for relu6
+        ((-1.0, 6.1), 0, ["quantize"]),
+        ((0.0, 6.0), 1, ["clip", "quantize"]),  # step -1 is below 0
+        ((0.0, 5.9), 0, ["clip", "quantize"]),
+        ((0.1, 6.0), 0, ["clip", "quantize"]),
+        ((), 0, ["quantize"]),
+        ((), 3, ["nn.relu", "quantize"]),
+        ((float("nan"), 6.0), 0, ["clip", "quantize"]),
+    ],
+)
+def test_limits_that_quantizing_has_anyway_are_left_out(
+    limits: tuple[float, ...], zero: int, left: list[str]
+) -> None:
+    attrs = {name: repr(limit) for name, limit in zip(("a_min", "a_max"), limits)}
+    for also_needed in (False, True):
+        region = Region(2, 4)
+        data = region("clip" if limits else "nn.relu", region.x, **attrs)
+        out = region(
+            "quantize", data, number(6 / 255), constant_tensor("z", np.uint8([zero])), axis="0"
+        )
+        out.dtype = "uint8"
+        found = quantized(region.operators, [out, data] if also_needed else [out])
+        assert len(found) == 2 if also_needed else [o.op for o in found] == left
+        x = region.x if len(left) == 1 and not also_needed else data
+        assert found[-1].inputs[0] is x
+
+
 def test_a_constant_that_is_also_needed_outside_stays_an_output() -> None:
     region = Region(2, 4)
     parts = [constant_tensor("s", np.float32([0.1])), constant_tensor("z", np.int8([0]))]
