@@ -271,7 +271,7 @@ def test_two_versions_live_in_one_process(
     text = Path(runtime.get_amalgamation()).read_text()
     other = tmp_path / "mblob.c"
     text = re.sub(r'(#define MBLOB_VERSION) "[^"]*"', r'\1 "0.0.7"', text)
-    layout = "struct mb_library {"  # which another version has otherwise
+    layout = "struct mb_library{"  # which another version has otherwise
     assert layout in text
     other.write_text(text.replace(layout, f"{layout} char more[64];"))
     monkeypatch.setattr(runtime, "get_amalgamation", lambda: str(other))
