@@ -42,9 +42,7 @@ def quantize(path: str, shapes: dict[str, list[int]], made: str) -> None:
             return next(rows, None)
 
     part = f"{made}.part"
-    quick = (
-        quantization.QuantType.QUInt8
-    )  # ONNX Runtime takes twice as long for int8 between layers
+    quick = quantization.QuantType.QUInt8  # ONNX Runtime takes twice as long for QInt8
     quantization.quantize_static(path, part, Inputs(), per_channel=True, activation_type=quick)
     Path(part).rename(made)
 

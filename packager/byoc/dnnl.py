@@ -50,8 +50,7 @@ _PLUG_IN = frozenset((
 _MOST_AXES = 12  # of oneDNN's descriptors
 _MOST_SOURCES = 1024  # of a concatenation, in the plug-in
 _OWN_NUMBERS = ("clip", "linear", "fake_quantize", *_WITH_ALPHA)  # composites keep their attributes
-
-
+# Beside layers, what can round its own result in one pass. Not clip and round: oneDNN has each only once.
 _ROUND_ALONE = (
     "add", "subtract", "multiply", "divide", "maximum", "minimum", "sigmoid", "tanh", "hardswish", "silu",
     "linear", "gelu", "gelu_tanh", "nn.relu", "exp", "sqrt", "abs",

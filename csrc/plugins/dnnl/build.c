@@ -319,17 +319,6 @@ static int fail_primitive(struct dn_build *build, int status) {
       text, dn_tensor_text(&build->graph->tensors[node->first_tensor], one, sizeof(one)));
 }
 
-int dn_widen_source(struct dn_build *build, struct dn_operation *op) {
-  struct dn_problem problem = op->problem;
-  void *desc = NULL;
-  problem.src = op->src.md;
-  problem.weights = op->weights.md;
-  int error = build->library->version->primitive_desc(&problem, build->library->engine, &desc);
-  int status = error ? fail_primitive(build, error) : want(build, desc, DN_DST_MD, 0, &op->src);
-  if (desc) (void)build->library->primitive_desc_destroy(desc);
-  return status;
-}
-
 /* The problem with the formats of the operands, where it has no others. */
 static struct dn_problem completed(const struct dn_operation *op) {
   struct dn_problem problem = op->problem;
@@ -337,6 +326,15 @@ static struct dn_problem completed(const struct dn_operation *op) {
   if (!problem.weights) problem.weights = op->weights.md;
   if (!problem.bias) problem.bias = op->bias.md;
   return problem;
+}
+
+int dn_widen_source(struct dn_build *build, struct dn_operation *op) {
+  struct dn_problem problem = completed(op);
+  void *desc = NULL;
+  int error = build->library->version->primitive_desc(&problem, build->library->engine, &desc);
+  int status = error ? fail_primitive(build, error) : want(build, desc, DN_DST_MD, 0, &op->src);
+  if (desc) (void)build->library->primitive_desc_destroy(desc);
+  return status;
 }
 
 int dn_has_fast_loops(struct dn_build *build, struct dn_operation *op, bool *out) {
